@@ -171,10 +171,10 @@ def _runs(
 
 def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Yield settings and, by editor, the overrides of runs that hold each pair of the needs once and no other."""
-    settings: dict[str, set[str]] = {}
+    settings: dict[str, dict[str, None]] = {}
     for need in needs:
-        settings.setdefault(repr((need.editor, need.overrides)), set()).add(need.setting)
-    batches: list[tuple[set[str], dict[str, Any]]] = []
+        settings.setdefault(repr((need.editor, need.overrides)), {})[need.setting] = None
+    batches: list[tuple[dict[str, None], dict[str, Any]]] = []
     for key, need in {repr((need.editor, need.overrides)): need for need in needs}.items():
         fitting = (each for at, each in batches if at == settings[key] and need.editor not in each)
         editors = next(fitting, None)
@@ -182,7 +182,7 @@ def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]
             editors = {}
             batches.append((settings[key], editors))
         editors[need.editor] = need.overrides
-    return ((sorted(at), editors) for at, editors in batches)
+    return (([*at], editors) for at, editors in batches)
 
 
 def _configured(file: dict[str, Any], common: Mapping[str, Any]) -> RunConfig:

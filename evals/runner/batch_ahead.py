@@ -13,7 +13,7 @@ from emend.evals.runner.units import EditorPass, Group
 from emend.memory.edit import Edit
 
 CHUNK = 16
-"""Groups that are solved ahead at a time; an interrupted chunk is solved again."""
+"""Groups, and about as many edits, that are solved ahead at a time; an interrupted chunk is solved again."""
 
 
 class Lookahead:
@@ -34,8 +34,9 @@ class Lookahead:
     def chunks(self, groups: Iterator[Group]) -> Iterator[Group]:
         """Yield the groups unchanged, one chunk at a time."""
         while chunk := list(islice(groups, CHUNK if self._editor else 1)):
-            self._unsolved = [group.edits for group in chunk]
-            yield from chunk
+            for part in _parts(chunk):
+                self._unsolved = [group.edits for group in part]
+                yield from part
 
     def cost(self, edits: int) -> EditCost:
         """Return the share of so many edits in what solving ahead cost; solve the current chunk if need be."""
@@ -51,3 +52,15 @@ class Lookahead:
             tokens=round(whole.tokens / number) * edits,
             peak_bytes=whole.peak_bytes,
         )
+
+
+def _parts(chunk: Sequence[Group]) -> Iterator[list[Group]]:
+    """Cut a chunk where `CHUNK` edits are reached: groups of many edits would lose too much to an interruption."""
+    part: list[Group] = []
+    for group in chunk:
+        part.append(group)
+        if sum(len(each.edits) for each in part) >= CHUNK:
+            yield part
+            part = []
+    if part:
+        yield part

@@ -46,7 +46,8 @@ class ToyBenchmark:
             if scorer := self.options.get("scorer"):
                 asked = case.probes[0].model_copy(update={"scorers": (scorer,)})
                 case = case.model_copy(update={"probes": (asked, *case.probes[1:])})
-            yield case
+            more = (toy_case(100 * n + place).edits[0] for n in range(1, int(self.options.get("edits", 1))))
+            yield case.model_copy(update={"edits": (*case.edits, *more)})
             if self.options.get("twice"):
                 yield case
 

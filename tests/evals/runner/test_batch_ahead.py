@@ -68,6 +68,12 @@ def test_cases_are_foreseen_in_portions_and_the_cost_is_theirs(tmp_path: Path) -
     assert [line["tokens"] for line in costs] == [12] * 7
 
 
+def test_cases_of_many_edits_are_foreseen_in_smaller_portions(tmp_path: Path) -> None:
+    go(tmp_path, benchmark_options={"cases": "4", "edits": "2"})
+    assert [len(portion) for portion in Prophet.foreseen] == [4, 2, 2]
+    assert sum(line["tokens"] for line in read_lines(tmp_path, COSTS) if line["act"] == "edit") == 12 * 8
+
+
 @pytest.mark.parametrize("mode", ["batch:2", "all", "sequential"])
 def test_other_modes_foresee_nothing(tmp_path: Path, mode: str) -> None:
     go(tmp_path, mode=mode)
