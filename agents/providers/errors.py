@@ -33,7 +33,7 @@ OVERFLOW = re.compile(
     r"context_length_exceeded|context length|context window|prompt is too long|too many tokens|input tokens exceed"
     r"|exceed context limit|exceeds the maximum number of tokens|maximum model length|available context size"
     r"|context size has been exceeded|exceed_context_size|`inputs` tokens \+ `max_new_tokens` must be"
-    r"|`inputs` must have less than"
+    r"|`inputs` must have less than|exceeds the maximum allowed length"
 )
 REPLY_LIMIT = re.compile(r"max_tokens|max_completion_tokens|max_output_tokens")
 TOO_LARGE = re.compile(r"too large|at most|too high")

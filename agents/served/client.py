@@ -13,6 +13,8 @@ from emend.agents.served.connection import VERSIONED, Connection, reply_message
 from emend.agents.served.settings import ServedSettings
 
 COMPLETIONS = f"{VERSIONED}/completions"
+NEUTRAL = {"vllm": {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}}
+"""Parameters by dialect: vLLM takes what a request leaves out from the model's `generation_config.json`."""
 TOKEN_IDS = "token_ids"
 """Key of a message's `additional_kwargs` with the prompt's token ids."""
 
@@ -59,7 +61,8 @@ class CompletionsClient(BaseChatModel):
     ) -> dict[str, Any]:
         ids = messages[0].additional_kwargs.get(TOKEN_IDS)
         body: dict[str, Any] = {**self.naming, "prompt": str(messages[0].text) if ids is None else list(ids)}
-        body |= self.settings.parameters | {"max_tokens": max_tokens or self.settings.max_new_tokens}
+        body |= NEUTRAL.get(self.dialect, {}) | self.settings.parameters
+        body["max_tokens"] = max_tokens or self.settings.max_new_tokens
         return body | ({"stop": list(stop)} if stop else {}) | kwargs
 
     def _generate(

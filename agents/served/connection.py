@@ -1,5 +1,6 @@
 """Exchanges of JSON with a model's server, within the bounds of every provider's."""
 
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 import httpx
@@ -75,9 +76,12 @@ class Connection:
             ServerRefusal: the server refuses.
         """
         response = self._text_client.post(self.root + path, json=body)
-        if not response.is_success:
-            raise ServerRefusal(response)
-        return response.text
+        if response.is_success:
+            return response.text
+        refusal = ServerRefusal(response)
+        if refusal.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:  # vLLM's for an adapter of too large a rank
+            refusal.status_code = HTTPStatus.BAD_REQUEST
+        raise refusal
 
 
 def _content(response: httpx.Response) -> Any:

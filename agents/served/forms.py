@@ -185,7 +185,7 @@ def _number(value: Any) -> float:
 def read_forms(dialect: str) -> list[ScoreForm]:
     """Return the forms that a server of that dialect may take, the preferred one first."""
     if dialect == "sglang":
-        return [GenerateForm(), EchoForm(1, shows_ids=False), EchoForm(0, shows_ids=False)]
+        return [GenerateForm(), EchoForm(1, shows_ids=False)]
     if dialect == "vllm":
         return [PromptLogprobsForm(), EchoForm(1, shows_ids=True), EchoForm(0, shows_ids=True)]
     return [EchoForm(1, shows_ids=False), EchoForm(0, shows_ids=False), PromptLogprobsForm()]

@@ -37,6 +37,7 @@ class ServerModel(FrozenModel):
     parent: str = ""
     """Name of the model that an adapter belongs to; empty for a model of its own."""
     max_model_len: int | None = None
+    """Length of prompt and reply; an SGLang server's limit of prompts, if it is smaller."""
     version: str = ""
     dtype: str = ""
 
@@ -75,12 +76,13 @@ def describe(model: Asker) -> ServerModel:
     client.base = _text(cards[client.model], "parent")
     card, info = cards[client.model], _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {}
     length = card.get("max_model_len") or cards.get(_text(card, "parent"), {}).get("max_model_len")
+    lengths = [size for size in (length, info.get("max_req_input_len")) if type(size) is int and size > MARGIN + 1]
     return ServerModel(
         name=client.model,
         dialect=client.dialect,
-        root=_text(card, "root"),
+        root=("" if client.base else _text(info, "model_path")) or _text(card, "root"),
         parent=_text(card, "parent"),
-        max_model_len=length if type(length) is int and length > MARGIN + 1 else None,
+        max_model_len=min(lengths, default=None),
         version=_text(info, "version"),
         dtype=_text(card, "dtype") or _text(info, "dtype"),
     )

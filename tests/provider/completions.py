@@ -18,13 +18,23 @@ NAME = "tiny"
 ADAPTER = "an-adapter"
 MODEL_FAULTS = ("null", "nan", "floor", "positive", "short", "order", "swapped", "topk", "fewer", "no-logprobs")
 """Faults of log-probabilities that come with status 200."""
-LOADS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/load_lora_adapter", "/unload_lora_adapter")
+PATHS = {
+    "vllm": ("/version", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+    "sglang": ("/server_info", "/generate", "/load_lora_adapter", "/unload_lora_adapter"),
+    "completions": (),
+}
+"""Paths of a dialect besides those that all have."""
+COMMON = ("/v1/models", "/v1/completions", "/tokenize")
+STORED_PENALTY = 1.3
+"""Repetition penalty in the model's generation_config.json, which vLLM applies to what a request leaves out."""
+SGLANG_RESERVED = 6
+"""Positions of the context that SGLang keeps from prompts."""
 Choose = Callable[[int, str, dict[str, Any]], str]
 """Names the fault of a request by its number among those of its path, its path and its body."""
 
 
 class CompletionsServer(Loopback):
-    """Speaks completions with `echo` and `prompt_logprobs`, SGLang's `/generate`, `/tokenize` and `/v1/models`.
+    """Speaks as vLLM 0.33, as SGLang 0.5.23 or as any server of completions, whichever `spec` was last asked for.
 
     Args:
         lm: the model.
@@ -43,6 +53,7 @@ class CompletionsServer(Loopback):
         drift: float = 0.0,
     ) -> None:
         self.lm, self.choose, self.refuses, self.window, self.drift = lm, choose, refuses, window, drift
+        self.dialect = "vllm"
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.adapters: dict[str, str] = {}
@@ -55,7 +66,8 @@ class CompletionsServer(Loopback):
         return f"{self.root}/v1"
 
     def spec(self, dialect: str = "vllm", name: str = NAME) -> str:
-        """The model's name on the command line."""
+        """The model's name on the command line, once the server speaks the dialect."""
+        self.dialect = dialect
         return f"{dialect}:{name}@{self.address}"
 
     def scored(self) -> list[list[list[int]]]:
@@ -71,11 +83,13 @@ class CompletionsServer(Loopback):
             logits = self.models[model](batch).logits
             return [row[: len(ids)].float().log_softmax(-1) for row, ids in zip(logits, prompts, strict=True)]
 
-    def next_ids(self, model: str, ids: list[int], limit: int, stop: list[str]) -> tuple[str, str]:
+    def next_ids(self, model: str, ids: list[int], limit: int, penalty: float, stop: list[str]) -> tuple[str, str]:
         """A greedy continuation before the first stop text, and its finish reason."""
         new: list[int] = []
         while len(new) < limit:
-            token = int(self.logits(model, [ids + new])[0][-1].argmax())
+            logits = self.logits(model, [ids + new])[0][-1].clone()
+            logits[list({*ids, *new})] *= penalty  # log-probabilities are negative
+            token = int(logits.argmax())
             if token in self.lm.ends:
                 return self._decoded(new), "stop"
             new.append(token)
@@ -87,10 +101,22 @@ class CompletionsServer(Loopback):
     def _decoded(self, ids: list[int]) -> str:
         return str(self.lm.tokenizer.decode(ids, skip_special_tokens=True))
 
+    def name_of(self, body: dict[str, Any]) -> str:
+        """The model that a request is for: SGLang looks at an adapter's field, and not at the model's name."""
+        return str(body.get("lora_path", NAME) if self.dialect == "sglang" else body["model"])
 
-def name_of(body: dict[str, Any]) -> str:
-    """The model that a request is for: SGLang looks at an adapter's field, and not at the model's name."""
-    return str(body.get("lora_path", body["model"]))
+    def overflow(self, body: dict[str, Any]) -> str:
+        """What the server says of a prompt that is too long for it, or of a limit that it does not take."""
+        prompts = body.get("input_ids") or body["prompt"]
+        longest = max(map(len, prompts if isinstance(prompts[0], list) else [prompts]))
+        if self.dialect == "sglang":
+            if body.get("max_tokens") == 0:
+                return "Value error, max_tokens must be positive"
+            bound = None if self.window is None else self.window - SGLANG_RESERVED
+            long = bound is not None and longest >= bound
+            return f"Input length ({longest} tokens) exceeds the maximum allowed length ({bound} tokens)." * long
+        long = self.window is not None and longest + max(body["max_tokens"], 1) > self.window
+        return f"This model's maximum context length is {self.window} tokens, not {longest}." * long
 
 
 def is_scoring(body: dict[str, Any]) -> bool:
@@ -125,42 +151,50 @@ class CompletionsHandler(LoopbackHandler):
         """Tell of the models, or of the server."""
         served = self.served
         self._fault({})
-        if self.path == "/v1/models":
+        if self.path not in COMMON + PATHS[served.dialect]:
+            self._send(404, {"detail": "Not Found"})
+        elif self.path == "/v1/models":
             more = {} if served.window is None else {"max_model_len": served.window}
-            cards = [{"id": NAME, "object": "model", "root": "/weights/tiny", "parent": None} | more]
+            root = NAME if served.dialect == "sglang" else "/weights/tiny"
+            cards = [{"id": NAME, "object": "model", "root": root, "parent": None} | more]
             cards += [{"id": name, "root": path, "parent": NAME} for name, path in served.adapters.items()]
             self._send(200, {"object": "list", "data": cards})
         elif self.path == "/version":
-            self._send(200, {"version": "0.32.0"})
-        elif self.path == "/server_info":
-            self._send(200, {"version": "0.5.23", "dtype": "float32"})
+            self._send(200, {"version": "0.33.0"})
         else:
-            self._send(404, {"error": {"message": "no such path"}})
+            more = {} if served.window is None else {"max_req_input_len": served.window - SGLANG_RESERVED}
+            self._send(200, {"version": "0.5.23", "dtype": "float32", "model_path": "/weights/tiny"} | more)
 
     def do_POST(self) -> None:
         """Answer one request."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fault = self._fault(body)
-        if any(word in body for word in self.served.refuses) or fault == "400":
-            self._send(400, {"error": {"message": f"Unsupported: {self.served.refuses}", "code": 400}})
+        if self.path not in COMMON + PATHS[self.served.dialect]:
+            self._send(404, {"detail": "Not Found"})
+        elif any(word in body for word in self.served.refuses) or fault == "400":
+            self._refuse(400, f"Unsupported: {self.served.refuses}")
         elif fault.isdigit():
-            self._send(int(fault), {"error": {"message": "The server had an error."}})
+            self._refuse(int(fault), "The server had an error.")
         elif fault == "endless":
             self._endless()
         elif self.path == "/tokenize":
             ids = self.served.lm.tokenizer(body["prompt"], add_special_tokens=body["add_special_tokens"])["input_ids"]
             self._send(200, {"tokens": ids, "count": len(ids)})
-        elif self.path in LOADS:
+        elif self.path.endswith("lora_adapter"):
             self._adapt(body)
-        elif self.path == "/generate":
-            self._send(200, self._generated(body, fault), cut=fault == "cut")
-        elif self.path == "/v1/completions":
-            self._send(200, self._completions(body, fault), cut=fault == "cut")
+        elif problem := self.served.overflow(body):
+            self._refuse(400, problem)
         else:
-            self._send(404, {"error": {"message": "no such path"}})
+            reply = self._generated if self.path == "/generate" else self._completions
+            self._send(200, reply(body, fault), cut=fault == "cut")
+
+    def _refuse(self, status: int, message: str) -> None:
+        error = {"message": message, "type": "BadRequestError", "param": None, "code": status}
+        flat = self.served.dialect == "sglang" and self.path != "/generate"
+        self._send(status, {"object": "error"} | error if flat else {"error": error})
 
     def _adapt(self, body: dict[str, Any]) -> None:
-        """Load an adapter of PEFT's format beside the model, or drop one; replies are plain text, as vLLM's."""
+        """Load an adapter of PEFT's format beside the model, or drop one; vLLM's replies are plain text."""
         served, name = self.served, body["lora_name"]
         with served.lock:
             if "unload" in self.path:
@@ -168,7 +202,8 @@ class CompletionsHandler(LoopbackHandler):
             else:
                 served.models[name] = merged(served.lm.model, Path(body["lora_path"]))
                 served.adapters[name] = body["lora_path"]
-        self._send(200, f"Success: {name}")
+        done = {"success": True, "error_message": None, "loaded_adapters": served.adapters}
+        self._send(200, done if served.dialect == "sglang" else f"Success: {name}")
 
     def _fault(self, body: dict[str, Any]) -> str:
         served = self.served
@@ -183,7 +218,7 @@ class CompletionsHandler(LoopbackHandler):
         order = list(range(len(prompts)))
         if fault == "swapped":  # the numbers of another prompt, under the right index
             order = order[::-1]
-        logits = self.served.logits(name_of(body), prompts) if is_scoring(body) else prompts
+        logits = self.served.logits(self.served.name_of(body), prompts) if is_scoring(body) else prompts
         given = [self._choice(body, ids, rows, fault) for ids, rows in zip(prompts, logits, strict=True)]
         choices = [{"index": number, **given[place]} for number, place in enumerate(order)]
         if fault == "order":
@@ -197,7 +232,9 @@ class CompletionsHandler(LoopbackHandler):
     def _choice(self, body: dict[str, Any], ids: list[int], logits: Any, fault: str) -> dict[str, Any]:
         served = self.served
         if not is_scoring(body):
-            text, finish = served.next_ids(name_of(body), ids, body["max_tokens"], body.get("stop", []))
+            stored = STORED_PENALTY if served.dialect == "vllm" else 1.0
+            penalty, stop = body.get("repetition_penalty", stored), body.get("stop", [])
+            text, finish = served.next_ids(served.name_of(body), ids, body["max_tokens"], penalty, stop)
             return {"text": text, "finish_reason": finish}
         values: list[Any] = [None, *(float(row[token]) for row, token in zip(logits, ids[1:], strict=False))]
         values = _spoiled(values, fault)
@@ -210,7 +247,7 @@ class CompletionsHandler(LoopbackHandler):
         new = [best][: body["max_tokens"]]
         values += [float(logits[-1][best])][: body["max_tokens"]]
         named = body.get("return_tokens_as_token_ids")
-        tokens = [f"token_id:{token}" if named else served._decoded([token]) for token in [*ids, *new]]
+        tokens = [f"token_id:{token}" if named else served.lm.tokenizer.decode([token]) for token in [*ids, *new]]
         return {"text": "", "finish_reason": "length", "logprobs": {"tokens": tokens, "token_logprobs": values}}
 
     def _entry(self, logits: Any, token: int, value: Any, fault: str) -> dict[str, Any]:
@@ -224,7 +261,7 @@ class CompletionsHandler(LoopbackHandler):
     def _generated(self, body: dict[str, Any], fault: str) -> list[dict[str, Any]]:
         results = []
         prompts, starts = body["input_ids"], body["logprob_start_len"]
-        given = self.served.logits(body.get("lora_path", NAME), prompts)
+        given = self.served.logits(self.served.name_of(body), prompts)
         for ids, start, logits in zip(prompts, starts, given, strict=True):
             values: list[Any] = [None, *(float(row[token]) for row, token in zip(logits, ids[1:], strict=False))]
             entries = [[value, token, None] for value, token in zip(_spoiled(values, fault), ids, strict=False)][start:]

@@ -56,6 +56,7 @@ PLAN = "You exceeded your current quota, please check your plan and billing deta
             {},
             FULL,
         ),
+        (400, {"message": "Input length (130 tokens) exceeds the maximum allowed length (124 tokens)."}, {}, FULL),
         (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096.", {}, FULL),
         (403, {"message": "Your input was flagged by moderation."}, {}, ReplyRefused),
         (403, {"message": "Not for this key."}, {}, KeyRefused),

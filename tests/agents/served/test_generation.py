@@ -8,6 +8,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from emend.agents.llm import load_model
 from emend.agents.roles.completion import continue_text
 from emend.agents.served.chat_model import cut_at
+from emend.agents.served.client import NEUTRAL
 from emend.agents.structured import supports_structure
 from emend.memory.errors import BadSettings
 from tests.fakes import with_template
@@ -58,7 +59,8 @@ def test_limits_and_stop_texts_of_a_call_are_sent_and_tools_are_refused(tiny):
         with pytest.raises(BadSettings, match="called with tools.*as openai:NAME@URL"):
             model.invoke(QUESTION, tools=[])
     (spent,) = policy.ledger.by_model().values()
-    assert spent.output_tokens and {"temperature": 0.0, "model": "tiny", "max_tokens": 2} in spent.sent
+    sent = NEUTRAL["vllm"] | {"temperature": 0.0, "model": "tiny", "max_tokens": 2}
+    assert spent.output_tokens and sent in spent.sent
 
 
 def test_a_chat_template_is_applied_here_for_replies_and_scores(tiny, tmp_path):

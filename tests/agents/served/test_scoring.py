@@ -24,6 +24,7 @@ from tests.provider.models import quick_policy
 
 PROMPT = "New Fact: the capital of Veldania is Ostrim.\nQ: What is the capital of Veldania?\nA:"
 TARGETS = ("Ostrim", "the city of Karo Benn", "北京")
+ECHO = "echo with max_tokens 1"
 PAIR = ("Ostrim", "Ostram")
 """Two targets of one length, so that only their tokens tell one from the other."""
 FAILS = {"endless": ModelUnreachable, "500": ModelUnreachable, "cut": ModelUnreachable}
@@ -40,18 +41,14 @@ def load(server: CompletionsServer, dialect: str = "vllm", policy: CallPolicy | 
 
 
 @pytest.mark.parametrize(
-    ("dialect", "others"),
+    ("dialect", "expected"),
     [
-        ("vllm", ["prompt_logprobs"]),
-        ("sglang", ["generate with logprob_start_len"]),
-        ("completions", []),
+        ("vllm", ["prompt_logprobs", ECHO, "echo with max_tokens 0"]),
+        ("sglang", ["generate with logprob_start_len", ECHO]),  # it takes no max_tokens of 0
+        ("completions", [ECHO, "echo with max_tokens 0", "prompt_logprobs"]),
     ],
 )
-def test_forms_are_tried_in_an_order_and_echoes_with_as_few_new_tokens_as_servers_take(
-    dialect: str, others: list[str]
-) -> None:
-    echoes = ["echo with max_tokens 1", "echo with max_tokens 0"]
-    expected = [*others, *echoes] if others else [*echoes, "prompt_logprobs"]
+def test_forms_are_tried_in_an_order_and_echoes_with_as_few_new_tokens_as_servers_take(dialect, expected):
     assert [form.name for form in read_forms(dialect)] == expected
 
 
@@ -220,10 +217,11 @@ def test_a_server_that_fails_the_check_at_load_does_not_score_and_says_why(spoil
     assert line == f"{server.spec()} gives no log-probabilities: {model.no_scores}"
 
 
-def test_bounds_of_prompts_are_those_of_the_server_and_what_was_cut_is_counted(tiny):
+@pytest.mark.parametrize(("dialect", "window"), [("vllm", 130), ("sglang", 136)])
+def test_bounds_of_prompts_are_those_of_the_server_and_what_was_cut_is_counted(dialect, window, tiny):
     prompt = "So it was said of old. " * 40 + PROMPT
-    with CompletionsServer(tiny.lm, window=130) as server:
-        model = load(server)
+    with CompletionsServer(tiny.lm, window=window) as server:
+        model = load(server, dialect)
         scores = model.score(prompt, TARGETS[:1])
         assert max(len(ids) for ids in server.scored()[-1]) == 129 and scores.cut_tokens > 100
         assert model.invoke(prompt).response_metadata["cut_tokens"] > 100
@@ -273,11 +271,13 @@ def test_an_adapter_is_asked_under_its_own_name(tiny):
 
 def test_what_identifies_the_served_model_is_in_its_fingerprint(tiny):
     with CompletionsServer(tiny.lm, window=512) as server:
-        assert load(server).fingerprint == "tiny (vllm 0.32.0, /weights/tiny, 512 tokens)"
-        assert load(server, "sglang").fingerprint == "tiny (sglang 0.5.23, /weights/tiny, float32, 512 tokens)"
+        assert load(server).fingerprint == "tiny (vllm 0.33.0, /weights/tiny, 512 tokens)"
+        assert load(server, "sglang").fingerprint == "tiny (sglang 0.5.23, /weights/tiny, float32, 506 tokens)"
+        server.dialect = "vllm"
         sent = load(server, extra_body={"top_k": 1})._identifying_params
     assert sent == {
         "model": NAME, "temperature": 0.0, "top_k": 1, "max_tokens": 32, "max_new_tokens": 32, "stop_at": ("\n",),
+        "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
         "tokenizer": "", "chat": False, "scored_by": "prompt_logprobs",
     }  # fmt: skip
 
