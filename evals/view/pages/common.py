@@ -25,6 +25,8 @@ TABS = (
 REFRESH = 2
 """Seconds after which a page that waits for numbers is loaded again."""
 PERCENT = 100.0
+LARGE = 1000.0
+"""Size from which on a number is shown without decimals."""
 Query = Mapping[str, Sequence[str]]
 
 
@@ -125,11 +127,13 @@ def cell(
     """An estimate in the format of the metric, or of a function."""
 
     def as_text(mean: float) -> str:
-        return text(mean) if text else number(mean, metric) if metric else f"{mean:.4g}"
+        if text is None and metric is not None and abs(mean) < LARGE:
+            return number(mean, metric)
+        return text(mean) if text else f"{mean:,.0f}" if abs(mean) >= LARGE else f"{mean:.4g}"
 
     ends = ""
     if value.low is not None and value.high is not None:
-        if text is None and metric is not None:
+        if text is None and metric is not None and max(abs(value.low), abs(value.high)) < LARGE:
             ends = interval(value.low, value.high, metric)
         else:
             ends = f"[{as_text(value.low)}, {as_text(value.high)}]"

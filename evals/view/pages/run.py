@@ -99,7 +99,7 @@ def _grid(request: PageRequest, place: RunPlace, table: MetricTable, judges: dic
         for metric in table.metrics
     ]
     return MetricGrid(
-        title=table.title,
+        title=_title(table, place.manifest.config.model),
         anchor=f"table-{number}",
         headings=table.headings,
         metrics=tuple(
@@ -111,6 +111,12 @@ def _grid(request: PageRequest, place: RunPlace, table: MetricTable, judges: dic
             for at, row in enumerate(table.rows)
         ),
     )
+
+
+def _title(table: MetricTable, model: str) -> str:
+    """Setting and group of a table; the page says the rest."""
+    place, _, group = table.title.partition(f", model {model}")
+    return place.removeprefix(f"{table.benchmark}, ").rpartition(", mode ")[0] + group
 
 
 def _cell(request: PageRequest, place: RunPlace, row: MetricRow | None, metric: Metric) -> CellView | None:
@@ -137,7 +143,7 @@ def _column(metric: Metric, counted: str, cells: Sequence[CellView | None], judg
 def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[MetricGrid]:
     """A table for probes and one for edits, for each setting and mode, as `emend report --all` has them."""
     known = {metric.name: metric for metric in ALL_COSTS}
-    for number, ((setting, mode), group) in enumerate(groupby(rows, key=lambda row: (row.setting, row.mode))):
+    for number, ((setting, _), group) in enumerate(groupby(rows, key=lambda row: (row.setting, row.mode))):
         values = {(row.editor, row.metric): cell(row, text=cost_text) for row in group}
         editors = list(dict.fromkeys(editor for editor, _ in values))
         for what, metrics in (("probe", PER_PROBE), ("edit", PER_EDIT)):
@@ -146,7 +152,7 @@ def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[MetricGrid]:
                 columns = [[values.get((editor, name)) for editor in editors] for name in names]
                 counts = [sorted({each.n for each in column if each}) for column in columns]
                 yield MetricGrid(
-                    title=f"cost of one {what}, {setting}, mode {mode}",
+                    title=f"cost of one {what}, {setting}",
                     anchor=f"cost-{what}-{number}",
                     headings=("editor",),
                     metrics=tuple(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment
 
+from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
 from emend.evals.view.records.run import CellView, Curve
 
@@ -96,7 +97,8 @@ def panels(curves: Sequence[Curve]) -> list[CurvePanel]:
     """One panel for each setting, mode and metric, in their order."""
     groups: dict[tuple[str, str, str], list[Curve]] = {}
     for curve in curves:
-        groups.setdefault((curve.setting, curve.mode, curve.metric), []).append(curve)
+        if any(point.cell.mean is not None for point in curve.points):
+            groups.setdefault((curve.setting, curve.mode, curve.metric), []).append(curve)
     several = len({(setting, mode) for setting, mode, _ in groups}) > 1
     return [
         _panel(f"{metric}, {setting}" if several else metric, members)
@@ -272,4 +274,6 @@ def _middle(points: Sequence[Point]) -> Point:
 
 def install(environment: Environment) -> None:
     """Give the templates what they draw with."""
-    environment.globals.update(whisker=whisker, symmetric=symmetric, panels=panels, draw_graph=draw_graph)
+    environment.globals.update(
+        whisker=whisker, symmetric=symmetric, panels=panels, draw_graph=draw_graph, cost_text=cost_text
+    )

@@ -132,7 +132,7 @@
   }
 
   function replaceItems(list, texts) {
-    list.replaceChildren.apply(list, texts.map(function (text) {
+    list.replaceChildren.apply(list, (texts.length ? texts : ["none"]).map(function (text) {
       var item = document.createElement("li");
       item.textContent = text; // never as HTML: it is a model's or a server's text
       return item;
