@@ -94,7 +94,10 @@ class ScoringStandIn(StandIn):
 
 
 class EstimatedRow(FrozenModel):
-    """Units of one editor in one setting, and what they are expected to need."""
+    """Units of one editor in one setting, and what they are expected to need.
+
+    `edits` and their tokens are those of an editor of weights, which passes them through the model.
+    """
 
     setting: str
     editor: str
@@ -102,6 +105,8 @@ class EstimatedRow(FrozenModel):
     calls: int
     input_tokens: int
     output_tokens: int
+    edits: int = 0
+    edit_tokens: int = 0
 
 
 class DryRun(FrozenModel):
@@ -134,7 +139,7 @@ def dry_run(config: RunConfig) -> DryRun:
         model = _stand_in(config.model)(text=_usual_answer(components))
         run(sample, Path(home) / "run", model=model)
         nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
-        rows = tuple(_rows(config, Path(home) / "run", cases, nameless))
+        rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(components)))
     return priced(config, rows)
 
 
@@ -178,8 +183,22 @@ def _usual_answer(components: RunComponents) -> str:
     return ("answer " * 1000)[: max(1, sum(lengths) // len(lengths))]
 
 
+def _edits(components: RunComponents) -> dict[str, tuple[float, float]]:
+    """By setting, the edits of a case and their tokens in the mean of the first cases."""
+    means = {}
+    for setting in components.settings:
+        edits = [case.edits for case in islice(components.cases(setting), SAMPLE)]
+        tokens = count_tokens_approximately([edit.text for each in edits for edit in each])
+        means[setting] = sum(map(len, edits)) / max(1, len(edits)), tokens / max(1, len(edits))
+    return means
+
+
 def _rows(
-    config: RunConfig, folder: Path, cases: Mapping[str, CaseList], nameless: Collection[str]
+    config: RunConfig,
+    folder: Path,
+    cases: Mapping[str, CaseList],
+    nameless: Collection[str],
+    edits: Mapping[str, tuple[float, float]],
 ) -> Iterator[EstimatedRow]:
     """Yield a row per setting and editor, and one for the unedited model's answers that scores compare with.
 
@@ -199,9 +218,12 @@ def _rows(
         count = (listed.cases + listed.again) * times
         for editor in config.editors:
             usage = whole.get((setting, UNEDITED)) if _writes_weights(editor) else fresh.get((setting, editor))
+            is_writing = _writes_weights(editor)
             if setting in nameless and getattr(EDITORS.load(editor), "needs_subject", False):
-                usage = None
-            yield _row(setting, editor, round(count), usage or Usage(), count / max(1, len(sample.get(setting, ()))))
+                usage, is_writing = None, False
+            row = _row(setting, editor, round(count), usage or Usage(), count / max(1, len(sample.get(setting, ()))))
+            number, tokens = (round(each * count) for each in edits[setting])
+            yield row.model_copy(update={"edits": number, "edit_tokens": tokens}) if is_writing else row
     usage = Usage()
     for _, answer in read_baseline(folder):
         usage = usage.plus(answer.usage)

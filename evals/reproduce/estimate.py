@@ -1,7 +1,6 @@
 """Estimates of a recipe before anything is run: units, calls, tokens, cost, memory and time."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from emend.agents.llm import LOCAL
@@ -9,53 +8,61 @@ from emend.evals.components.dry_run import COUNTS, DryRun, amounts, dry_run, pri
 from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
-from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes, paper_models
+from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes
 from emend.evals.report.progress import duration
 from emend.evals.reproduce.execute import RunOutcome, title
+from emend.evals.reproduce.local_time import device_speed, local_seconds, parameters_of
 from emend.evals.reproduce.recipe import Recipe
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
 
 
 class RunEstimate(FrozenModel):
-    """Needs of a run; `left` are the units that are not finished, and `error` says why it cannot be run."""
+    """Needs of what is `left` of a run, in units; `error` says why it cannot be run.
+
+    `seconds` are those of the whole run, as foreseen; `took` are the seconds that its `measured` units have taken.
+    """
 
     config: RunConfig
+    units: int = 0
     left: int = 0
     need: DryRun | None = None
+    seconds: float | None = None
+    took: float = 0.0
+    measured: int = 0
     gigabytes: float | None = None
     error: str = ""
 
 
 class RecipeEstimate(FrozenModel):
-    """Needs of the runs of a recipe; `seconds` at the pace of what was run before, None before that."""
+    """Needs of the runs of a recipe."""
 
     runs: tuple[RunEstimate, ...]
-    seconds: float | None = None
 
     @property
     def is_paid(self) -> bool:
         """True if a run that is not finished calls a provider."""
-        return any(each.left and each.config.model.partition(":")[0] not in LOCAL for each in self.runs)
+        return any(each.left and not _is_local(each.config) for each in self.runs)
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of what is left, at the pace of what was run before where there is any; None where it is unknown."""
+        parts = [_seconds(each, self.runs) for each in self.runs if each.left]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
 
 
 def estimate(recipe: Recipe, outcomes: Sequence[RunOutcome]) -> RecipeEstimate:
     """Estimate what is left of a recipe; runs that differ in the model alone are estimated once."""
     needs: dict[str, DryRun | str] = {}
+    is_done = all(outcome.is_finished for outcome in outcomes)
     runs = []
     for config, outcome in zip((each.config for each in recipe.runs), outcomes, strict=True):
-        known = RunEstimate(config=config, left=outcome.units - outcome.finished, gigabytes=_gigabytes(config))
         key = repr((config.model_copy(update={MODEL: ""}), config.model.partition(":")[0]))
-        if not outcome.units and key not in needs:
+        if key not in needs and not is_done:
             needs[key] = _need(config)
-        need = None if outcome.units else needs[key]  # what is left of a run is counted, and its calls are not
-        if isinstance(need, str):
-            known = known.model_copy(update={"error": need})
-        elif need is not None:
-            need = priced(config, need.rows)
-            known = known.model_copy(update={"left": need.total("units"), "need": need})
-        runs.append(known)
-    return RecipeEstimate(runs=tuple(runs), seconds=_seconds(runs, outcomes))
+        runs.append(_run_estimate(config, outcome, needs.get(key, "")))
+    return RecipeEstimate(runs=tuple(runs))
 
 
 def _need(config: RunConfig) -> DryRun | str:
@@ -65,34 +72,55 @@ def _need(config: RunConfig) -> DryRun | str:
         return " ".join(str(error).split())
 
 
-def _gigabytes(config: RunConfig) -> float | None:
-    """Memory of the GPU that a run takes, after the weights on the disk or the paper's model; None where unknown."""
-    provider, _, name = config.model.partition(":")
-    if provider != "hf":
+def _run_estimate(config: RunConfig, outcome: RunOutcome, need: DryRun | str) -> RunEstimate:
+    billions = (parameters_of(config.model) or 0.0) / 1e9 if _is_local(config) else 0.0
+    left = outcome.units - outcome.finished
+    known = RunEstimate(config=config, units=outcome.units, left=left, gigabytes=_gigabytes(config, billions))
+    if isinstance(need, str):
+        return known.model_copy(update={"error": "" if outcome.is_finished else need})
+    units = outcome.units or need.total("units")
+    left = units - outcome.finished
+    seconds = priced(config, need.rows).seconds
+    if billions:
+        seconds = local_seconds(config, need.rows, billions * 1e9)
+    lines = (
+        [line for line in read_lines(Path(outcome.folder), COSTS) if line.get("act") == "run"] if outcome.units else []
+    )
+    counts = {
+        "took": sum(float(line["seconds"]) for line in lines),
+        "measured": sum(int(line["finished"]) for line in lines),
+    }
+    rows = tuple(
+        row.model_copy(update={name: round(getattr(row, name) * left / units) for name in COUNTS}) for row in need.rows
+    )
+    return known.model_copy(
+        update=counts | {"units": units, "left": left, "need": priced(config, rows), "seconds": seconds}
+    )
+
+
+def _is_local(config: RunConfig) -> bool:
+    return config.model.partition(":")[0] in LOCAL
+
+
+def _gigabytes(config: RunConfig, billions: float) -> float | None:
+    """Memory of the GPU that a run takes; None where unknown."""
+    if not billions or not config.model.startswith("hf:"):
         return None
-    billions = next((each.parameters for each in paper_models().values() if each.hub == name), None)
-    with suppress(OSError):
-        stored = sum(file.stat().st_size for file in Path(name).expanduser().glob("*.safetensors"))
-        billions = stored / 2e9 or billions
     settings = {editor: config.overrides.get(editor, {}) for editor in config.editors}
-    return max(gigabytes_needed(billions, *each) for each in settings.items()) if billions else None
+    return max(gigabytes_needed(billions, *each) for each in settings.items())
 
 
-def _seconds(runs: Sequence[RunEstimate], outcomes: Sequence[RunOutcome]) -> float | None:
-    """Time at the seconds a unit that the runs of the same model have taken, or of calls to a provider."""
-    paces: dict[str, tuple[float, int]] = {}
-    for each, outcome in zip(runs, outcomes, strict=True):
-        for line in read_lines(Path(outcome.folder), COSTS) if outcome.units else ():
-            if line.get("act") == "run":
-                seconds, units = paces.get(each.config.model, (0.0, 0))
-                paces[each.config.model] = seconds + float(line["seconds"]), units + int(line["finished"])
-    total = 0.0
-    for each in (each for each in runs if each.left):
-        seconds, units = paces.get(each.config.model, (0.0, 0))
-        if not units and (each.need is None or each.need.seconds is None):
-            return None
-        total += each.left * seconds / units if units else each.need.seconds or 0.0 if each.need else 0.0
-    return total
+def _seconds(run: RunEstimate, runs: Sequence[RunEstimate]) -> float | None:
+    """Time of what is left of a run: as foreseen, times what the runs most like it took of what was foreseen."""
+    if run.seconds is None or not run.units:
+        return None
+    same_model = [each for each in runs if each.config.model == run.config.model]
+    same_editors = [each for each in same_model if each.config.editors == run.config.editors]
+    for like in ([run], same_editors, same_model):
+        foreseen = sum((each.seconds or 0.0) * each.measured / each.units for each in like if each.measured)
+        if foreseen:
+            return run.left / run.units * run.seconds * sum(each.took for each in like) / foreseen
+    return run.left / run.units * run.seconds
 
 
 def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
@@ -109,7 +137,23 @@ def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
         fit = "more than" if max(sizes) > gpu_gigabytes() else "within"
         yield f"GPU memory: up to about {max(sizes):.0f} GB, {fit} the {gpu_gigabytes():.0f} GB of one GPU"
     if units:
-        unknown = "unknown until some units of each model are finished; the same command with --dry-run says it then"
-        yield f"time: {unknown if estimated.seconds is None else f'about {duration(estimated.seconds)}'}"
+        yield f"time: {_time_text(estimated)}"
     firsts = {each.error: title(each.config) for each in reversed(estimated.runs) if each.error}
     yield from (f"cannot be run: {name}: {error}" for error, name in firsts.items())
+
+
+def _time_text(estimated: RecipeEstimate) -> str:
+    """Format the time of what is left, and what it rests on."""
+    if estimated.seconds is None:
+        return "unknown until some units of each model are finished; the same command with --dry-run says it then"
+    text = f"about {duration(estimated.seconds)}"
+    if measured := sum(each.measured for each in estimated.runs):
+        return f"{text}, at the pace of the {measured:,} units that are finished"
+    local = next((parameters_of(each.config.model) for each in estimated.runs if _is_local(each.config)), None)
+    if local is None:
+        return text
+    speed = device_speed(local)
+    return (
+        f"{text}; a rough estimate, of the models' sizes and the {2e-9 * local / speed.reading:,.0f} GFLOP/s that this "
+        f"machine's {speed.device} reaches; --dry-run says the measured pace once units are finished"
+    )

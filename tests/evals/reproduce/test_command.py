@@ -32,7 +32,7 @@ def test_a_table_is_run_and_shown_and_read_again(emend: Any, tmp_path: Path) -> 
     first = emend(*RECALL)
     assert first.code == 0, first.err
     assert "6 of 6 figures have a number" in first.out and "82.80" in first.out
-    assert "2 runs, 2 units to do, " in first.err and "time: unknown" in first.err
+    assert "2 runs, 2 units to do, " in first.err and "a rough estimate" in first.err
     again = emend("reproduce", "runs/akew-2/recipe.yaml")
     assert again.out == first.out and again.err.count("finished before") == 2
     shown = emend(*RECALL, "--report", "--json")
