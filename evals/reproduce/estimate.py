@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from emend.agents.llm import LOCAL
+from emend.agents.local.device_speed import device_speed
 from emend.evals.components.dry_run import COUNTS, DryRun, amounts, dry_run, priced
 from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
@@ -11,7 +12,7 @@ from emend.evals.log.records import read_lines
 from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes
 from emend.evals.report.progress import duration
 from emend.evals.reproduce.execute import RunOutcome, title
-from emend.evals.reproduce.local_time import device_speed, local_seconds, parameters_of
+from emend.evals.reproduce.local_time import local_seconds, parameters_of
 from emend.evals.reproduce.recipe import Recipe
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError

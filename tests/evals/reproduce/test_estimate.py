@@ -5,34 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from emend.agents.local.device_speed import DeviceSpeed, device_speed
 from emend.evals.components.dry_run import EstimatedRow
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.reproduce import estimate as estimating
 from emend.evals.reproduce.estimate import estimate, estimate_lines
 from emend.evals.reproduce.execute import RunOutcome
-from emend.evals.reproduce.local_time import DeviceSpeed, device_speed, local_seconds, parameters_of
+from emend.evals.reproduce.local_time import local_seconds, parameters_of
 from emend.evals.reproduce.recipe import Recipe, RecipeRun
 from tests.evals.toy_runs import config
 
-COUNTED = (
-    "units",
-    "skipped",
-    "failed",
-    "records",
-    "unscored",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "baseline_calls",
-)
-MEASURED = dict.fromkeys(COUNTED, 0) | {
-    "act": "run",
-    "finished": 1,
-    "seconds": 7.0,
-    "cpu_seconds": 7.0,
-    "peak_bytes": 0,
-}
+COUNTED = "units skipped failed records unscored calls input_tokens output_tokens baseline_calls peak_bytes"
+MEASURED = dict.fromkeys(COUNTED.split(), 0) | {"act": "run", "finished": 1, "seconds": 7.0, "cpu_seconds": 7.0}
 
 
 def rows(editor: str, edits: int) -> list[EstimatedRow]:
