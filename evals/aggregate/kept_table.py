@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from emend.evals.aggregate.columns import RecordTable, row_width
 from emend.evals.case import Record
 from emend.evals.log.kept import keep_summary, read_summary
-from emend.evals.log.lines import RECORDS, parser_of
+from emend.evals.log.lines import RECORDS
+from emend.evals.log.record_lines import parse_fields
 from emend.evals.log.records import DAMAGED_RECORD, UNITS, complete_units, read_parsed, require_records
 from emend.memory.json_files import LinePlace
 
@@ -36,7 +36,7 @@ def gather_run(folder: Path) -> RecordTable:
     def records() -> Iterator[Record]:
         nonlocal place
         remedy = DAMAGED_RECORD.format(folder=folder)
-        for line in read_parsed(path, parser_of(TypeAdapter(Record)), remedy, earlier.place):
+        for line in read_parsed(path, parse_fields, remedy, earlier.place):
             place = LinePlace(line.end, line.number)
             yield line.fields
 

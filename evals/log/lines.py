@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Required, TypeVar
 
+from msgspec import Meta
 from pydantic import (
     AfterValidator,
     ConfigDict,
@@ -217,8 +218,8 @@ class PerplexityLine(_TextsLine, _PassLine, total=False):
 class RecordHead(TypedDict):
     """Unit of a record and the number of the unit's records; the line's other fields are parsed and not kept."""
 
-    unit: Annotated[str, Field(min_length=1)]
-    of: PositiveInt
+    unit: Annotated[str, Field(min_length=1), Meta(min_length=1)]  # for pydantic, and for msgspec
+    of: Annotated[PositiveInt, Meta(gt=0)]
 
 
 class RecordPlace(TypedDict):

@@ -3,7 +3,6 @@
 import errno
 import json
 import logging
-import math
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,9 +25,9 @@ from emend.evals.log.lines import (
     JUDGE_STEPS,
     RECORDS,
     SCHEMAS,
-    RecordHead,
     parser_of,
 )
+from emend.evals.log.record_lines import parse_head, parse_record
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, replace_file
 from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace, replace_surrogates
@@ -276,7 +275,7 @@ def finished_units(folder: Path) -> tuple[set[str], int]:
     finished: set[str] = set(json.loads(earlier.parts.get(UNITS, b"[]")))
     end = start = before = earlier.place.offset
     count, unit = 0, ""
-    for line in JsonLines(path, _ignore, parse=parser_of(TypeAdapter(RecordHead)), start=earlier.place):
+    for line in JsonLines(path, _ignore, parse=parse_head, start=earlier.place):
         key, of = line.fields["unit"], line.fields["of"]
         if key != unit or line.offset != before:
             unit, count, start = key, 0, line.offset
@@ -356,8 +355,8 @@ def read_records(folder: Path) -> Iterator[Record]:
     """
     require_records(folder)
     path = folder / RECORDS
-    records = read_models(path, Record, DAMAGED_RECORD.format(folder=folder))
-    yield from complete_units((record for _, record in records), path)
+    lines = read_parsed(path, parse_record, DAMAGED_RECORD.format(folder=folder))
+    yield from complete_units((line.fields for line in lines), path)
 
 
 def require_records(folder: Path) -> None:
@@ -382,7 +381,7 @@ def complete_units(records: Iterable[Record | None], path: Path, earlier: Collec
             unit = []
         if record is None:
             continue
-        unit.append(_finite(record))
+        unit.append(record)
         if len(unit) < record.of:
             continue
         if record.unit in finished:
@@ -391,15 +390,6 @@ def complete_units(records: Iterable[Record | None], path: Path, earlier: Collec
             yield from unit
         finished.add(record.unit)
         unit = []
-
-
-def _finite(record: Record) -> Record:
-    """The record with a reason in the place of each value that is no number."""
-    if all(map(math.isfinite, record.values.values())):
-        return record
-    values = {name: value for name, value in record.values.items() if math.isfinite(value)}
-    reasons = dict.fromkeys(record.values.keys() - values, "the value is not a finite number")
-    return record.model_copy(update={"values": values, "unscored": record.unscored | reasons})
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 from pydantic import TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.lines import CASES, EVENTS, RECORDS, SCHEMAS, RecordPlace, StepLine, parser_of
+from emend.evals.log.lines import CASES, EVENTS, RECORDS, SCHEMAS, StepLine, parser_of
+from emend.evals.log.record_lines import parse_place, parse_record
 from emend.evals.log.records import DAMAGED_RECORD, complete_units, require_records
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
@@ -52,8 +53,7 @@ DAMAGED = {
     EVENTS: "Restore the file from a copy, or start a new run in another folder; `emend report` does without it.",
 }
 """What to do about a damaged line."""
-_PLACE, _CASE = parser_of(TypeAdapter(RecordPlace)), parser_of(SCHEMAS[CASES])
-_RECORD: Callable[[bytes, str], Record] = parser_of(TypeAdapter(Record))
+_CASE = parser_of(SCHEMAS[CASES])
 _STEP: Callable[[bytes, str], Any] = parser_of(TypeAdapter(StepLine))
 _EVENT = parser_of(SCHEMAS[EVENTS])
 
@@ -137,7 +137,7 @@ class RunIndex:
             if line.start != end:
                 yield None
             end = line.end
-            yield self._parse(RECORDS, _RECORD, line)
+            yield self._parse(RECORDS, parse_record, line)
 
     def events(self, unit: str) -> dict[str, list[dict[str, Any]]]:
         """Read a unit's events, by probe, in their order."""
@@ -217,10 +217,14 @@ class RunIndex:
                 self._clear(name)
             changed = os.fstat(self._files[name].fileno()).st_mtime_ns
             end, lines = self._add(name, end, lines)
-            values = (name, _state(self._files[name], end), end, lines, changed)
-            database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values)
+            self._keep_part(name, end, lines, changed)
             for statement in INDEXES:
                 database.execute(statement)
+
+    def _keep_part(self, name: str, end: int, lines: int, changed: int) -> None:
+        """Keep how far a file is indexed, and when it was changed before it was read."""
+        values = (name, _state(self._files[name], end), end, lines, changed)
+        self._database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values)
 
     def _indexed_part(self, name: str) -> tuple[int, int] | None:
         """End and number of the lines that the index has of a file; None if it has none, or the file is another one."""
@@ -283,7 +287,7 @@ class RunIndex:
             BadData: the line is damaged.
         """
         if name == RECORDS:
-            return self._parse(name, _PLACE, line)["case"].encode()
+            return self._parse(name, parse_place, line)["case"].encode()
         if head := UNIT.match(line.content):
             return head[1]
         return self._parse(name, _EVENT, line).get("unit", "").encode()  # type: ignore[no-any-return]

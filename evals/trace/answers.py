@@ -170,10 +170,18 @@ def deciding_scores(metrics: Sequence[Metric], kind: str) -> tuple[str, ...]:
 def verdict_of(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> tuple[Verdict, str]:
     """The verdict, and the score that it is about, by the names that `deciding_scores` gives."""
     name = next((name for name in names if name in values or name in unscored), "")
-    if name in values:
-        value = values[name]
-        return "right" if value >= 1 else "wrong", f"{name}={value:g}"
-    return "unscored", unscored.get(name, "no score")
+    score = f"{name}={values[name]:g}" if name in values else unscored.get(name, "no score")
+    return verdict_alone(names, values, unscored), score
+
+
+def verdict_alone(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> Verdict:
+    """The verdict, by the names that `deciding_scores` gives."""
+    for name in names:
+        if name in values:
+            return "right" if values[name] >= 1 else "wrong"
+        if name in unscored:
+            break
+    return "unscored"
 
 
 def _row(record: Record, metrics: Sequence[Metric], number: int) -> AnswerRow:

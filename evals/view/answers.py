@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.evals.trace.answers import VERDICTS, parse_where
-from emend.evals.view.index import (
-    ANSWER_CASES,
-    ANSWERS,
+from emend.evals.view.answer_rows import (
     CASE_ROW,
     LACKS_SCORE,
     MISSED,
@@ -19,11 +17,11 @@ from emend.evals.view.index import (
     RIGHT,
     ROW,
     WRONG,
-    AnswerIndex,
     Names,
     Rows,
     case_hash,
 )
+from emend.evals.view.index import ANSWER_CASES, ANSWERS, AnswerIndex
 from emend.evals.view.records.cases import CaseFilter
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest

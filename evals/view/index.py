@@ -3,24 +3,26 @@
 It is a further part of the run's index by case and unit, so it is kept, continued and made anew like that one.
 """
 
-import math
+import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
-from typing_extensions import TypedDict
 
-from emend.evals.case import Metric
+from emend.evals.case import Metric, Record
 from emend.evals.log.lines import CASES, RECORDS, CaseLine, parser_of
 from emend.evals.log.manifest import Manifest
+from emend.evals.log.record_lines import parse_block
 from emend.evals.log.records import DAMAGED_RECORD
 from emend.evals.log.run_index import RunIndex, hash_key, read_span
-from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_of
+from emend.evals.trace.filters import texts_of
+from emend.evals.view.answer_rows import CASE_ROW, ROW, AnswerRows, Names, Rows, UnitLines, case_rows, join_texts
 from emend.memory.errors import BadData
 
 ANSWERS, ANSWER_CASES = "answers", "answer cases"
@@ -28,103 +30,15 @@ ANSWERS, ANSWER_CASES = "answers", "answer cases"
 LARGE = 2**20
 CHUNK = 2**16
 """Number of answers in a chunk, whose size bounds the memory while an index is made."""
-MAX_NAMES = 2**16 - 1
-"""Number of distinct names of a kind; further ones have this number, and are not filtered by."""
-RIGHT, WRONG, UNSCORED = range(3)
-LACKS_SCORE, RETRIED, CUT, MISSED, FOUND = 1, 2, 4, 8, 16
-"""Flags of an answer: a value is unscored, a call was retried, the prompt was cut, and whether `hit@1` is 0 or 1."""
-HIT = "hit@1"
-ROW = np.dtype(
-    [
-        ("case", "i8"),
-        ("unit", "i8"),
-        ("probe", "i8"),
-        ("start", "i8"),
-        ("seconds", "f4"),
-        ("tokens", "u4"),
-        ("checkpoint", "u4"),
-        ("repeat", "u2"),
-        ("editor", "u2"),
-        ("kind", "u2"),
-        ("setting", "u2"),
-        ("tags", "u2"),
-        ("verdict", "u1"),
-        ("flags", "u1"),
-    ]
-)
-CASE_ROW = np.dtype([("case", "i8"), ("start", "i8"), ("number", "u4"), ("setting", "u2"), ("tags", "u2")])
+BLOCK, BATCH = 2**16, 2**7
+"""Bytes that are read, and number of answers of which rows are made, at once: little enough for a processor's cache."""
+_FILES = {ANSWERS: RECORDS, ANSWER_CASES: CASES}
+_PARSE_CASE = parser_of(TypeAdapter(CaseLine))
+ADD_SPAN = "INSERT INTO spans VALUES (?, ?, ?, ?, ?)"
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS chunks (part TEXT, place INTEGER, rows BLOB, texts BLOB, PRIMARY KEY (part, place))",
     "CREATE TABLE IF NOT EXISTS names (kind TEXT, place INTEGER, name TEXT, PRIMARY KEY (kind, place))",
 )
-Rows = NDArray[np.void]
-
-
-class _UsageFields(TypedDict, total=False):
-    input_tokens: int
-    output_tokens: int
-    retries: int
-
-
-class AnswerLine(TypedDict, total=False):
-    """The fields of a record that are indexed; those that a record always has are read without a default."""
-
-    unit: str
-    of: int
-    case: str
-    probe: str
-    kind: str
-    editor: str
-    setting: str
-    repeat: int
-    checkpoint: int
-    prompt: str
-    gold: list[str]
-    rival: str | None
-    answer: str | None
-    reply: str | None
-    values: dict[str, float]
-    unscored: dict[str, str]
-    cut_tokens: int
-    usage: _UsageFields
-    seconds: float
-    tags: dict[str, str | int | float | bool]
-
-
-_PARSE = parser_of(TypeAdapter(AnswerLine))
-_PARSE_CASE = parser_of(TypeAdapter(CaseLine))
-_NONE: Mapping[str, Any] = {}
-_VERDICTS = {name: place for place, name in enumerate(VERDICTS)}
-_NEEDED = itemgetter("unit", "of", "case", "probe", "kind", "editor", "setting", "prompt", "gold")
-
-
-class Names:
-    """Numbers for the names of editors, kinds, settings and sets of tags, in the order in which they came."""
-
-    def __init__(self, rows: Sequence[tuple[str, int, str]] = ()) -> None:
-        self.by_kind: dict[str, list[str]] = {"editor": [], "kind": [], "setting": [], "tags": []}
-        self._places: dict[tuple[str, str], int] = {}
-        self.new: list[tuple[str, int, str]] = []
-        for kind, _, name in rows:
-            self._add(kind, name)
-
-    def __getitem__(self, kind: str) -> list[str]:
-        return self.by_kind[kind]
-
-    def place(self, kind: str, name: str) -> int:
-        """Number of a name, which is added if it is new."""
-        place = self._places.get((kind, name))
-        if place is None:
-            if len(self.by_kind[kind]) >= MAX_NAMES:
-                return MAX_NAMES
-            place = self._add(kind, name)
-            self.new.append((kind, place, name))
-        return place
-
-    def _add(self, kind: str, name: str) -> int:
-        place = self._places[kind, name] = len(self.by_kind[kind])
-        self.by_kind[kind].append(name)
-        return place
 
 
 class AnswerIndex(RunIndex):
@@ -133,15 +47,14 @@ class AnswerIndex(RunIndex):
     Args:
         folder: a run folder.
         metrics: of the run, which decide what is right.
-        large: size in bytes of a run from which on its index is kept.
+        large: size in bytes of a run from which on its index is kept; default: `LARGE`.
     """
 
-    def __init__(self, folder: Path, metrics: Sequence[Metric], large: int = LARGE) -> None:
-        super().__init__(folder, large)
+    def __init__(self, folder: Path, metrics: Sequence[Metric], large: int | None = None) -> None:
+        super().__init__(folder, LARGE if large is None else large)
         self._metrics = metrics
-        for part, name in ((ANSWER_CASES, CASES), (ANSWERS, RECORDS)):
-            self._paths[part] = folder / name
-            self._names[part] = str(folder / name)
+        parts = {part: folder / name for part, name in _FILES.items()}
+        self._paths = parts | self._paths  # the answers come before the lines of cases, which are indexed in passing
         self._prepare()
 
     def _prepare(self) -> None:
@@ -200,44 +113,109 @@ class AnswerIndex(RunIndex):
         else:
             super()._clear(name)
 
+    def _open(self, name: str) -> None:
+        """Open the part's file, which it shares with that of the lines."""
+        file = _FILES.get(name, name)
+        super()._open(file)
+        self._files[name] = self._files[file]
+
     def _add(self, name: str, end: int, lines: int) -> tuple[int, int]:
-        if name not in (ANSWERS, ANSWER_CASES):
-            return super()._add(name, end, lines)
-        writer = _ChunkWriter(self, name)
         if name == ANSWERS:
-            known = [rows["unit"] for rows in self._stored(name)]
-            end, lines = self._add_answers(writer, _Units(known), end, lines)
-        else:
-            for line in read_span(self._files[name], end, lines + 1):
-                fields = _PARSE_CASE(line.content, self._where(name, line.number))
-                writer.add_case(fields, line.start)
-                end, lines = line.end, line.number
+            return self._add_answers(end, lines)
+        if name == ANSWER_CASES:
+            return self._add_case_rows(end, lines)
+        return super()._add(name, end, lines)
+
+    def _add_case_rows(self, end: int, lines: int) -> tuple[int, int]:
+        writer, last = _ChunkWriter(self, ANSWER_CASES), None
+        span = read_span(self._files[ANSWER_CASES], end, lines + 1)
+        while places := list(islice(span, min(BATCH, CHUNK))):
+            last = places[-1]
+            cases = [_PARSE_CASE(line.content, self._where(CASES, line.number)) for line in places]
+            texts = [" ".join(edit["text"] for edit in case["edits"]).casefold() for case in cases]
+            writer.add(case_rows(cases, places, writer.names), texts)
         writer.write()
+        return (last.end, last.number) if last else (end, lines)
+
+    def _add_answers(self, end: int, lines: int) -> tuple[int, int]:
+        """Index the answers of complete units from an offset on; return the end of the last one.
+
+        The lines of cases are indexed in passing if that part of the index ends there, too.
+        """
+        part = self._indexed_part(RECORDS)
+        with_spans = part == (end, lines) or (part is None and not end)
+        if with_spans and part is None:
+            self._clear(RECORDS)
+        changed = os.fstat(self._files[RECORDS].fileno()).st_mtime_ns
+        writer, units = _ChunkWriter(self, ANSWERS), _Units([rows["unit"] for rows in self._stored(ANSWERS)])
+        rows = AnswerRows(writer.names, self._metrics)
+        for batch in _batches(self._complete_units(end, lines + 1)):
+            new = [unit for unit in batch if units.is_new(unit.records[0].unit)]
+            end, lines = batch[-1].offsets[-1], batch[-1].number + len(batch[-1].records) - 1
+            if not new:
+                continue
+            texts = ["\n".join(texts_of(record)).casefold() for unit in new for record in unit.records]
+            writer.add(rows.rows(new), texts)
+            if with_spans:
+                self._database.executemany(ADD_SPAN, chain.from_iterable(map(_spans, new)))
+        writer.write()
+        if with_spans:
+            self._keep_part(RECORDS, end, lines, changed)
         return end, lines
+
+    def _complete_units(self, end: int, number: int) -> Iterator[UnitLines]:
+        """The units whose lines are all there and follow each other, as the function of that name has them."""
+        records, offsets = list[Record](), [end]
+        for record, line_end in self._record_lines(end, number):
+            if records and records[-1].unit != record.unit:
+                number += len(records)
+                records, offsets = [], [offsets[-1]]
+            records.append(record)
+            offsets.append(line_end)
+            if len(records) >= record.of:
+                yield UnitLines(records, offsets, number)
+                number += len(records)
+                records, offsets = [], [line_end]
+
+    def _record_lines(self, end: int, number: int) -> Iterator[tuple[Record, int]]:
+        """The records from an offset on, and where the line of each ends; a torn last line is left out."""
+        file, whole = self._files[ANSWERS], True
+        file.seek(end)
+        while whole and (lines := file.readlines(BLOCK)):
+            whole = lines[-1].endswith(b"\n")
+            try:
+                records = parse_block(lines if whole else lines[:-1], self._names[RECORDS], number)
+            except BadData as error:
+                raise BadData(f"{error} {DAMAGED_RECORD.format(folder=self.folder)}") from error
+            ends = list(accumulate(map(len, lines), initial=end))
+            yield from zip(records, ends[1:], strict=False)
+            end, number = ends[-1], number + len(lines)
 
     def _stored(self, part: str) -> Iterator[Rows]:
         dtype = ROW if part == ANSWERS else CASE_ROW
         for (rows,) in self._database.execute("SELECT rows FROM chunks WHERE part = ? ORDER BY place", (part,)):
             yield np.frombuffer(rows, dtype=dtype)
 
-    def _add_answers(self, writer: "_ChunkWriter", units: "_Units", end: int, lines: int) -> tuple[int, int]:
-        """Index the answers of complete units, as `complete_units` yields them; return the end of the last one."""
-        unit: list[tuple[Mapping[str, Any], int]] = []
-        for line in read_span(self._files[ANSWERS], end, lines + 1):
-            try:
-                fields = _PARSE(line.content, self._where(ANSWERS, line.number))
-                key, of, *_ = _NEEDED(fields)
-            except (BadData, KeyError) as error:
-                what = error if isinstance(error, BadData) else f"{self._where(ANSWERS, line.number)} lacks {error}."
-                raise BadData(f"{what} {DAMAGED_RECORD.format(folder=self.folder)}") from error
-            if unit and unit[0][0]["unit"] != key:
-                unit = []
-            unit.append((fields, line.start))
-            if len(unit) >= of:
-                if units.is_new(key):
-                    writer.add_unit(unit, self._metrics)
-                unit, end, lines = [], line.end, line.number
-        return end, lines
+
+def _batches(units: Iterable[UnitLines]) -> Iterator[list[UnitLines]]:
+    batch, size = list[UnitLines](), 0
+    for unit in units:
+        batch.append(unit)
+        size += len(unit.records)
+        if size >= min(BATCH, CHUNK):
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _spans(unit: UnitLines) -> Iterator[tuple[str | int, ...]]:
+    """Rows of the index by case."""
+    first = 0
+    for case, group in groupby(unit.records, attrgetter("case")):
+        after = first + sum(1 for _ in group)
+        yield RECORDS, hash_key(case.encode()), unit.offsets[first], unit.offsets[after], unit.number + first
+        first = after
 
 
 class _Units:
@@ -262,95 +240,28 @@ class _ChunkWriter:
 
     def __init__(self, index: AnswerIndex, part: str) -> None:
         self._database, self._part = index._database, part
-        self._names = index.names()
-        self._dtype = ROW if part == ANSWERS else CASE_ROW
-        self._deciding: dict[str, tuple[str, ...]] = {}
-        self._rows: list[tuple[Any, ...]] = []
+        self.names = index.names()
+        self._rows: list[Rows] = []
         self._texts: list[bytes] = []
 
-    def add_unit(self, unit: Sequence[tuple[Mapping[str, Any], int]], metrics: Sequence[Metric]) -> None:
-        """Add the answers of a unit."""
-        first, place = unit[0][0], self._names.place
-        key = hash_key(first["unit"].encode(errors="replace"))
-        case, setting = case_hash(first["setting"], first["case"]), place("setting", first["setting"])
-        head = case, key, setting, place("editor", first["editor"])  # which all lines of a unit share
-        self._rows += [self._row(fields, start, head, metrics) for fields, start in unit]
-        self._texts += [_text_of(fields) for fields, _ in unit]
-        if len(self._rows) >= CHUNK:
+    def add(self, rows: Rows, texts: Sequence[str]) -> None:
+        """Add rows with their texts in lower case."""
+        self._rows.append(rows)
+        self._texts.append(join_texts(texts))
+        if sum(map(len, self._rows)) >= CHUNK:
             self.write()
-
-    def add_case(self, fields: Mapping[str, Any], start: int) -> None:
-        """Add a case."""
-        tags = self._names.place("tags", tags_text(fields.get("tags", {})))
-        setting = self._names.place("setting", fields["setting"])
-        self._rows.append((case_hash(fields["setting"], fields["case"]), start, fields["number"], setting, tags))
-        self._texts.append(" ".join(str(edit["text"]) for edit in fields["edits"]).casefold().encode(errors="replace"))
-        if len(self._rows) >= CHUNK:
-            self.write()
-
-    def _row(
-        self, fields: Mapping[str, Any], start: int, head: tuple[int, ...], metrics: Sequence[Metric]
-    ) -> tuple[Any, ...]:
-        values, unscored, usage = fields.get("values", _NONE), fields.get("unscored", _NONE), fields.get("usage", _NONE)
-        if not math.isfinite(sum(values.values())):
-            unscored = unscored | {name: "" for name, value in values.items() if not math.isfinite(value)}
-            values = {name: value for name, value in values.items() if name not in unscored}
-        kind, hit, tags = fields["kind"], values.get(HIT), fields.get("tags")
-        if kind not in self._deciding:
-            self._deciding[kind] = deciding_scores(metrics, kind)
-        verdict, _ = verdict_of(self._deciding[kind], values, unscored)
-        flags = LACKS_SCORE if unscored else 0
-        flags |= RETRIED if usage.get("retries", 0) > 0 else 0
-        flags |= CUT if fields.get("cut_tokens", 0) > 0 else 0
-        flags |= 0 if hit is None else FOUND if hit >= 1 else MISSED
-        case, unit, setting, editor = head
-        return (
-            case,
-            unit,
-            hash_key(fields["probe"].encode(errors="replace")),
-            start,
-            fields.get("seconds", 0.0),
-            min(2**32 - 1, max(0, usage.get("input_tokens", 0) + usage.get("output_tokens", 0))),
-            min(2**32 - 1, max(0, fields.get("checkpoint", 0))),
-            min(2**16 - 1, max(0, fields.get("repeat", 0))),
-            editor,
-            self._names.place("kind", kind),
-            setting,
-            self._names.place("tags", tags_text(tags) if tags else ""),
-            _VERDICTS[verdict],
-            flags,
-        )
 
     def write(self) -> None:
         """Write what was collected as a chunk, with the names that are new."""
         if self._rows:
-            ends = np.cumsum([len(text) + 1 for text in self._texts], dtype=np.uint32).tobytes()
-            texts = ends + b"\0".join(self._texts) + b"\0"
-            rows = np.array(self._rows, dtype=self._dtype).tobytes()
+            texts = b"".join(self._texts)
+            ends = np.flatnonzero(np.frombuffer(texts, np.uint8) == 0) + 1
+            content = ends.astype(np.uint32).tobytes() + texts
             query = "INSERT INTO chunks SELECT ?1, coalesce(max(place) + 1, 0), ?2, ?3 FROM chunks WHERE part = ?1"
-            self._database.execute(query, (self._part, rows, texts))
+            self._database.execute(query, (self._part, np.concatenate(self._rows).tobytes(), content))
             self._rows, self._texts = [], []
-        self._database.executemany("INSERT INTO names VALUES (?, ?, ?)", self._names.new)
-        self._names.new = []
-
-
-def case_hash(setting: str, case: str) -> int:
-    """Number by which a case of a setting is found."""
-    return hash_key(f"{setting}\0{case}".encode(errors="replace"))
-
-
-def tags_text(tags: Mapping[str, Any]) -> str:
-    """Tags as lines of `name=value`."""
-    return "\n".join(f"{name}={value}" for name, value in tags.items())
-
-
-def _text_of(fields: Mapping[str, Any]) -> bytes:
-    """The texts of a record in lower case, those of `texts_of`."""
-    texts = [fields["prompt"], *fields["gold"]]
-    texts += [text for name in ("rival", "answer", "reply") if (text := fields.get(name))]
-    if unscored := fields.get("unscored"):
-        texts += unscored.values()
-    return "\n".join(texts).casefold().replace("\0", " ").encode(errors="replace")
+        self._database.executemany("INSERT INTO names VALUES (?, ?, ?)", self.names.new)
+        self.names.new.clear()
 
 
 def open_index(folder: Path) -> AnswerIndex:

@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from emend.evals.case import Record
 from emend.evals.log.lines import CASES, SCHEMAS, parser_of
+from emend.evals.log.record_lines import parse_record
 from emend.memory.files import open_file
 
-_CASE, _RECORD = parser_of(SCHEMAS[CASES]), parser_of(TypeAdapter(Record))
+_CASE = parser_of(SCHEMAS[CASES])
 
 
 def read_case(path: Path, start: int) -> dict[str, Any]:
@@ -27,7 +26,7 @@ def read_record(path: Path, start: int) -> Record:
     Raises:
         BadData: it is damaged.
     """
-    return _RECORD(_line(path, start), f"{path}, offset {start}")
+    return parse_record(_line(path, start), f"{path}, offset {start}")
 
 
 def _line(path: Path, start: int) -> bytes:

@@ -103,7 +103,7 @@ def build(folder: Path, base: Path) -> None:
         cpu = row["cpu"] - start
         print(f"{name:34}{row['wall']:8.2f}{cpu:8.2f}{row['mb']:9.0f}{records_of / max(cpu, 1e-9):23,.0f}", flush=True)
     kept = sum(path.stat().st_size for path in cache.rglob("*.sqlite"))
-    print(f"the index has {kept / 2**20:,.0f} MB; it holds the offsets of events and baseline answers, too")
+    print(f"the index has {kept / 2**20:,.0f} MB; it holds the offsets of cases and events, too")
 
 
 class Server:

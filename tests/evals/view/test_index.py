@@ -10,6 +10,7 @@ import pytest
 
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
+from emend.evals.log.run_index import RunIndex
 from emend.evals.trace.answers import list_answers
 from emend.evals.trace.filters import AnswerFilter, texts_of
 from emend.evals.view.answers import RunAnswers, search_texts
@@ -80,6 +81,21 @@ def test_the_index_has_every_answer_and_is_continued(run):
     assert sum(found.units_by_editor().values()) == found.totals.units
 
 
+@pytest.mark.parametrize("first", [RunIndex, open_index])
+def test_the_lines_of_a_case_are_found_whoever_indexed_them_first(run, first, monkeypatch):
+    monkeypatch.setattr("emend.evals.log.run_index.LARGE", 0)
+    path = run / "records.jsonl"
+    whole = path.read_bytes()
+    for size in (len(whole) // 3, len(whole) // 2, len(whole)):
+        path.write_bytes(whole[:size])
+        records = list(read_records(run))
+        by_case = {case: [each for each in records if each.case == case] for case in {each.case for each in records}}
+        for kind in (first, open_index, RunIndex):
+            with kind(run) as index:
+                index.update()
+                assert index._path and {case: list(index.records(case)) for case in by_case} == by_case
+
+
 def test_a_torn_line_and_half_a_unit_are_left_out(run):
     path = run / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -145,5 +161,5 @@ def test_a_damaged_line_is_named(run):
     path = run / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b'{"unit": "u", "of": 1}\n', *lines[1:]]))
-    with pytest.raises(BadData, match=r"records\.jsonl, line 2 lacks 'case'"):
+    with pytest.raises(BadData, match=r"records\.jsonl, line 2, field case: Field required"):
         answers(run)
