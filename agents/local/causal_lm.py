@@ -13,6 +13,7 @@ import torch
 from emend.agents.local.generation import Generator, RunningReplies
 from emend.agents.local.likelihood import Likelihood, Side
 from emend.agents.local.model_folder import load_folder, weights_digest
+from emend.agents.local.offload import DeviceMap, computing_device
 from emend.agents.local.prefixes import Encoded, Ids
 from emend.agents.local.replies import Generated, GenerationRequest
 from emend.agents.local.token_ids import Encoder
@@ -46,15 +47,16 @@ class CausalLM:
     Args:
         folder: with config.json, *.safetensors and the tokenizer's files, as `save_pretrained` writes them.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
-        device: `cpu`, `cuda`, `cuda:1`, `mps`, `balanced` (layers spread over all GPUs) or `auto`: a GPU when there is
-            one.
+        device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
+        device_map: for a model that one device cannot hold: `auto`, `balanced`, `balanced_low_0`, `sequential`, or the
+            device of each module, a GPU's number or where it is kept until it is needed, `cpu` or `disk`.
         batch_tokens: maximum positions of one padded batch; None is 1,024 on a CPU, 8,192 elsewhere.
         keep_mb: MiB of cached keys and values of the latest replies, from which a prompt that continues one of them is
             read on; 0 caches none.
 
     Raises:
         ModelError: the folder is no model, or incomplete.
-        BadSettings: unknown dtype or device.
+        BadSettings: unknown dtype, device or map.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class CausalLM:
         *,
         dtype: str = "auto",
         device: str = "auto",
+        device_map: DeviceMap | None = None,
         batch_tokens: int | None = None,
         keep_mb: int = KEEP_MB,
     ) -> None:
@@ -70,11 +73,11 @@ class CausalLM:
             raise BadSettings(f"model.batch_tokens is {batch_tokens}: give at least 1, or leave it out.")
         self.folder = folder
         self.lock = WeightsLock()
-        loaded = load_folder(folder, dtype, device)
+        loaded = load_folder(folder, dtype, device, device_map)
         self.model: Any = loaded.model
         self.tokenizer: Any = loaded.tokenizer
         self.window = loaded.window
-        self.device: torch.device = self.model.device
+        self.device = computing_device(self.model)
         self._small = is_small(self.model)
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
         self._encoder = Encoder(

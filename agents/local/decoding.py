@@ -185,11 +185,11 @@ class RunningBatch(Generic[Row]):
         first = min(self._starts)
         for layer in self._cache.layers:
             layer.view(len(self.rows), first, self._end)
-        model = self.decoder.model
-        self._begins = torch.tensor(self._starts, device=model.device)[:, None]
-        columns = torch.arange(first, self._cache.layers[0].columns, device=model.device)
-        self._bias = torch.zeros(len(self.rows), len(columns), dtype=model.dtype, device=model.device)
-        self._bias.masked_fill_(columns < self._begins, torch.finfo(model.dtype).min)
+        device, dtype = self.decoder.likelihood.device, self.decoder.model.dtype
+        self._begins = torch.tensor(self._starts, device=device)[:, None]
+        columns = torch.arange(first, self._cache.layers[0].columns, device=device)
+        self._bias = torch.zeros(len(self.rows), len(columns), dtype=dtype, device=device)
+        self._bias.masked_fill_(columns < self._begins, torch.finfo(dtype).min)
 
     def _mask(self) -> Tensor | None:
         """The mask of the next step; None where no row is padded."""

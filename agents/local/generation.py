@@ -52,7 +52,7 @@ class Generator:
         """Maximum positions with keys and values of the rows under way, by the memory that is free now."""
         least, bytes_free = self.likelihood.batch_tokens, free_bytes(self.likelihood.model)
         if bytes_free is None or not self.likelihood.continues(0):
-            return max(1, int(self.part * REPLY_BATCHES.get(self.likelihood.model.device.type, 1) * least))
+            return max(1, int(self.part * REPLY_BATCHES.get(self.likelihood.device.type, 1) * least))
         return max(1, int(self.part * max(least, MEMORY_PART * bytes_free / self._position_bytes)))
 
     @cached_property
@@ -69,7 +69,8 @@ class Generator:
             weights: a number that is equal to that of an earlier call only if the weights are; None if unknown.
         """
         if weights is not None:
-            self.cache.use_weights((weights, *map(_state, self.likelihood.model.parameters())))
+            loaded = (weight for weight in self.likelihood.model.parameters() if not weight.is_meta)
+            self.cache.use_weights((weights, *map(_state, loaded)))
         return RunningReplies(self, weights is not None)
 
 
@@ -211,7 +212,7 @@ def _state(weight: Tensor) -> tuple[int, int]:
 
 def free_bytes(model: Any) -> float | None:
     """Free memory of the model's GPUs, with what PyTorch holds in reserve; None on other devices."""
-    devices = {weight.device for weight in model.parameters()}
+    devices = {weight.device for weight in model.parameters() if not weight.is_meta}
     if {device.type for device in devices} != {"cuda"}:
         return None
     free = [

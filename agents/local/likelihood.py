@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from emend.agents.local.batching import pack
+from emend.agents.local.offload import computing_device
 from emend.agents.local.prefixes import APART, Branch, Encoded, Ids, SharingMinimum, Stem, plan
 
 Side = Literal["left", "right"]
@@ -74,6 +75,7 @@ class Likelihood:
 
     def __init__(self, model: Any, pad: int, batch_tokens: int, sample: Ids) -> None:
         self.model, self.pad, self.batch_tokens, self.sample = model, pad, batch_tokens, sample
+        self.device = computing_device(model)
         self.takes_positions = "position_ids" in signature(model.forward).parameters
         self.least = SharingMinimum(32, batch_tokens // 4, 8)
 
@@ -104,7 +106,7 @@ class Likelihood:
         for line, row in enumerate(rows):
             where = slice(width - len(row), width) if side == "left" else slice(0, len(row))
             ids[line, where], mask[line, where] = torch.tensor(row), 1
-        device = self.model.device
+        device = self.device
         mask = mask.to(device)
         fed: dict[str, Any] = {"input_ids": ids.to(device), "attention_mask": mask}
         if self.takes_positions:

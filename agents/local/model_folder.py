@@ -1,23 +1,20 @@
 """Model folders on disk: validation, loading, and the digest of their weights."""
 
 import hashlib
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
+from emend.agents.local.offload import DeviceMap, check_map, computes_on_gpu, is_offloaded
 from emend.agents.local.token_ids import SpecialTokens, first_line, load_tokenizer, pass_interrupt
 from emend.memory.embeddings.silence import silence
-from emend.memory.errors import BadSettings, MissingExtra, ModelError
+from emend.memory.errors import BadSettings, ModelError
 from emend.memory.registry import nearest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
-
-BALANCED = "balanced"
-"""The `device_map` of transformers that spreads layers evenly over all GPUs."""
 
 
 class LoadedModel(NamedTuple):
@@ -34,20 +31,25 @@ class LoadedModel(NamedTuple):
     """Tokens that end a reply."""
 
 
-def load_folder(folder: Path, dtype: str, device: str) -> LoadedModel:
+def load_folder(folder: Path, dtype: str, device: str, device_map: DeviceMap | None = None) -> LoadedModel:
     """Loads the model in evaluation mode, and its tokenizer, from this folder alone.
 
     Raises:
         ModelError: something is missing from the folder, or cannot be read.
-        BadSettings: unknown dtype or device.
-        MissingExtra: the device needs accelerate.
+        BadSettings: unknown dtype, device or map.
+        MissingExtra: a map needs accelerate.
     """
     _check(folder)
+    if device_map is not None:
+        check_map(device_map, device)
     where = _device(device)
+    on_cpu = where.type == "cpu" if device_map is None else not computes_on_gpu(device_map)
     with silence():
         tokenizer = load_tokenizer(folder)
-        model = _model(folder, _dtype(dtype, where), device == BALANCED).eval()
-        model = model if device == BALANCED else model.to(where)
+        model = _model(folder, _dtype(dtype, on_cpu), device_map).eval()
+        model = model.to(where) if device_map is None else model
+        if is_offloaded(model):  # its parameters are new ones after each pass
+            model.requires_grad_(False)
     rows = model.get_input_embeddings().num_embeddings
     if (
         tokenizer.pad_token_id is None or tokenizer.pad_token_id >= rows
@@ -92,7 +94,7 @@ def _check(folder: Path) -> None:
             raise ModelError(f"model folder {folder} has no {part}: {remedy}.")
 
 
-def _model(folder: Path, dtype: Any, balanced: bool) -> Any:
+def _model(folder: Path, dtype: Any, device_map: DeviceMap | None) -> Any:
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -101,13 +103,14 @@ def _model(folder: Path, dtype: Any, balanced: bool) -> Any:
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
-            device_map=BALANCED if balanced else None,
+            device_map=device_map,
         )
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         pass_interrupt(error)
         raise ModelError(
             f"the model in {folder} cannot be loaded: {first_line(error)}. It must be a causal language model that the "
-            "installed transformers knows, without code of its own."
+            "installed transformers knows, without code of its own"
+            f"{'' if device_map is None else ', and model.device_map must give each of its modules a device'}."
         ) from error
     model, info = loaded
     if info["missing_keys"]:  # transformers would silently initialise them at random
@@ -130,25 +133,18 @@ def devices() -> dict[str, str]:
 
 
 def _device(device: str) -> torch.device:
-    if device == BALANCED:
-        if not torch.cuda.is_available():
-            raise BadSettings(f"device '{BALANCED}' spreads a model over GPUs, and there is none. Give cpu or auto.")
-        if find_spec("accelerate") is None:
-            raise MissingExtra(f"device '{BALANCED}' needs accelerate, which is not installed: pip install accelerate.")
-    if device in ("auto", BALANCED):
+    if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
-        raise BadSettings(
-            f"device '{device}' cannot be used: {reason}. Give cpu, cuda, mps, balanced or auto."
-        ) from error
+        raise BadSettings(f"device '{device}' cannot be used: {reason}. Give cpu, cuda, mps or auto.") from error
 
 
-def _dtype(dtype: str, device: torch.device) -> Any:
+def _dtype(dtype: str, on_cpu: bool) -> Any:
     if dtype == "auto":
-        return torch.float32 if device.type == "cpu" else "auto"
+        return torch.float32 if on_cpu else "auto"
     if dtype not in DTYPES:
         raise BadSettings(f"unknown dtype '{dtype}': {nearest(dtype, ['auto', *DTYPES])}")
     return DTYPES[dtype]

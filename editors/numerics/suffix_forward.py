@@ -7,14 +7,17 @@ the last block, the MLP reads only the places whose output is asked for.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.offload import is_offloaded
 from emend.editors.cost import add_tokens
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, layers_with
 from emend.editors.numerics.passes import padded
@@ -58,6 +61,7 @@ class SuffixForward:
         self.lm, self.paths, self.layer = lm, paths, layer
         config: Any = lm.model.config
         self.depth: int = config.get_text_config().num_hidden_layers
+        self._offloaded = is_offloaded(lm.model)
         self._whole = not _caches_only_keys_and_values(lm.model)
         places = [len(prompt.front) * self._whole for prompt in prompts]
         self._rows = torch.arange(len(places), device=lm.device)
@@ -83,7 +87,7 @@ class SuffixForward:
             states = self._after.clone()
             states[self._rows, self._places] = states[self._rows, self._places] + change.to(states.dtype)
         else:
-            states = self.edited_block(change)
+            states = self._recomputed(self.edited_block, change)
         return self._ends(states, self.layer + 1, rows, places)
 
     def run_again(self, rows: Tensor, places: Tensor) -> Tensor:
@@ -94,12 +98,23 @@ class SuffixForward:
         """Hidden states after the last norm at some places, from those that enter the block `first`."""
         add_tokens(self._tokens)
         places = places + self._places[rows]
-        for number in range(first, self.depth):
-            only = self._mlp_at(rows, places, states) if number == self.depth - 1 else nullcontext()
-            with only:
-                states = self._block(number, states)
+        for number in range(first, self.depth - 1):
+            states = self._recomputed(partial(self._block, number), states)
+        if first < self.depth:
+            states = self._recomputed(partial(self._last_block, rows, places), states)
         norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
         return norm(states[rows, places])
+
+    def _recomputed(self, run: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+        """The output, whose gradient loads offloaded weights again, in place of holding them until then."""
+        if not self._offloaded or not torch.is_grad_enabled():
+            return run(states)
+        output: Tensor = checkpoint(run, states, use_reentrant=False, preserve_rng_state=False)
+        return output
+
+    def _last_block(self, rows: Tensor, places: Tensor, states: Tensor) -> Tensor:
+        with self._mlp_at(rows, places, states):
+            return self._block(self.depth - 1, states)
 
     def _mlp_at(self, rows: Tensor, places: Tensor, states: Tensor) -> AbstractContextManager[None]:
         """The last block with an MLP that reads some places and gives zeros at the others, where it is a module."""

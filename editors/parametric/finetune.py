@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.offload import is_offloaded, keep_loaded
 from emend.agents.roles.answer import build_prompt
 from emend.editors.base import EditCost, EditorContext
 from emend.editors.cost import count_tokens
@@ -69,6 +70,12 @@ class Trainer(WeightEditor):
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
         self.paths = self.matrices()
+        if not self.paths and is_offloaded(self.lm.model):
+            raise BadSettings(
+                f"{self.name}.parameters=all trains every weight, and some of {self.lm.folder} are offloaded: take "
+                f"--set {self.name}.parameters=down_projection, or the editor lora, which load what they train."
+            )
+        keep_loaded(self.lm.model, self.paths)
 
     @property
     def target_modules(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
+from emend.agents.local.offload import keep_loaded
 from emend.editors.base import EditCost, EditorContext
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas, is_edited
@@ -61,6 +62,7 @@ class LocateThenEdit(WeightEditor):
         self.check_layers()
         check_width(self.lm.model, self.paths, self.layers)
         check_logits(self.lm, self.paths)
+        keep_loaded(self.lm.model, (self.paths.of_layer(layer, "down_projection") for layer in self.layers))
         # Loaded and factorised here and not at first use: a missing or damaged covariance is reported before any work
         # is done, and its cost is not an edit's.
         self.covariance = load_covariance(self.lm, self.paths, self.layers, self.settings.covariance)

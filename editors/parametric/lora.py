@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from emend.agents.local.offload import is_offloaded
 from emend.agents.served.chat_model import ServedChatModel
 from emend.editors.answerers import direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditorContext
@@ -22,6 +23,7 @@ from emend.editors.numerics.architectures import architecture_of, input_first, l
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.passes import light_passes, logits_at
 from emend.editors.numerics.training.descent import TrainingBatch, TrainingRow, TrainingSettings, descend
+from emend.editors.numerics.training.in_place import recomputed_blocks
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.editors.parametric.served_lora import AdapterServer
@@ -106,6 +108,7 @@ class Lora(Trainer):
         model = self.lm.model
         with (
             light_passes(model),
+            recomputed_blocks(model) if is_offloaded(model) else nullcontext(),  # else all weights would be held
             self.base(),
             _seeded(self.lm.device, seed),
             adapters(model, self.paths, self.settings) as pairs,

@@ -11,6 +11,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from emend.agents.local.generation import free_bytes
+from emend.agents.local.offload import computing_device, is_offloaded, weights_of
 from emend.editors.numerics.architectures import input_first
 from emend.memory.errors import BadSettings, MissingExtra
 
@@ -47,19 +48,19 @@ def in_four_bit(model: nn.Module) -> Iterator[None]:
     """
     leave = _is_short(model)
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
-    device = next(model.parameters()).device
+    device = computing_device(model)
     linear = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear | Conv1D)}
     originals = {path: module for path, module in linear.items() if module is not head}
     try:
         for path, module in originals.items():
             put_module(model, path, _four_bit(module))
-            if leave:
+            if leave and not is_offloaded(module):
                 module.to(HOST)
         yield
     finally:
         for path, module in originals.items():
             put_module(model, path, module)
-            if leave:
+            if leave and not is_offloaded(module):
                 module.to(device)
 
 
@@ -74,21 +75,22 @@ def _four_bit(module: Any) -> nn.Module:
     """The linear module in 4 bits; it computes in the number format of the weights."""
     from bitsandbytes.nn.modules import Linear4bit, Params4bit
 
-    weight = module.weight.detach()
+    weights = weights_of(module)
+    weight, bias = weights["weight"].detach(), weights.get("bias")
     weight = weight.T.contiguous() if input_first(module) else weight
     outputs, inputs = weight.shape
     quantised: Any = Linear4bit(
         inputs,
         outputs,
-        bias=module.bias is not None,
+        bias=bias is not None,
         compute_dtype=weight.dtype,
         compress_statistics=True,
         quant_type="nf4",
         device="meta",
     )
     quantised.weight = Params4bit(weight.clone(), requires_grad=False, compress_statistics=True, quant_type="nf4")
-    if module.bias is not None:
-        quantised.bias = nn.Parameter(module.bias.detach(), requires_grad=False)
+    if bias is not None:
+        quantised.bias = nn.Parameter(bias.detach(), requires_grad=False)
     return quantised.to(weight.device)  # type: ignore[no-any-return]
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.offload import computing_devices
 from emend.agents.roles.answer import wording_id
 from emend.editors.answerers import DIRECT, direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditCost, EditorContext
@@ -91,10 +92,11 @@ def local_model_of(context: EditorContext, editor: str) -> CausalLM:
             f"editor '{editor}' changes weights, and {type(context.model).__name__} is not a local model: "
             "use --model tiny or --model hf:FOLDER."
         )
-    if len({weight.device for weight in lm.model.parameters()}) > 1:
+    if len(computing_devices(lm.model)) > 1:
         raise BadSettings(
-            f"editor '{editor}' changes weights on one device, and those of {lm.folder} are spread over several: set "
-            "model.device to one that holds them."
+            f"editor '{editor}' changes weights where one device computes, and those of {lm.folder} are spread over "
+            "several: set model.device to one that holds them, or name only one of them in model.device_map, and cpu "
+            "or disk for the modules that it cannot hold."
         )
     quantisation = _quantisation(lm.model)
     if quantisation:

@@ -114,13 +114,13 @@ class ApartTrainer:
         """Set the gradients of the copies; the losses of each group's rows, before the step."""
         losses: dict[int, list[float]] = {}
         for part in parts:
-            with self._copies_in_place(part):
-                states = part.suffix.run_again(part.lines, part.places)
-            logits = logits_of(self.lm, self.paths, states)[part.which]
-            of_rows = mean_losses(logits, part.batch)
-            shares = torch.tensor([1 / len(self.groups[n]) for n in part.numbers], device=of_rows.device)
             leaves = [leaf for n in dict.fromkeys(part.numbers) for leaf in self.copies[n].values()]
-            (of_rows @ shares).backward(inputs=leaves)
+            with self._copies_in_place(part):  # the backward pass may run blocks again
+                states = part.suffix.run_again(part.lines, part.places)
+                logits = logits_of(self.lm, self.paths, states)[part.which]
+                of_rows = mean_losses(logits, part.batch)
+                shares = torch.tensor([1 / len(self.groups[n]) for n in part.numbers], device=of_rows.device)
+                (of_rows @ shares).backward(inputs=leaves)
             for n, loss in zip(part.numbers, of_rows.tolist(), strict=True):
                 losses.setdefault(n, []).append(loss)
         return losses

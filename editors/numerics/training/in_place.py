@@ -143,14 +143,17 @@ def recomputed_blocks(model: nn.Module) -> Iterator[None]:
     The model stays in evaluation mode, in which transformers' own switch does nothing.
     """
     blocks = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    forwards = [vars(block).get("forward") for block in blocks]  # that of an offloaded block is accelerate's
     try:
         for block in blocks:
-            again: Any = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False)
+            again: Any = partial(checkpoint, block.forward, use_reentrant=False)
             block.forward = again
         yield
     finally:
-        for block in blocks:
-            vars(block).pop("forward", None)
+        for block, forward in zip(blocks, forwards, strict=True):
+            del block.forward
+            if forward is not None:
+                block.forward = forward
 
 
 def _logits(lm: CausalLM, batch: TrainingBatch) -> Tensor:

@@ -243,15 +243,3 @@ def test_fact_in_the_context_overrides_the_trained_models_knowledge(trained_fold
     right, wrong = lm.log_probs([(prompt, "mining"), (prompt, "banking")])
     assert lm.generate([prompt], 8)[0].text == "mining"
     assert right.log_prob > wrong.log_prob
-
-
-def test_a_model_spread_by_accelerate_gives_the_same_numbers(random_folder):
-    """Its hooks move tensors to each layer's device; here all are the CPU."""
-    accelerate = pytest.importorskip("accelerate")
-    plain, spread = (CausalLM(random_folder(), device="cpu") for _ in range(2))
-    modules = dict.fromkeys(["model", "lm_head"], "cpu")
-    accelerate.dispatch_model(spread.model, device_map=modules, main_device="cpu", force_hooks=True)
-    assert hasattr(spread.model.lm_head, "_hf_hook") and spread.likelihood.continues(50)
-    assert spread.log_probs(PAIRS[:3]) == plain.log_probs(PAIRS[:3])
-    prompts = [prompt for prompt, _ in PAIRS[:3]]
-    assert spread.generate(prompts, 8, ()) == plain.generate(prompts, 8, ())

@@ -67,14 +67,7 @@ def test_unknown_dtype_and_device(copy):
         CausalLM(copy, device="gpu")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_layers_are_spread_over_gpus_alone(copy):
-    with pytest.raises(BadSettings, match="'balanced' spreads a model over GPUs, and there is none"):
-        CausalLM(copy, device="balanced")
-
-
 def test_cpu_model_is_float32_by_default(copy):
-    import torch
 
     assert CausalLM(copy, device="cpu").model.dtype == torch.float32
     assert CausalLM(copy, device="cpu", dtype="bfloat16").model.dtype == torch.bfloat16

@@ -1,5 +1,7 @@
 """Weights that cannot be added to are refused, and an editor that fails leaves no hook behind."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -46,8 +48,8 @@ def test_integer_weights_are_refused(own_model):
 
 
 def test_weights_on_several_devices_are_refused(own_model):
-    own_model.lm.model.model.layers[1].to("meta")
-    with pytest.raises(BadSettings, match="'rome' changes weights on one device.*over several: set model.device"):
+    own_model.lm.model.model.layers[1]._hf_hook = SimpleNamespace(execution_device="cuda:0")
+    with pytest.raises(BadSettings, match="'rome' changes weights where one.*over several: set model.device"):
         EDITORS.load("rome")(EditorContext(model=own_model))
 
 
