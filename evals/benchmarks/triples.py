@@ -16,6 +16,7 @@ from emend.memory.probe import Probe, Usage
 from emend.memory.registry import nearest
 
 OPTION = "triples"
+EMPTY = "documents without a triplet"
 UNTOLD = "no_triplet"
 """Tag of a probe whose documents gave no triplet."""
 EXTRACTED = ("extract", "llm", "tool")
@@ -81,7 +82,7 @@ class Triples:
             "fingerprint": ", ".join(sorted({row.fingerprint for row in rows})),
             "documents": len(rows),
             "triplets": sum(len(row.triplets) for row in rows),
-            "documents without a triplet": sum(not row.triplets for row in rows),
+            EMPTY: sum(not row.triplets for row in rows),
         }
 
     def check(self, setting: str, benchmark: str) -> None:

@@ -1,6 +1,7 @@
 """Extract triplets from a benchmark's documents and score them against its gold facts."""
 
 from collections.abc import Hashable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,27 +50,31 @@ class ExtractionResult(NamedTuple):
 def run_extraction(
     config: ExtractionConfig, limits: CallLimits, out: Path, progress: Progress | None = None
 ) -> ExtractionResult:
-    """Extract triplets into `out` and score all of them.
+    """Extract triplets into `out` and score all of them; raises what `extract_documents` does."""
+    embedding = load_embedding(config.embedding, cache_folder("vectors"))
+    with closing(limits.policy()) as policy:
+        documents, file = extract_documents(config, policy, embedding, out, progress)
+        quality = score(documents, file.rows, embedding, *_sorter(config, policy))
+    language = documents[0].edit.language if documents else "en"
+    return ExtractionResult(file, quality, language, embedding.identity)
+
+
+def extract_documents(
+    config: ExtractionConfig, policy: CallPolicy, embedding: Embedding, out: Path, progress: Progress | None = None
+) -> tuple[list[SourceDocument], ExtractionRows]:
+    """Extract the triplets of a benchmark's documents into a file; returns both.
 
     Raises:
         BadSettings: an unknown name, or settings of a model that is not called. Also any error of `extract_to`.
     """
     _check(config)
-    benchmark, _ = load_benchmark(config.benchmark, config.data, config.benchmark_options)
-    setting = text_setting(benchmark, config.setting)
-    embedding = load_embedding(config.embedding, cache_folder("vectors"))
-    policy = limits.policy()
     policy.on_wait = (progress or Progress()).waiting
-    try:
-        context = _context(config, embedding, policy)
-        documents = documents_of(benchmark, setting, config.limit, config.seed)
-        extract, settings = document_extractor(context), settings_of(context)
-        file = extract_to(out, documents, extract, context.fingerprint, progress, config.concurrency, settings)
-        quality = score(documents, file.rows, embedding, *_sorter(config, policy))
-    finally:
-        policy.close()
-    language = documents[0].edit.language if documents else "en"
-    return ExtractionResult(file, quality, language, embedding.identity)
+    benchmark, _ = load_benchmark(config.benchmark, config.data, config.benchmark_options)
+    context = _context(config, embedding, policy)
+    documents = documents_of(benchmark, text_setting(benchmark, config.setting), config.limit, config.seed)
+    extract, settings = document_extractor(context), settings_of(context)
+    file = extract_to(out, documents, extract, context.fingerprint, progress, config.concurrency, settings)
+    return documents, file
 
 
 def _check(config: ExtractionConfig) -> None:

@@ -21,7 +21,7 @@ class CellRule(FrozenModel):
     model: str = ""
     helper: str = ""
     file: str = ""
-    make: str = ""
+    make: dict[str, Any] = {}
 
     def applies(self, cell: Cell, is_other: bool = False) -> bool:
         """Return whether the figure is one of `cells`; `is_other` where another model has its model's place."""

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from emend.evals.aggregate.rows import report
+from emend.evals.benchmarks.triples import EMPTY, OPTION
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.papers.compare_published import BLOCK, PlacedMetric, placed_rows
@@ -75,6 +76,9 @@ def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tupl
     notes: list[str] = []
     if manifest.benchmark.get("paper's examples only"):
         notes.append("data: only the examples that the paper prints")
+    if file := manifest.benchmark.get(OPTION):
+        empty = f", none of {file[EMPTY]} of {file['documents']} documents" if file[EMPTY] else ""
+        notes.append(f"triplets: extracted by {file['method']}{empty}")
     limit = manifest.config.limit
     if limit is not None:
         notes.append(f"data: a sample, --limit {limit}")

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from emend.agents.llm import LOCAL
 from emend.agents.local.device_speed import device_speed
+from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.benchmarks.triples import OPTION
 from emend.evals.components.dry_run import COUNTS, DryRun, amounts, dry_run, priced
 from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
@@ -13,9 +16,11 @@ from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes
 from emend.evals.report.progress import duration
 from emend.evals.reproduce.execute import RunOutcome, title
 from emend.evals.reproduce.local_time import local_seconds, parameters_of
-from emend.evals.reproduce.recipe import Recipe
+from emend.evals.reproduce.recipe import METHOD, Recipe
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
+
+GOLD = "gold"
 
 
 class RunEstimate(FrozenModel):
@@ -39,11 +44,25 @@ class RecipeEstimate(FrozenModel):
     """Needs of the runs of a recipe."""
 
     runs: tuple[RunEstimate, ...]
+    extract: dict[str, dict[str, Any]] = {}
+    """The recipe's files of triplets that are made."""
 
     @property
     def is_paid(self) -> bool:
-        """True if a run that is not finished calls a provider."""
-        return any(each.left and not _is_local(each.config) for each in self.runs)
+        """True if what is left calls a provider."""
+        models = [each.config.model for each in self.runs if each.left]
+        models += [str(self.extract[file].get(MODEL) or "tiny") for file in self.documents]
+        return any(model.partition(":")[0] not in LOCAL for model in models)
+
+    @property
+    def documents(self) -> dict[str, int]:
+        """Number of documents, at most, by the file of triplets that runs which are left need."""
+        needed: dict[str, int] = {}
+        for each in self.runs:
+            if each.left and _file(each.config) in self.extract:
+                count = each.units // len(each.config.editors)
+                needed[_file(each.config)] = max(count, needed.get(_file(each.config), 0))
+        return needed
 
     @property
     def seconds(self) -> float | None:
@@ -61,9 +80,22 @@ def estimate(recipe: Recipe, outcomes: Sequence[RunOutcome]) -> RecipeEstimate:
     for config, outcome in zip((each.config for each in recipe.runs), outcomes, strict=True):
         key = repr((config.model_copy(update={MODEL: ""}), config.model.partition(":")[0]))
         if key not in needs and not is_done:
-            needs[key] = _need(config)
+            needs[key] = _need(_before_extraction(config) if _file(config) in recipe.extract else config)
         runs.append(_run_estimate(config, outcome, needs.get(key, "")))
-    return RecipeEstimate(runs=tuple(runs))
+    return RecipeEstimate(runs=tuple(runs), extract=recipe.extract)
+
+
+def _file(config: RunConfig) -> str:
+    """Return the file of triplets that a run reads; empty for none."""
+    return config.benchmark_options.get(OPTION, "")
+
+
+def _before_extraction(config: RunConfig) -> RunConfig:
+    """A run of as many cases, with the gold triplets where there are any, in the place of one with extracted ones."""
+    options = {key: value for key, value in config.benchmark_options.items() if key != OPTION}
+    benchmark: Any = BENCHMARKS.load(config.benchmark)
+    setting = GOLD if GOLD in benchmark.settings else benchmark.settings[0]
+    return config.model_copy(update={"settings": (setting,), "benchmark_options": options})
 
 
 def _need(config: RunConfig) -> DryRun | str:
@@ -134,6 +166,10 @@ def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
     price = f"; {sum(costs):,.2f} {needs[0].currency}" if costs else "; no price: give --prices FILE"
     counts = amounts(*(sum(need.total(name) for need in needs) for name in COUNTS))
     yield f"{len(estimated.runs)} runs, {units:,} units to do, {counts}{price if estimated.is_paid else ''}"
+    for file, count in estimated.documents.items():
+        model = estimated.extract[file].get(MODEL)
+        how = f"{model}, a call each or more" if model else estimated.extract[file][METHOD]
+        yield f"before them: triplets of {count:,} documents into {file} by {how}, as far as they are not there"
     if sizes := [each.gigabytes for each in estimated.runs if each.left and each.gigabytes is not None]:
         fit = "more than" if max(sizes) > gpu_gigabytes() else "within"
         yield f"GPU memory: up to about {max(sizes):.0f} GB, {fit} the {gpu_gigabytes():.0f} GB of one GPU"

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from emend.agents.llm import LOCAL, load_model
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.aggregate.runs import list_runs
+from emend.evals.benchmarks.triples import OPTION
+from emend.evals.components.config import BenchmarkConfig, ExtractionConfig
+from emend.evals.components.extraction import extract_documents
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import MODEL, RunConfig
@@ -17,7 +20,9 @@ from emend.evals.runner.components import LIMITS
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.memory.edit import FrozenModel
+from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BudgetReached, MissingData
+from emend.memory.paths import cache_folder
 from emend.memory.redaction import hide_keys
 
 if TYPE_CHECKING:
@@ -108,12 +113,31 @@ class RecipeRunner:
     def _run(self, config: RunConfig, folder: Path) -> None:
         others = [self.out / each.name for each in self.recipe.runs if each.config.model == config.model]
         others.remove(folder)
+        self._extract(config)
         paid = _usage(folder)
         try:
             run(self._within_budget(config), folder, self._progress(), self._shared_model(config), baselines=others)
         finally:  # also what a run has spent that an error ended
             self._count(_usage(folder))
             self._count(paid, -1)
+
+    def _extract(self, config: RunConfig) -> None:
+        """Make the file of triplets that a run reads, or what its documents lack in it."""
+        file = config.benchmark_options.get(OPTION, "")
+        if file not in self.recipe.extract:
+            return
+        fields = {name: getattr(config, name) for name in (*BenchmarkConfig.model_fields, "embedding", "concurrency")}
+        fields["benchmark_options"] = {key: value for key, value in config.benchmark_options.items() if key != OPTION}
+        extraction = ExtractionConfig.model_validate(fields | self.recipe.extract[file])
+        embedding = load_embedding(extraction.embedding, cache_folder("vectors"))
+        with closing(self._within_budget(config).policy()) as policy:
+            try:
+                _, rows = extract_documents(extraction, policy, embedding, Path(file), self._progress())
+            finally:
+                self._count(policy.ledger.by_model().values())
+        self.say(
+            f"  triplets of {len(rows.rows):,} documents are in {file}; {rows.skipped:,} of these were there before"
+        )
 
     def _count(self, usages: Iterable[ProviderUsage], sign: int = 1) -> None:
         for usage in usages:

@@ -27,7 +27,7 @@ TRIPLES = "triples"
 class Need(FrozenModel):
     """The part of a run that gives a figure; `judge` names the judge without which it does not.
 
-    `file` names a file of extracted triplets, and `make` the options of `emend extract` that make it.
+    `file` names a file of extracted triplets, and `make` has the options of `emend extract` that make it.
     """
 
     editor: str
@@ -40,7 +40,7 @@ class Need(FrozenModel):
     run: dict[str, Any] = {}
     judge: str = ""
     file: str = ""
-    make: str = ""
+    make: dict[str, Any] = {}
 
 
 class PlannedCell(FrozenModel):
@@ -147,7 +147,7 @@ class _CellReader(NamedTuple):
             run={field: value for rule in self.applying for field, value in rule.run.items()},
             judge=metric.judge,
             file=next((rule.file for rule in self.applying if rule.file), ""),
-            make=next((rule.make for rule in self.applying if rule.make), ""),
+            make=next((rule.make for rule in self.applying if rule.make), {}),
         )
 
     def _setting(self, metric: MetricRule, method: MethodRule) -> str:

@@ -22,6 +22,8 @@ from emend.memory.registry import nearest
 
 RECIPE = "recipe.yaml"
 JUDGED_BY = "judged_by"
+METHOD, LLM, TOOL = "method", "llm", "tool"
+"""Field of an extraction, and DocTER's names of extracted triplets."""
 MAX_RUNS = 1_000
 SHORT = 12
 
@@ -47,13 +49,15 @@ class Recipe(FrozenModel):
     """Runs of a published table, or of a grid where `table` is empty.
 
     `models` has a model for each of the paper's, `only` the figures that are wanted, `triples` files of extracted
-    triplets by name, `judges` the chat models that judge.
+    triplets by name, `extract` the options of `emend extract` for those files that are to be made, `judges` the chat
+    models that judge.
     """
 
     table: str = ""
     models: dict[str, str] = {}
     only: dict[str, str] = {}
     triples: dict[str, str] = {}
+    extract: dict[str, dict[str, Any]] = {}
     judges: tuple[str, ...] = ()
     runs: tuple[RecipeRun, ...] = ()
 
@@ -145,9 +149,27 @@ def lacking(planned: PlannedCell, recipe: Recipe) -> str:
     if need is not None and need.judge and not recipe.judges:
         return f"{planned.reason}: give --judge MODEL"
     if need is not None and need.file and need.file not in recipe.triples:
-        extract = f"emend extract --benchmark {paper(recipe.table.partition(':')[0]).benchmark} {need.make} --out FILE"
-        return f"needs --triples {need.file}=FILE, which this makes: {extract}"
+        return f"needs triplets: --extract {'llm=MODEL' if need.make[METHOD] == LLM else 'tool=spacy'} makes them"
     return ""
+
+
+def with_files(recipe: Recipe, planned: Sequence[PlannedCell], words: Mapping[str, str], folder: Path) -> Recipe:
+    """The recipe with files of triplets to be made in a folder, by `words`: `llm` = model, `tool` = method.
+
+    Raises:
+        BadSettings: there are no such triplets.
+    """
+    if unknown := [word for word in words if word not in (LLM, TOOL)]:
+        raise BadSettings(f"--extract {unknown[0]}: {nearest(unknown[0], [LLM, TOOL])}")
+    triples, extract = dict(recipe.triples), dict[str, dict[str, Any]]()
+    for need in (each.need for each in planned if each.need and each.need.file):
+        kind = LLM if need.make[METHOD] == LLM else TOOL
+        if kind in words and need.file not in recipe.triples:
+            word = re.sub(r"[^\w.]+", "-", words[kind])
+            triples[need.file] = str(folder / f"{recipe.table.partition(':')[0]}_{need.file}_{word}.jsonl")
+            chosen = {MODEL: words[kind]} if kind == LLM else {METHOD: words[kind]}
+            extract[triples[need.file]] = need.make | chosen
+    return recipe.model_copy(update={"triples": triples, "extract": extract})
 
 
 def _runs(

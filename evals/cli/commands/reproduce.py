@@ -39,8 +39,13 @@ class TableRunChoice(FrozenModel):
         default={},
         description="Figures of this model, method, data, setting or metric; values with commas; repeatable.",
     )
+    extract: dict[str, str] = Field(
+        default={},
+        description="Make DocTER's triplets by llm=MODEL, tool=spacy or tool=rules, once, and keep them beside the run "
+        "folders; repeatable.",
+    )
     triples: dict[str, str] = Field(
-        default={}, description="File of emend extract, by the name that the plan has for it; repeatable."
+        default={}, description="File of triplets, by the name that the plan has for it (tool, llm); repeatable."
     )
 
 
@@ -83,8 +88,8 @@ def reproduce(
     exclusive({"--format": runs.format, "--json": output.as_json, "--cells": output.cells})
     if name is None:
         raise BadSettings("no table is named: give one, such as akew:2; see: emend reproduce --list")
-    recipe = _recipe(name, choice, options)
-    outcomes = _run(recipe, runs, recipe.table.replace(":", "-"))
+    recipe = _recipe(name, choice, options, runs)
+    outcomes = _run(recipe, runs)
     if outcomes is not None:
         _print_table(recipe, outcomes, runs.format, output)
 
@@ -117,7 +122,7 @@ def sweep(
     from emend.evals.report.export import export
     from emend.evals.report.tables.metrics import render_reports
 
-    outcomes = _run(_grid(file, options, over or ()), runs, "sweep") or ()
+    outcomes = _run(_grid(file, options, over or ()), runs) or ()
     folders = [Path(each.folder) for each in outcomes if each.units]
     if folders and runs.format is not None:
         print_text(export(load_reports(folders), runs.format))
@@ -127,18 +132,25 @@ def sweep(
     _fail_if_unfinished(outcomes)
 
 
-def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any]) -> "Recipe":
+def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs: SeveralRuns) -> "Recipe":
     from emend.evals.papers.tables import table
     from emend.evals.reproduce.choose import choose_models, plan_recipe
-    from emend.evals.reproduce.recipe import Recipe, with_runs
+    from emend.evals.reproduce.recipe import Recipe, with_files, with_runs
 
     if Path(name).suffix in (".yaml", ".yml"):
-        if changed := [f"--{key.removesuffix('s')}" for key, value in choice if value]:
+        flags = {"models": "--model", "judges": "--judge"}
+        if changed := [flags.get(key, f"--{key}") for key, value in choice if value]:
             raise BadSettings(f"{', '.join(changed)} with a recipe: change the file, or name a table.")
         return Recipe.read(Path(name), options)
     models = choose_models(table(name), choice.models)
     recipe = Recipe(table=name, models=models, only=choice.only, triples=choice.triples, judges=choice.judges)
-    return with_runs(recipe, *plan_recipe(recipe), options)
+    published, planned = plan_recipe(recipe)
+    recipe = with_files(recipe, planned, choice.extract, _folder(recipe, runs).parent / "triples")
+    return with_runs(recipe, published, planned, options)
+
+
+def _folder(recipe: "Recipe", runs: SeveralRuns) -> Path:
+    return runs.run_folders or Path("runs") / (recipe.table.replace(":", "-") or "sweep")
 
 
 def _grid(file: Path | None, options: Mapping[str, Any], over: Sequence[str]) -> "Recipe":
@@ -160,14 +172,14 @@ def _value(text: str) -> Any:
         return text
 
 
-def _run(recipe: "Recipe", runs: SeveralRuns, name: str) -> "Sequence[RunOutcome] | None":
+def _run(recipe: "Recipe", runs: SeveralRuns) -> "Sequence[RunOutcome] | None":
     """Say what is to be run, and run it; None after a dry run."""
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.report.progress import progress_on
     from emend.evals.reproduce.execute import RecipeRunner, outcome_of
     from emend.evals.reproduce.recipe import RECIPE
 
-    folder = runs.run_folders or Path("runs") / name
+    folder = _folder(recipe, runs)
     outcomes = [outcome_of(folder / each.name) for each in recipe.runs]
     if runs.save_recipe is not None:
         recipe.write(runs.save_recipe)

@@ -10,6 +10,7 @@ from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
+from emend.evals.reproduce.estimate import estimate
 from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of
 from emend.evals.reproduce.recipe import Recipe, RecipeRun, grid_recipe
 from emend.evals.runner.results import Progress
@@ -144,6 +145,22 @@ def test_all_runs_together_have_one_budget(tmp_path: Path, monkeypatch: Any) -> 
     with pytest.raises(BudgetReached):
         run(recipe_of(*(config(seed=seed, max_cost=2.0, max_calls=10) for seed in range(4))), tmp_path)
     assert seen == [(2.0, 10), (1.25, 6), (0.5, 2)]
+
+
+def test_triplets_that_a_run_reads_are_extracted_first_and_kept(tmp_path: Path) -> None:
+    file = str(tmp_path / "triples" / "t.jsonl")
+    fields = {"benchmark": "tinyworld", "settings": ("extract",), "benchmark_options": {"triples": file}, "limit": 2}
+    recipe = recipe_of(config(**fields, embedding="lexical"), config(**fields, embedding="lexical", seed=1))
+    recipe = recipe.model_copy(update={"extract": {file: {"method": "rules", "validation": "subject"}}})
+    before = estimate(recipe, [RunOutcome(folder="") for _ in recipe.runs])
+    assert before.documents == {file: 2} and not any(each.error for each in before.runs) and before.is_paid
+    lines = list[str]()
+    assert all(each.is_finished for each in run(recipe, tmp_path, lines))
+    assert sum("2 documents" in line for line in lines) == 2  # those of the other seed are added to the file
+    rows = Path(file).read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 4 and all('"method":"rules"' in row for row in rows)
+    run(recipe, tmp_path / "again", lines)
+    assert lines[-1].endswith("; 2 of these were there before")
 
 
 def test_a_grid_is_all_combinations(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every one of the 1,494 published figures can be run, or a reason says why it cannot."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from emend.evals.papers.recipes import gigabytes_needed, paper_models, recipes
 from emend.evals.papers.tables import DIMENSIONS, PaperTable, paper, papers
 from emend.evals.reproduce.ledger import EXECUTABLE, ledger_rows
 from emend.evals.reproduce.needs import Need, PlannedCell, plan_cells
-from emend.evals.reproduce.recipe import Recipe, with_runs
+from emend.evals.reproduce.recipe import Recipe, with_files, with_runs
+from emend.memory.errors import BadSettings
 
 TABLES = [table for paper in papers() for table in paper.tables if table.cells]
 
@@ -133,6 +135,22 @@ def test_rules_name_figures_that_exist_and_files_have_a_command() -> None:
             assert any(rule.applies(cell) for cell in cells), rule
             assert {*rule.cells} <= {*DIMENSIONS, "table"}
             assert bool(rule.file) == bool(rule.make)
+
+
+def test_files_of_triplets_are_made_by_method_or_model_and_each_run_reads_its_own(tmp_path: Path) -> None:
+    table = next(table for table in TABLES if table.id == "docter:2")
+    planned = plan_cells(table, {"LLaMA2-7B": "tiny"})
+    recipe = with_files(Recipe(table="docter:2"), planned, {"llm": "openai:x", "tool": "rules"}, tmp_path)
+    made = {Path(file).name: fields for file, fields in recipe.extract.items()}
+    llm = {"method": "llm", "model": "openai:x"}
+    assert made == {"docter_tool_rules.jsonl": {"method": "rules"}, "docter_llm_openai-x.jsonl": llm}
+    settings = {run.config.benchmark_options.get("triples"): run.config.settings
+                for run in with_runs(recipe, table, planned, {}).runs}  # fmt: skip
+    assert settings[recipe.triples["tool"]] == ("tool",) and settings[recipe.triples["llm"]] == ("llm",)
+    kept = with_files(Recipe(table="docter:2", triples={"llm": "x.jsonl"}), planned, {"llm": "openai:x"}, tmp_path)
+    assert (kept.triples, kept.extract) == ({"llm": "x.jsonl"}, {})
+    with pytest.raises(BadSettings, match="did you mean 'tool'"):
+        with_files(Recipe(table="docter:2"), planned, {"tol": "spacy"}, tmp_path)
 
 
 def test_a_model_in_the_place_of_another_lifts_what_is_said_of_that() -> None:

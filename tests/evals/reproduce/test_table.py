@@ -135,4 +135,4 @@ def test_what_was_not_given_is_the_reason() -> None:
     docter = table("docter:8")
     planned = plan_cells(docter, {"": "tiny"})
     reason = figures(docter, planned, with_runs(Recipe(table="docter:8"), docter, planned, {}), [])[0].reason
-    assert "--triples" in reason and "emend extract --benchmark docter --method" in reason
+    assert reason == "needs triplets: --extract tool=spacy makes them"
