@@ -1,10 +1,12 @@
 """HTTP client that bounds every exchange with a provider: its time, the size of the reply, and where it is sent."""
 
+import copy
 import importlib
 import json
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -24,6 +26,8 @@ OF_THE_TRANSFER = {"content-length", "transfer-encoding", "content-encoding"}
 GZIP = {"gzip", "x-gzip", "deflate"}
 PIECE = 1 << 16
 """Bytes that are sent between two looks at the clock."""
+FRESH = 1.0
+"""Seconds after a reply for which its connection is taken to be open; servers close idle ones after more."""
 T = TypeVar("T")
 _CALL_END: ContextVar[float] = ContextVar("call_end", default=float("inf"))
 
@@ -78,16 +82,26 @@ class BoundedStream:
     Head and body of a request are sent together, before the reply is waited for: each wait lets other threads run.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, network: "BoundedNetwork") -> None:
+        self._stream, self._network = stream, network
         self._unsent: list[bytes] = []
+        self._used = 0.0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Send what was written, and return what has come."""
         if self._unsent:
             with suppress(Exception):  # the server may have closed its side, and have said why
                 self._send(timeout)
-        content: bytes = self._stream.read(max_bytes, _left(timeout))
+        content: bytes = b""
+        try:
+            content = self._stream.read(max_bytes, _left(timeout))
+        except Exception as error:
+            if isinstance(error.__cause__, ConnectionError):
+                self._network.fresh_seconds = 0.0
+            raise
+        if not content:  # the server closes connections without saying so
+            self._network.fresh_seconds = 0.0
+        self._used = time.monotonic()
         return content
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -109,10 +123,16 @@ class BoundedStream:
         """Encrypt: a handshake has many messages, and a server may delay each."""
         stream = self._stream
         secured = _until(_CALL_END.get(), lambda: stream.start_tls(*args, **settings), lambda late: late.close())
-        return BoundedStream(secured)
+        return BoundedStream(secured, self._network)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what the stream tells of its socket."""
+        """Return what the stream tells of its socket; one that was just read from is taken to be open.
+
+        To ask the system whether the server has closed it lets other threads run, while the call holds its place.
+        A call that meets a closed connection is made again, and from then on the system is asked.
+        """
+        if info == "is_readable" and time.monotonic() - self._used < self._network.fresh_seconds:
+            return False
         return self._stream.get_extra_info(info)
 
 
@@ -121,20 +141,80 @@ class BoundedNetwork:
 
     def __init__(self, network: Any) -> None:
         self._network = network
+        self.fresh_seconds = FRESH
 
     def connect_tcp(self, *args: Any, **settings: Any) -> BoundedStream:
         """Connect: a name may have many addresses, and each be waited for."""
         connect = self._network.connect_tcp
         stream = _until(_CALL_END.get(), lambda: connect(*args, **settings), lambda late: late.close())
-        return BoundedStream(stream)
+        return BoundedStream(stream, self)
 
     def connect_unix_socket(self, *args: Any, **settings: Any) -> BoundedStream:
         """Connect to a socket of this machine."""
-        return BoundedStream(self._network.connect_unix_socket(*args, **settings))
+        return BoundedStream(self._network.connect_unix_socket(*args, **settings), self)
 
     def sleep(self, seconds: float) -> None:
         """Wait between two attempts to connect."""
         time.sleep(_left(seconds))
+
+
+class Connections:
+    """Connections of httpcore, each in a pool of its own.
+
+    A pool shared by many threads looks at all of its connections twice a request, and asks the system about the idle
+    ones, while all threads wait for its lock: with 64 calls at once that is the longest wait of a call.
+
+    Args:
+        pool: pool without connections, of which the others are copies.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._idle, self._all = deque[Any](), list[Any]()
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request over the connection that was used last, since that of another may have been closed."""
+        try:
+            pool = self._idle.pop()
+        except IndexError:
+            pool = self._new_pool()
+        try:
+            response = pool.handle_request(request)
+        except BaseException:
+            self._idle.append(pool)
+            raise
+        response.stream = _Returned(response.stream, lambda: self._idle.append(pool))
+        return response
+
+    def _new_pool(self) -> Any:
+        pool = copy.copy(self._pool)  # shares what is slow to make, the certificates
+        pool._connections, pool._requests = [], []
+        pool._optional_thread_lock = type(self._pool._optional_thread_lock)()
+        self._all.append(pool)
+        return pool
+
+    def close(self) -> None:
+        """Close all connections."""
+        for pool in self._all:
+            pool.close()
+
+
+class _Returned:
+    """Body of a response, whose connection is free again when it is closed."""
+
+    def __init__(self, stream: Any, give_back: Callable[[], None]) -> None:
+        self._stream, self._give_back = stream, give_back
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._stream)
+
+    def close(self) -> None:
+        """Close the body, once."""
+        give_back, self._give_back = self._give_back, lambda: None
+        try:
+            self._stream.close()
+        finally:
+            give_back()
 
 
 class BoundedExchanges:
@@ -268,8 +348,9 @@ def _bound_network(client: Any) -> bool:
     pools = [getattr(transport, "_pool", None) for transport in transports]
     if not all(hasattr(pool, "_network_backend") for pool in pools):
         return False
-    for pool in pools:
+    for transport, pool in zip(transports, pools, strict=True):
         pool._network_backend = BoundedNetwork(pool._network_backend)  # type: ignore[union-attr]
+        transport._pool = Connections(pool)
     return True
 
 

@@ -1,0 +1,90 @@
+"""Connections to a provider: each is used again by the next call, and none is waited for."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from emend.agents.llm import load_model
+from tests.provider.models import PROTOCOLS, asked_model, quick_policy
+from tests.provider.server import Handler, Provider
+
+pytestmark = pytest.mark.usefixtures("keys")
+REPLY = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Ostrim"},"finish_reason":"stop"}]}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(REPLY)
+
+
+class CountingHandler(Handler):
+    """Counts the connections."""
+
+    served: "CountingProvider"
+
+    def setup(self) -> None:
+        """One more."""
+        super().setup()
+        self.served.connections.append(self)
+
+
+class CountingProvider(Provider):
+    """A provider that knows its connections."""
+
+    handler = CountingHandler
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.connections: list[Any] = []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_as_many_connections_as_calls_at_once(protocol):
+    with CountingProvider(responder=lambda asked: "Ostrim", latency=0.2) as provider:
+        model = asked_model(provider, protocol)
+        for _ in range(3):
+            model.invoke("Where?")
+        assert len(provider.connections) == 1
+        with ThreadPoolExecutor(4) as pool:
+            assert [str(message.text) for message in pool.map(model.invoke, ["Where?"] * 8)] == ["Ostrim"] * 8
+        assert len(provider.connections) == provider.most_at_once == 4
+
+
+@pytest.mark.parametrize("fault", ["reset", "hang"])
+def test_after_a_broken_exchange_there_is_another_connection(fault):
+    with CountingProvider(responder=lambda asked: "Ostrim", faults=["", fault], hang=1.0) as provider:
+        model = asked_model(provider, timeout=0.5)
+        assert [model.invoke("Where?").text for _ in range(3)] == ["Ostrim"] * 3
+        assert (len(provider.connections), provider.count) == (2, 4)
+
+
+def test_a_server_that_closes_without_a_word_costs_one_call(keys):
+    with closing_server() as (port, requests):
+        policy = quick_policy()
+        model = load_model(f"openai:any@http://127.0.0.1:{port}/v1", policy)
+        assert [model.invoke("Where?").text for _ in range(4)] == ["Ostrim"] * 4
+        assert len(requests) == 4 and policy.ledger.total().retries == 1
+
+
+@contextmanager
+def closing_server() -> Iterator[tuple[int, list[bytes]]]:
+    """A server that closes every connection after its reply, which does not say so; its port and requests."""
+    requests: list[bytes] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                requests.append(connection.recv(65536))
+                connection.sendall(HEAD + REPLY)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1], requests
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
