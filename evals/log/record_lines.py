@@ -6,7 +6,7 @@ does not know, another type, a number that is none, half a surrogate pair. `pyda
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter
@@ -20,17 +20,44 @@ _REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _RECORD = parser_of(TypeAdapter(Record))
 
 
-def _fast(schema: Any, parse: Callable[[bytes, str], T]) -> Callable[[bytes, str], T]:
-    """Parser of a line by `msgspec`, and by `parse` where it refuses."""
-    decode = msgspec.json.Decoder(schema).decode
+class LineParser(Generic[T]):
+    """Parser of lines by `msgspec`, and by another function where it refuses.
 
-    def parse_line(line: bytes, where: str) -> T:
+    Args:
+        schema: a type that `msgspec` knows.
+        parse: reads a line that it refuses.
+    """
+
+    def __init__(self, schema: Any, parse: Callable[[bytes, str], T]) -> None:
+        self._decode: Callable[[bytes], T] = msgspec.json.Decoder(schema).decode
+        self._parse = parse
+
+    def __call__(self, line: bytes, where: str) -> T:
+        """Parse a line.
+
+        Raises:
+            BadData: it is damaged; names `where` and the field.
+        """
         try:
-            return cast("T", decode(line))
+            return self._decode(line)
         except _REFUSED:
-            return parse(line, where)
+            return self._parse(line, where)
 
-    return parse_line
+    def block(self, lines: Sequence[bytes], name: str, number: int) -> list[T]:
+        """Parse lines that follow each other.
+
+        Args:
+            lines: these.
+            name: of their file, for an error.
+            number: of the first one.
+
+        Raises:
+            BadData: one is damaged; names file, line and field.
+        """
+        try:
+            return list(map(self._decode, lines))
+        except _REFUSED:
+            return [self(line, f"{name}, line {at}") for at, line in enumerate(lines, number)]
 
 
 def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
@@ -63,26 +90,7 @@ def parse_record(line: bytes, where: str) -> Record:
     return record.model_copy(update={"values": values, "unscored": record.unscored | reasons})
 
 
-_FIELDS = _struct_of(Record)
-parse_fields: Callable[[bytes, str], Record] = _fast(_FIELDS, parse_record)
+parse_fields = LineParser(_struct_of(Record), parse_record)
 """Parses a record as `parse_record` does, into an object that has its fields and no methods."""
-parse_head = _fast(RecordHead, parser_of(TypeAdapter(RecordHead)))
-parse_place = _fast(RecordPlace, parser_of(TypeAdapter(RecordPlace)))
-_decode: Callable[[bytes], Record] = cast("Any", msgspec.json.Decoder(_FIELDS).decode)
-
-
-def parse_block(lines: Sequence[bytes], name: str, number: int) -> list[Record]:
-    """Parse lines as `parse_fields` does.
-
-    Args:
-        lines: that follow each other.
-        name: of their file, for an error.
-        number: of the first one.
-
-    Raises:
-        BadData: one is damaged; names file, line and field.
-    """
-    try:
-        return list(map(_decode, lines))
-    except _REFUSED:
-        return [parse_fields(line, f"{name}, line {at}") for at, line in enumerate(lines, number)]
+parse_head = LineParser(RecordHead, parser_of(TypeAdapter(RecordHead)))
+parse_place = LineParser(RecordPlace, parser_of(TypeAdapter(RecordPlace)))

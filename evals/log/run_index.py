@@ -8,8 +8,8 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
@@ -30,6 +30,8 @@ LARGE = 32 * 2**20
 """Size in bytes of a run whose index is kept; that of a smaller one is made faster than it is worth keeping."""
 KEPT = 20
 """Number of indexes in the cache folder; the one that was not used for the longest time is deleted."""
+BLOCK = 2**16
+"""Bytes that are read at once: little enough for a processor's cache."""
 WAIT = 60
 """Seconds to wait for another process that makes the same index."""
 WINDOW = 2**16
@@ -257,28 +259,37 @@ class RunIndex:
         return end, lines
 
     def _add_spans(self, name: str, end: int, lines: int) -> tuple[int, int]:
-        """Index a file as `_add_cases` does; an event that begins as the one before it is of the same unit."""
+        """Index a file as `_add_cases` does."""
 
         def rows() -> Iterator[tuple[str | int, ...]]:
             nonlocal end, lines
-            key, head, start, first = b"", None, end, lines + 1
-            self._files[name].seek(end)
-            for content in self._files[name]:
-                if not content.endswith(b"\n"):
-                    break
-                if head is None or not content.startswith(head[0]):
-                    head = UNIT.match(content) if name == EVENTS else None
-                    now = self._key(name, FileLine(content, end, end + len(content), lines + 1))
+            key, start, first = b"", end, lines + 1
+            for block in read_blocks(self._files[name], end):
+                for now, content in zip(self._keys(name, block, lines + 1), block, strict=True):
                     if now != key:
                         if key:
                             yield name, hash_key(key), start, end, first
                         key, start, first = now, end, lines + 1
-                end, lines = end + len(content), lines + 1
+                    end, lines = end + len(content), lines + 1
             if key:
                 yield name, hash_key(key), start, end, first
 
         self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", rows())
         return end, lines
+
+    def _keys(self, name: str, block: list[bytes], number: int) -> Iterable[bytes]:
+        """Keys of lines, as of `_key`; an event that begins as the one before it is of the same unit."""
+        if name == RECORDS:
+            with damage(self.folder, name):
+                return [place["case"].encode() for place in parse_place.block(block, self._names[name], number)]
+        keys, head = list[bytes](), None
+        for content in block:
+            if head is None or not content.startswith(head[0]):
+                head = UNIT.match(content)
+                keys.append(head[1] if head else self._key(name, FileLine(content, 0, 0, number + len(keys))))
+            else:
+                keys.append(keys[-1])
+        return keys
 
     def _key(self, name: str, line: FileLine) -> bytes:
         """Case of a record, unit of an event; empty for an event of the run itself.
@@ -293,10 +304,8 @@ class RunIndex:
         return self._parse(name, _EVENT, line).get("unit", "").encode()  # type: ignore[no-any-return]
 
     def _parse(self, name: str, parse: Callable[[bytes, str], T], line: FileLine) -> T:
-        try:
+        with damage(self.folder, name):
             return parse(line.content, self._where(name, line.number))
-        except BadData as error:
-            raise BadData(f"{error} {DAMAGED[name].format(folder=self.folder)}") from error
 
     def _where(self, name: str, number: int) -> str:
         return f"{self._names[name]}, line {number}"
@@ -308,6 +317,25 @@ def keep_index(folder: Path) -> None:
         if _path_of(folder) is not None:
             with RunIndex(folder) as index:
                 index.update()
+
+
+@contextmanager
+def damage(folder: Path, name: str) -> Iterator[None]:
+    """Say what to do about a damaged line of a file."""
+    try:
+        yield
+    except BadData as error:
+        raise BadData(f"{error} {DAMAGED[name].format(folder=folder)}") from error
+
+
+def read_blocks(file: BinaryIO, start: int) -> Iterator[list[bytes]]:
+    """Yield the lines from an offset on, many at once; a torn last line is left out."""
+    file.seek(start)
+    while lines := file.readlines(BLOCK):
+        torn = not lines[-1].endswith(b"\n")
+        yield lines[:-1] if torn else lines
+        if torn:
+            return
 
 
 def read_span(file: BinaryIO, start: int, number: int, end: int | None = None) -> Iterator[FileLine]:

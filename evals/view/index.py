@@ -18,20 +18,18 @@ from pydantic import TypeAdapter
 from emend.evals.case import Metric, Record
 from emend.evals.log.lines import CASES, RECORDS, CaseLine, parser_of
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.record_lines import parse_block
-from emend.evals.log.records import DAMAGED_RECORD
-from emend.evals.log.run_index import RunIndex, hash_key, read_span
+from emend.evals.log.record_lines import parse_fields
+from emend.evals.log.run_index import RunIndex, damage, hash_key, read_blocks, read_span
 from emend.evals.trace.filters import texts_of
 from emend.evals.view.answer_rows import CASE_ROW, ROW, AnswerRows, Names, Rows, UnitLines, case_rows, join_texts
-from emend.memory.errors import BadData
 
 ANSWERS, ANSWER_CASES = "answers", "answer cases"
 """Names of the index's parts, which are about `records.jsonl` and `cases.jsonl`."""
 LARGE = 2**20
 CHUNK = 2**16
 """Number of answers in a chunk, whose size bounds the memory while an index is made."""
-BLOCK, BATCH = 2**16, 2**7
-"""Bytes that are read, and number of answers of which rows are made, at once: little enough for a processor's cache."""
+BATCH = 2**7
+"""Number of answers of which rows are made at once: little enough for a processor's cache."""
 _FILES = {ANSWERS: RECORDS, ANSWER_CASES: CASES}
 _PARSE_CASE = parser_of(TypeAdapter(CaseLine))
 ADD_SPAN = "INSERT INTO spans VALUES (?, ?, ?, ?, ?)"
@@ -178,17 +176,12 @@ class AnswerIndex(RunIndex):
                 records, offsets = [], [line_end]
 
     def _record_lines(self, end: int, number: int) -> Iterator[tuple[Record, int]]:
-        """The records from an offset on, and where the line of each ends; a torn last line is left out."""
-        file, whole = self._files[ANSWERS], True
-        file.seek(end)
-        while whole and (lines := file.readlines(BLOCK)):
-            whole = lines[-1].endswith(b"\n")
-            try:
-                records = parse_block(lines if whole else lines[:-1], self._names[RECORDS], number)
-            except BadData as error:
-                raise BadData(f"{error} {DAMAGED_RECORD.format(folder=self.folder)}") from error
+        """The records from an offset on, and where the line of each ends."""
+        for lines in read_blocks(self._files[ANSWERS], end):
+            with damage(self.folder, RECORDS):
+                records = parse_fields.block(lines, self._names[RECORDS], number)
             ends = list(accumulate(map(len, lines), initial=end))
-            yield from zip(records, ends[1:], strict=False)
+            yield from zip(records, ends[1:], strict=True)
             end, number = ends[-1], number + len(lines)
 
     def _stored(self, part: str) -> Iterator[Rows]:

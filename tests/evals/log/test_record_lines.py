@@ -5,7 +5,7 @@ import json
 import pytest
 
 from emend.evals.case import Record
-from emend.evals.log.record_lines import parse_block, parse_fields, parse_head, parse_record
+from emend.evals.log.record_lines import parse_fields, parse_head, parse_record
 from emend.memory.errors import BadData
 
 RECORD = Record(
@@ -72,9 +72,9 @@ def test_sound_lines_are_read_by_the_fast_parser_alone():
 def test_a_block_names_the_damaged_line():
     sound = WHOLE.encode() + b"\n"
     with pytest.raises(BadData, match=r"f, line 12, field values\.em: "):
-        parse_block([sound, sound, sound.replace(b'"em":1.0', b'"em":[]')], "f", 10)
+        parse_fields.block([sound, sound, sound.replace(b'"em":1.0', b'"em":[]')], "f", 10)
     odd = sound.replace(b'"em":1.0', b'"em":NaN')
-    assert [record.values for record in parse_block([sound, odd], "f", 1)] == [{"em": 1.0}, {}]
+    assert [record.values for record in parse_fields.block([sound, odd], "f", 1)] == [{"em": 1.0}, {}]
 
 
 @pytest.mark.parametrize("line", [b'{"unit":"","of":1}', b'{"unit":"u","of":0}', b'{"unit":"u"}'])
