@@ -9,8 +9,9 @@ process of its own, that takes 0.2 s a reply, four calls a unit; `of ideal` is t
 once.
 
 Rates are those of the middle half of the units, when all workers are there; `start` is when the first quarter has
-ended, and `CPU ms` are those of a unit in all processes but the provider's, with what starting them took. Rounds of all
-kinds follow one another, and the median of each is told, because other work disturbs them.
+ended, and `CPU ms` are those of a unit in all processes but the provider's, with what starting them took, and those in
+the driver's process alone. Rounds of all kinds follow one another, and the median of each is told, because other work
+disturbs them.
 """
 
 import argparse
@@ -66,20 +67,22 @@ class Times(Progress):
 
 
 class Speed(NamedTuple):
-    """Units a second, seconds until the first quarter had ended, and processor time of a unit."""
+    """Units a second, seconds until a quarter had ended, and processor time of a unit: all, and the driver's."""
 
     rate: float
     start: float
     cpu_ms: float
+    driver_ms: float
 
 
 def measure(fields: dict[str, Any], folder: Path) -> Speed:
     """Run once."""
-    times = Times()
+    times, began = Times(), time.process_time()
     summary = run(RunConfig.model_validate(fields), folder, times)
     quarter = len(times.ends) // 4
     rate = 2 * quarter / (times.ends[3 * quarter - 1] - times.ends[quarter - 1])
-    return Speed(rate, times.ends[quarter - 1] - times.begin, 1000 * summary.cpu_seconds / len(times.ends))
+    cpu_ms, driver_ms = (1000 * spent / len(times.ends) for spent in (summary.cpu_seconds, time.process_time() - began))
+    return Speed(rate, times.ends[quarter - 1] - times.begin, cpu_ms, driver_ms)
 
 
 def fields_of(options: argparse.Namespace, spec: str) -> dict[str, Any]:
@@ -115,10 +118,11 @@ def main() -> None:
                 speeds[workers].append(measure(fields | {"workers": workers}, folder))
     first = median(speed.rate for speed in speeds[options.workers[0]])
     for workers, rounds in speeds.items():
-        rate, start, cpu_ms = (median(values) for values in zip(*rounds, strict=True))
+        rate, start, cpu_ms, driver_ms = (median(values) for values in zip(*rounds, strict=True))
         ideal = f", {rate * CALLS * LATENCY / options.concurrency:.1%} of ideal" if options.what == "wait" else ""
         print(
-            f"{workers:12} {rate:8.1f} units/s, {rate / first:.2f} x{ideal}, start {start:.1f} s, {cpu_ms:.2f} CPU ms"
+            f"{workers:12} {rate:8.1f} units/s, {rate / first:.2f} x{ideal}, start {start:.1f} s, {cpu_ms:.2f} CPU ms, "
+            f"{driver_ms:.2f} in the driver"
         )
 
 

@@ -38,8 +38,11 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SCENARIOS = tuple((mode, editor) for mode in ("single", "batch:5", "all", "sequential") for editor in ("rag", "mello"))
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["emend.evals.cli.main", "emend.evals.runner.run", "langchain_openai", "emend.memory.store.chroma"]
-    + ["emend.editors.memory_based.rag", "emend.editors.memory_based.mello", "tests.evals.toys"]
+    ["emend.evals.cli.main", "emend.evals.cli.commands.run", "emend.evals.api.run", "emend.evals.api.objects"]
+    + ["emend.evals.runner.run", "emend.evals.report.console", "emend.evals.aggregate.judged", "truststore", "jiter"]
+    + ["emend.agents.providers.chat_model", "langchain_openai", "chromadb", "emend.memory.store.chroma"]
+    + ["emend.editors.memory_based.rag", "emend.editors.memory_based.mello", "emend.memory.retrieval.bm25"]
+    + ["tests.evals.toys"]
 )
 
 

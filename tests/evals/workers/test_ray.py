@@ -15,6 +15,7 @@ from emend.evals.log.records import read_lines
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings
+from tests.benchmarks.kill_workers import workers_of
 from tests.evals.toy_runs import steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY
 
@@ -36,20 +37,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[int]:
     ray.shutdown()
 
 
-def actors() -> list[int]:
-    """Processes of the workers."""
-    processes = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return sorted(pid for pid in processes if is_actor(pid))
-
-
-def is_actor(pid: int) -> bool:
-    try:
-        is_named = Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RayWorker")
-        return is_named and ") Z" not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # it has ended meanwhile
-        return False
-
-
 class Killer(Progress):
     """Kills a worker after the fourth unit."""
 
@@ -59,7 +46,7 @@ class Killer(Progress):
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         self.units += 1
         if self.units == 4:
-            os.kill(actors()[0], signal.SIGKILL)
+            os.kill(workers_of(os.getpid())[0], signal.SIGKILL)
 
 
 @pytest.mark.parametrize("mode", ["single", "batch:3", "all", "sequential"])
@@ -69,10 +56,10 @@ def test_actors_give_the_records_of_threads_though_one_is_killed(tmp_path: Path,
     summary = run(asked.model_copy(update={"workers": "ray"}), tmp_path / "run", Killer())
     assert summary.finished == summary.units
     for _ in range(100):  # Ray ends them meanwhile
-        if not actors():
+        if not workers_of(os.getpid()):
             break
         time.sleep(0.1)
-    assert not actors()
+    assert not workers_of(os.getpid())
     assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "threads")
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
 
