@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from emend.evals.report.escape import visible_controls
+from emend.evals.view.pages.common import text_of
 from emend.evals.view.records.page import Page
 from emend.evals.view.rendering import geometry, links
 from emend.memory.redaction import hide_keys, key_hider
@@ -38,6 +39,7 @@ def environment() -> Environment:
     )
     geometry.install(templates)
     links.install(templates)
+    templates.globals.update(text_of=text_of)
     return templates
 
 

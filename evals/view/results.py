@@ -121,9 +121,11 @@ class ResultCache:
         start = time.monotonic()
         value, error = None, ""
         try:
-            content = _read(key, state) or self._compute(key, state)
-            value = COMPUTATIONS[key.kind].model.model_validate_json(content)
-            _write(key, state, content)
+            value = _read(key, state)
+            if value is None:
+                content = self._compute(key, state)
+                value = COMPUTATIONS[key.kind].model.model_validate_json(content)
+                _write(key, state, content)
         except EmendError as problem:
             error = str(problem)
         except Exception as problem:  # whatever a damaged run gives; the page says it
@@ -173,18 +175,18 @@ def _path(key: ResultKey, state: tuple[FileState, ...]) -> Path:
     return cache_folder("views") / f"{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}.json"
 
 
-def _read(key: ResultKey, state: tuple[FileState, ...]) -> bytes | None:
-    if not COMPUTATIONS[key.kind].stored:
-        return None
-    with suppress(OSError, BadData), open_file(_path(key, state)) as file:
-        return file.read() or None
+def _read(key: ResultKey, state: tuple[FileState, ...]) -> FrozenModel | None:
+    """A cached result; None without one, or if another version of Emend wrote it with other fields."""
+    if COMPUTATIONS[key.kind].stored:
+        with suppress(OSError, BadData, ValueError), open_file(_path(key, state)) as file:
+            return COMPUTATIONS[key.kind].model.model_validate_json(file.read())
     return None
 
 
 def _write(key: ResultKey, state: tuple[FileState, ...], content: bytes) -> None:
     """Keep a result; a cache that cannot be written is done without."""
     path = _path(key, state)
-    if not COMPUTATIONS[key.kind].stored or path.exists():
+    if not COMPUTATIONS[key.kind].stored:
         return
     with suppress(OSError, BadData):
         private_folder(path.parent, links=True)

@@ -204,6 +204,6 @@ async def _events(view: Callable[[], str | None], streams: asyncio.Semaphore, re
             content_now = json.dumps({name: value for name, value in fields.items() if name != "at"})
             yield f"event: progress\ndata: {content}\n\n" if content_now != last else ": nothing new\n\n"
             last = content_now
-            if fields.get("state") != "running":
+            if fields.get("run", {}).get("state") != "running":
                 return
             await asyncio.sleep(SSE_SECONDS)

@@ -54,8 +54,6 @@ class Site:
 
     def __init__(self, folders: Sequence[Path], static: bool = False) -> None:
         self.library, self.static = Library(folders, patient=static), static
-        self.left_out: dict[str, str] = {}
-        """By name of a page, what an export leaves out."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,17 +73,15 @@ class Site:
         try:
             page = self._find(request)
         except EmendError as error:
-            head = request.head("problem", "This cannot be shown")
-            page = Page(head, ProblemView(title="This cannot be shown", text=str(error)), status=500)
+            page = self.problem(path, "This cannot be shown", str(error), 500)
         if page is None:
             raise PageMissing(path)
-        page.head = page.head.model_copy(update={"left_out": self.left_out.get(page.head.name, "")})
         return page
 
     def problem(self, path: str, title: str, text: str, status: int) -> Page:
         """A page that says why there is no other."""
         request = PageRequest(self.library, path, {}, self.static)
-        return Page(request.head("problem", title), ProblemView(title=title, text=text), status)
+        return Page(request.head("problem", title), ProblemView(text=text), status)
 
     def _find(self, request: PageRequest) -> Page | None:
         path, library = request.path, self.library

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from emend.evals.case import Record
 from emend.evals.judges.panel import Judgement
 from emend.evals.judges.store import find_scoring, installed_judges, plan, read_judgements
 from emend.memory.edit import FrozenModel
@@ -14,14 +15,7 @@ class SplitVote(FrozenModel):
     """An answer with the judgements of it that differ."""
 
     kind: str
-    case: str
-    setting: str
-    editor: str
-    probe: str
-    repeat: int
-    checkpoint: int
-    question: str
-    answer: str | None
+    record: Record
     judgements: tuple[Judgement, ...]
 
 
@@ -54,10 +48,8 @@ def split_votes(folder: Path) -> SplitVotes:
         for kind, item in items.items():
             if not isinstance(item, str) and item.id in split:
                 total += 1
-                fields = record.model_dump(include=set(SplitVote.model_fields) - {"kind", "question", "judgements"})
                 if len(votes) < LIMIT:
-                    judgements = tuple(split[item.id])
-                    votes.append(SplitVote(kind=kind, question=record.prompt, judgements=judgements, **fields))
+                    votes.append(SplitVote(kind=kind, record=record, judgements=tuple(split[item.id])))
     reasons = _reasons(folder, {item.item for vote in votes for item in vote.judgements})
     return SplitVotes(scoring=scoring.id, judgements=count, total=total, votes=tuple(_with(v, reasons) for v in votes))
 

@@ -1,6 +1,7 @@
 """Parts of several pages: their heads, links, and estimates as cells."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -9,6 +10,7 @@ from emend.evals.aggregate.columns import MetricRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.tables.layout import interval, number
+from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.library import Library, command
 from emend.evals.view.records.page import Fact, Link, PageHead, Tab
 from emend.evals.view.records.run import CellView
@@ -118,35 +120,22 @@ def text_of(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def cell(
-    value: Estimate | MetricRow,
-    metric: Metric | None = None,
-    text: Callable[[float], str] | None = None,
-    href: str = "",
-) -> CellView:
-    """An estimate in the format of the metric, or of a function."""
-
-    def as_text(mean: float) -> str:
-        if text is None and metric is not None and abs(mean) < LARGE:
-            return number(mean, metric)
-        return text(mean) if text else f"{mean:,.0f}" if abs(mean) >= LARGE else f"{mean:.4g}"
-
-    ends = ""
+def cell(value: Estimate | MetricRow, text: Metric | Callable[[float], str], href: str = "") -> CellView:
+    """An estimate in the format of a metric, without decimals where it is large, or as a function writes it."""
+    ends = [abs(end) for end in (value.low, value.mean, value.high) if end is not None]
+    if not isinstance(text, Metric):
+        as_text = text
+    elif max(ends, default=0.0) >= LARGE:
+        as_text = cost_text
+    else:
+        as_text = partial(number, metric=text)
+    bounds = ""
     if value.low is not None and value.high is not None:
-        if text is None and metric is not None and max(abs(value.low), abs(value.high)) < LARGE:
-            ends = interval(value.low, value.high, metric)
-        else:
-            ends = f"[{as_text(value.low)}, {as_text(value.high)}]"
-    return CellView(
-        text="-" if value.mean is None else as_text(value.mean),
-        interval=ends,
-        mean=value.mean,
-        low=value.low,
-        high=value.high,
-        n=value.n,
-        unscored=value.unscored,
-        href=href,
-    )
+        bounds = f"[{as_text(value.low)}, {as_text(value.high)}]"
+        if isinstance(text, Metric) and as_text is not cost_text:
+            bounds = interval(value.low, value.high, text)
+    fields = {name: getattr(value, name) for name in Estimate.model_fields}
+    return CellView(text="-" if value.mean is None else as_text(value.mean), interval=bounds, href=href, **fields)
 
 
 def marked(cells: Sequence[CellView | None], higher_is_better: bool) -> list[CellView | None]:

@@ -8,13 +8,12 @@ import numpy as np
 
 from emend.evals.analyses.compare import Comparison, ComparisonRow
 from emend.evals.case import Metric
-from emend.evals.log.lines import RECORDS
 from emend.evals.report.tables.comparison import difference_text, interval_text, p_text
 from emend.evals.trace.answers import VERDICTS, deciding_scores
 from emend.evals.view.answers import CaseKey, Integers, RunAnswers
-from emend.evals.view.offsets import read_record
 from emend.evals.view.pages.case import edit_views, probe_views, read_trace, waiting_page
-from emend.evals.view.pages.common import PageRequest, run_path
+from emend.evals.view.pages.cases import read_answer
+from emend.evals.view.pages.common import PERCENT, PageRequest, run_path
 from emend.evals.view.records.case import ProbeView
 from emend.evals.view.records.compare import (
     BesideView,
@@ -50,7 +49,7 @@ class ChosenSide:
     def view(self) -> Side:
         """Return what a page shows of it."""
         label = f"{self.editor} · {self.place.name}"
-        return Side(key=self.key, run=self.place.name, editor=self.editor, label=label, href=run_path(self.place))
+        return Side(key=self.key, run=self.place.name, editor=self.editor, label=label)
 
 
 def find_sides(request: PageRequest, keys: Sequence[str]) -> list[ChosenSide] | None:
@@ -108,7 +107,7 @@ def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey)
         return None
     (edits, setting, first), (_, _, second) = traced[0], traced[1]
     pairs = tuple(_pairs_of(first, second))
-    data = BesideView(a=a.view(), b=b.view(), number=key.number, setting=setting, edits=edit_views(edits), pairs=pairs)
+    data = BesideView(a=a.view(), b=b.view(), setting=setting, edits=edit_views(edits), pairs=pairs)
     path = f"compare/{a.key}~{b.key}.html"
     crumbs = [Link(text="Compare", href="compare.html"), Link(text=f"{a.editor} and {b.editor}", href=path)]
     words = ["trace", str(a.place.folder), str(key.number), "--editor", a.editor]
@@ -124,17 +123,15 @@ def _probes_of(
         return None
     trace = read_trace(request, side.place, answers, position)
     probes = [probe for probe in trace.probes if probe.record.editor == side.editor]
-    return trace.edits, trace.setting, probe_views(side.place, trace, probes)
+    return trace.edits, trace.setting, probe_views(side.place, key, trace, probes)
 
 
 def _pairs_of(first: Sequence[ProbeView], second: Sequence[ProbeView]) -> Iterator[ProbePair]:
     """The answers of both sides to each probe; those that flipped first."""
-    question = {(p.probe, p.repeat, p.checkpoint): [p, None] for p in first}
-    for probe in second:
-        question.setdefault((probe.probe, probe.repeat, probe.checkpoint), [None, None])[1] = probe
+    sides = [{(p.record.probe, p.record.repeat, p.record.checkpoint): p for p in probes} for probes in (first, second)]
+    both = [(sides[0].get(key), sides[1].get(key)) for key in dict.fromkeys([*sides[0], *sides[1]])]
     pairs = [
-        ProbePair(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"}))
-        for a, b in question.values()
+        ProbePair(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"})) for a, b in both
     ]
     yield from sorted(pairs, key=lambda pair: not pair.flipped)
 
@@ -147,9 +144,8 @@ def _words(a: ChosenSide, b: ChosenSide) -> list[str]:
 def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[PairView, Status]:
     folders = [a.place.folder] + ([b.place.folder] if b.place.id != a.place.id else [])
     comparison, status = request.library.results.get("compare", folders, a.editor, b.editor, "0")
-    empty = PairView(a=a.view(), b=b.view(), coverage=(), notes=(), rows=(), flips=(), flips_total=0)
     if not isinstance(comparison, Comparison):
-        return empty, status
+        return PairView(a=a.view(), b=b.view()), status
     outcomes = Outcomes(request, a, b)
     metrics = {metric.name: metric for metric in comparison.metrics}
     coverage = [
@@ -157,41 +153,37 @@ def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[PairView,
         for each in comparison.coverage
     ]
     flips, total = outcomes.flips()
-    view = empty.model_copy(
-        update={
-            "coverage": tuple(coverage),
-            "notes": comparison.notes,
-            "rows": tuple(_row(row, metrics[row.metric], outcomes) for row in comparison.rows),
-            "flips": flips,
-            "flips_total": total,
-        }
+    view = PairView(
+        a=a.view(),
+        b=b.view(),
+        coverage=tuple(coverage),
+        notes=comparison.notes,
+        rows=tuple(_row(row, metrics[row.metric], outcomes) for row in comparison.rows),
+        flips=flips,
+        flips_total=total,
     )
     return view, status if status.state != "ready" or outcomes.complete else Status(state="computing")
 
 
 def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> PairRow:
-    paired, scale = row.paired, metric.scale
+    paired = row.paired
     better = ""
     if paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high:
         better = "b better" if (paired.low > 0) == metric.higher_is_better else "a better"
-    ends = interval_text(row, metric)
+    mean, low, high = (
+        None if end is None else end * metric.scale for end in (paired.difference, paired.low, paired.high)
+    )
     return PairRow(
-        setting=row.setting,
-        metric=row.metric,
-        kind=row.kind,
-        judge=row.judge,
-        unit="%" if scale == 100 else "",
+        **dict(row),
+        unit="%" if metric.scale == PERCENT else "",
         a=difference_text(paired.mean_a, metric),
         b=difference_text(paired.mean_b, metric),
         difference=difference_text(paired.difference, metric, "+"),
-        interval="" if ends == "-" else ends,
-        mean=None if paired.difference is None else paired.difference * scale,
-        low=None if paired.low is None else paired.low * scale,
-        high=None if paired.high is None else paired.high * scale,
+        interval="" if paired.low is None else interval_text(row, metric),
+        mean=mean,
+        low=low,
+        high=high,
         p=p_text(paired.p),
-        test=paired.test,
-        n=paired.n,
-        unscored=paired.unscored,
         cells=outcomes.cells(row, metric),
         verdict=better,
     )
@@ -236,7 +228,7 @@ class Outcomes:
     """
 
     def __init__(self, request: PageRequest, a: ChosenSide, b: ChosenSide) -> None:
-        self._sides, self._pairing = (a, b), None
+        self._request, self._sides, self._pairing = request, (a, b), None
         read = [request.library.answers(side.place)[0] for side in (a, b)]
         self.complete = None not in read
         if read[0] is not None and read[1] is not None:
@@ -258,7 +250,19 @@ class Outcomes:
         )
         if both + only_a + only_b + neither != row.paired.n:
             return None  # a case's best or worst probe counts, or the values are judged: these counts are of others
-        return FourCells(both=both, only_a=only_a, only_b=only_b, neither=neither)
+        links = self._links(kinds[0] if len(kinds) == 1 else "")
+        return FourCells(both=both, only_a=only_a, only_b=only_b, neither=neither, **links)
+
+    def _links(self, kind: str) -> dict[str, str]:
+        """Links to the cases that one side alone has right, where a filter of one run can select them."""
+        a, b = self._sides
+        if a.place.id != b.place.id or self._request.static:
+            return {}
+        path = run_path(a.place, "cases.html")
+        return {
+            name: self._request.link(path, where=f"{right.editor} right, {wrong.editor} wrong", kind=kind)
+            for name, right, wrong in (("href_a", a, b), ("href_b", b, a))
+        }
 
     def flips(self) -> tuple[tuple[Flip, ...], int]:
         """The first probes that one side has right and the other wrong, and the number of all."""
@@ -269,27 +273,12 @@ class Outcomes:
 
     def _flip(self, at: int) -> Flip:
         assert self._pairing is not None
-        rows = [int(side[at]) for side in self._pairing.rows]
-        first, second = (
-            read_record(side.place.folder / RECORDS, int(answers.columns["start"][row]))
-            for side, answers, row in zip(self._sides, self._answers, rows, strict=True)
+        a, b = (
+            read_answer(side.place, answers, int(rows[at]))
+            for side, answers, rows in zip(self._sides, self._answers, self._pairing.rows, strict=True)
         )
-        answers = self._answers[0]
-        key = answers.key_of(int(answers.columns["case"][rows[0]]))
-        verdicts = [VERDICTS[int(each.columns["verdict"][row])] for each, row in zip(self._answers, rows, strict=True)]
-        a, b = (side.key for side in self._sides)
-        return Flip(
-            setting=first.setting,
-            number=key.number,
-            kind=first.kind,
-            question=first.prompt,
-            gold=first.gold,
-            answer_a=first.answer,
-            answer_b=second.answer,
-            verdict_a=verdicts[0],
-            verdict_b=verdicts[1],
-            href=f"compare/{a}~{b}/{key.setting}-{key.number}.html",
-        )
+        sides = "~".join(side.key for side in self._sides)
+        return Flip(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}")
 
 
 def _keys(answers: RunAnswers, editor: str) -> tuple[Integers, Integers]:

@@ -27,14 +27,12 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     failures = library.failures(place, answers) if answers else ()
     unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
     reasons = report.reasons if isinstance(report, Report) else {}
-    retried = answers.totals.retried if answers else 0
     data = ErrorsView(
-        run=library.entry(place, wait=answers is not None),
         groups=tuple(_groups(failures)),
         failures=tuple(_failure_views(place, answers, failures)) if answers and failures else (),
         failures_total=len(failures),
         reasons=tuple(Fact(name=why, value=str(count), href=unscored) for why, count in reasons.items()),
-        retried=(Fact(name="answers for which a provider was asked again", value=str(retried)),) if retried else (),
+        retried=answers.totals.retried if answers else 0,
     )
     waiting = "computing" in (status.state, indexed.state)
     words = ["trace", str(place.folder), "--errors"]

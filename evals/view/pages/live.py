@@ -1,16 +1,16 @@
 """How far a run is: counts, rate, the last errors and answers."""
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from typing import NamedTuple
 
 import numpy as np
 
 from emend.evals.log.manifest import now
 from emend.evals.view.answers import RunAnswers
-from emend.evals.view.pages.cases import example
+from emend.evals.view.pages.cases import read_answer
 from emend.evals.view.pages.common import PageRequest
-from emend.evals.view.records.cases import AnswerExample
+from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.live import EditorProgress, LiveView
 from emend.evals.view.records.page import Fact, Page
 from emend.evals.view.scan import RunPlace
@@ -44,25 +44,15 @@ class Pace:
         return 60 * (processed - first.processed) / seconds if seconds > 1 and processed >= first.processed else None
 
 
-class Paces:
-    """The pace of each run that is watched."""
-
-    def __init__(self) -> None:
-        self._paces: dict[str, Pace] = {}
-
-    def of(self, place: RunPlace) -> Pace:
-        """The run's."""
-        return self._paces.setdefault(place.id, Pace())
-
-
-PACES = Paces()
+PACES = defaultdict[str, Pace](Pace)
+"""The pace of each run that is watched, by its id."""
 
 
 def live_page(request: PageRequest, place: RunPlace) -> Page:
     """How far the run is."""
     data = live_view(request, place)
     head = request.head("live", f"Progress of {place.name}", place, words=["list", "runs", str(place.folder)])
-    return Page(head.model_copy(update={"refresh": SLOWEST if data.state == "running" else 0}), data)
+    return Page(head.model_copy(update={"refresh": SLOWEST if data.run.state == "running" else 0}), data)
 
 
 def live_view(request: PageRequest, place: RunPlace) -> LiveView:
@@ -71,19 +61,12 @@ def live_view(request: PageRequest, place: RunPlace) -> LiveView:
     answers, _ = library.answers(place)
     run = library.entry(place, wait=answers is not None)
     processed = run.finished + run.failed
-    rate = PACES.of(place).per_minute(processed, time.monotonic()) if answers else None
+    rate = PACES[place.id].per_minute(processed, time.monotonic()) if answers else None
     left = run.units - processed
     failures = library.failures(place, answers) if answers else ()
     return LiveView(
         run=run,
-        state=run.state,
-        units=run.units,
-        finished=run.finished,
-        failed=run.failed,
-        records=run.records or 0,
-        unscored=run.unscored or 0,
         retries=answers.totals.retried if answers else 0,
-        tokens=run.tokens or 0,
         per_minute=rate if run.state == "running" else None,
         seconds_left=60 * left / rate if rate and run.state == "running" else None,
         editors=_editors(place, answers),
@@ -100,8 +83,8 @@ def _editors(place: RunPlace, answers: RunAnswers | None) -> tuple[EditorProgres
     return tuple(EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors)
 
 
-def _latest(place: RunPlace, answers: RunAnswers | None) -> tuple[AnswerExample, ...]:
+def _latest(place: RunPlace, answers: RunAnswers | None) -> tuple[AnswerView, ...]:
     if answers is None:
         return ()
     rows = np.flatnonzero(answers.columns["case"][-LAST:] >= 0) + max(0, answers.totals.records - LAST)
-    return tuple(example(place, answers, int(row)) for row in rows[::-1])
+    return tuple(read_answer(place, answers, int(row)) for row in rows[::-1])

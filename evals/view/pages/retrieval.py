@@ -9,13 +9,12 @@ from emend.evals.analyses.base import Analysis, AnalysisRow
 from emend.evals.analyses.general import HIT
 from emend.evals.case import Metric
 from emend.evals.log.events import split_passes, steps_from_events
-from emend.evals.log.lines import CASES, RECORDS
+from emend.evals.log.lines import CASES
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.trace.answers import VERDICTS
 from emend.evals.view.answers import RunAnswers
-from emend.evals.view.offsets import read_case, read_record
-from emend.evals.view.pages.cases import anchor
-from emend.evals.view.pages.common import PageRequest, case_path, cell, run_path
+from emend.evals.view.offsets import read_case
+from emend.evals.view.pages.cases import read_answer
+from emend.evals.view.pages.common import PageRequest, cell, run_path
 from emend.evals.view.pages.steps import Decisions, hit_views
 from emend.evals.view.records.case import HitView
 from emend.evals.view.records.page import Choice, Page
@@ -31,7 +30,7 @@ def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
     analysis, status = request.library.results.get("retrieval", [place.folder])
     answers, indexed = request.library.answers(place)
     editor = request.value("editor")
-    data = RetrievalView(run=request.library.entry(place, wait=answers is not None), status=status)
+    data = RetrievalView(status=status)
     if isinstance(analysis, Analysis):
         data = data.model_copy(update={"rows": tuple(map(_rate, analysis.rows))})
     if answers is not None:
@@ -67,23 +66,14 @@ def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: 
 def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, rows: Sequence[int]) -> Iterator[Miss]:
     with request.library.index(place) as index:
         for row in rows:
-            position = int(answers.columns["case"][row])
-            record = read_record(place.folder / RECORDS, int(answers.columns["start"][row]))
-            line = read_case(place.folder / CASES, int(answers.case_rows["start"][position]))
-            key = answers.key_of(position)
-            mark = anchor(record.editor, record.probe, record.repeat, record.checkpoint, place)
+            answer = read_answer(place, answers, row)
+            line = read_case(place.folder / CASES, int(answers.case_rows["start"][answers.columns["case"][row]]))
             case_edits = frozenset(str(edit["id"]) for edit in line["edits"])
+            events = index.events(answer.record.unit).get(answer.record.probe, ())
             yield Miss(
-                editor=record.editor,
-                setting=record.setting,
-                number=key.number,
-                kind=record.kind,
-                question=record.prompt,
+                answer=answer,
                 edits=tuple(str(edit["text"]) for edit in line["edits"]),
-                hits=_first_hits(list(steps_from_events(index.events(record.unit).get(record.probe, ()))), case_edits),
-                answer=record.answer,
-                verdict=VERDICTS[int(answers.columns["verdict"][row])],
-                href=f"{case_path(place, *key)}#{mark}",
+                hits=_first_hits(list(steps_from_events(events)), case_edits),
             )
 
 

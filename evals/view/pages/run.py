@@ -107,8 +107,7 @@ def _grid(request: PageRequest, place: RunPlace, table: MetricTable, judges: dic
             for metric, cells in zip(table.metrics, columns, strict=True)
         ),
         rows=tuple(
-            GridRow(names=row.names, editor=row.names[-1], cells=tuple(cells[at] for cells in columns))
-            for at, row in enumerate(table.rows)
+            GridRow(names=row.names, cells=tuple(cells[at] for cells in columns)) for at, row in enumerate(table.rows)
         ),
     )
 
@@ -123,28 +122,18 @@ def _cell(request: PageRequest, place: RunPlace, row: MetricRow | None, metric: 
     if row is None:
         return None
     kind = metric.kinds[0] if len(metric.kinds) == 1 else ""
-    return cell(row, metric, href=request.link(run_path(place, "cases.html"), editor=row.editor, kind=kind))
+    return cell(row, metric, request.link(run_path(place, "cases.html"), editor=row.editor, kind=kind))
 
 
-def _column(metric: Metric, counted: str, cells: Sequence[CellView | None], judge: str) -> GridMetric:
-    low, high = axis(cells, metric.scale)
-    return GridMetric(
-        name=metric.name,
-        summary=metric.summary,
-        unit="%" if metric.scale == PERCENT else "",
-        higher_is_better=metric.higher_is_better,
-        count=counted,
-        judge=judge,
-        axis_low=low,
-        axis_high=high,
-    )
+def _column(metric: Metric, counted: str, cells: Sequence[CellView | None], judge: str = "") -> GridMetric:
+    return GridMetric(metric=metric, count=counted, judge=judge, axis=axis(cells, metric.scale))
 
 
 def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[MetricGrid]:
     """A table for probes and one for edits, for each setting and mode, as `emend report --all` has them."""
     known = {metric.name: metric for metric in ALL_COSTS}
     for number, ((setting, _), group) in enumerate(groupby(rows, key=lambda row: (row.setting, row.mode))):
-        values = {(row.editor, row.metric): cell(row, text=cost_text) for row in group}
+        values = {(row.editor, row.metric): cell(row, cost_text) for row in group}
         editors = list(dict.fromkeys(editor for editor, _ in values))
         for what, metrics in (("probe", PER_PROBE), ("edit", PER_EDIT)):
             names = [metric.name for metric in metrics if any(name == metric.name for _, name in values)]
@@ -156,11 +145,11 @@ def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[MetricGrid]:
                     anchor=f"cost-{what}-{number}",
                     headings=("editor",),
                     metrics=tuple(
-                        _column(known[name], f"n={'-'.join(map(str, {ns[0]: 0, ns[-1]: 0}))}", column, "")
+                        _column(known[name], f"n={'-'.join(map(str, {ns[0]: 0, ns[-1]: 0}))}", column)
                         for name, column, ns in zip(names, columns, counts, strict=True)
                     ),
                     rows=tuple(
-                        GridRow(names=(editor,), editor=editor, cells=tuple(column[at] for column in columns))
+                        GridRow(names=(editor,), cells=tuple(column[at] for column in columns))
                         for at, editor in enumerate(editors)
                     ),
                 )
@@ -172,7 +161,6 @@ def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterat
         points = tuple(
             CurvePoint(standing=row.standing, cell=cell(row, metric), first=cell(row.first, metric)) for row in group
         )
-        low, high = axis([each for point in points for each in (point.cell, point.first)], metric.scale)
         yield Curve(
             setting=setting,
             mode=mode,
@@ -180,12 +168,9 @@ def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterat
             metric=name,
             unit="%" if metric.scale == PERCENT else "",
             points=points,
-            axis_low=low,
-            axis_high=high,
+            axis=axis([each for point in points for each in (point.cell, point.first)], metric.scale),
         )
 
 
 def _perplexity(row: PerplexityRow) -> PerplexityView:
-    fields = row.model_dump(include={"editor", "setting", "mode", "standing", "over", "reason"})
-    values = cell(row, text=perplexity_text), cell(row.before, text=perplexity_text)
-    return PerplexityView(**fields, cell=values[0], before=values[1])
+    return PerplexityView(row=row, cell=cell(row, perplexity_text), before=cell(row.before, perplexity_text))

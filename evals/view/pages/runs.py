@@ -2,10 +2,8 @@
 
 from emend.evals.log.manifest import versions
 from emend.evals.view.pages.common import PageRequest, facts
-from emend.evals.view.records.page import AboutView, Fact, Page
+from emend.evals.view.records.page import AboutView, Page
 from emend.evals.view.records.run import RunsView
-
-LICENCES = (Fact(name="Emend", value="Apache-2.0"),)
 
 
 def runs_page(request: PageRequest) -> Page:
@@ -20,7 +18,7 @@ def runs_page(request: PageRequest) -> Page:
 
 
 def about_page(request: PageRequest) -> Page:
-    """Versions, folders and licences."""
+    """Versions and folders."""
     folders = tuple(str(folder) for folder in request.library.scan.folders)
-    data = AboutView(versions=facts(versions()), folders=folders, licences=LICENCES)
+    data = AboutView(versions=facts(versions()), folders=folders)
     return Page(request.head("about", "About this viewer", words=["doctor"]), data)

@@ -8,7 +8,7 @@ from emend.evals.report.state_values import brief, entry_texts, grown_by, is_con
 from emend.evals.report.tracing import SAID_ELSEWHERE, content_of, is_routed, step_cost
 from emend.evals.trace.case_trace import new_hits
 from emend.evals.trace.graph_paths import GraphEdges
-from emend.evals.view.records.case import CallView, FieldView, HitView, MessageView, RetryView, StepView
+from emend.evals.view.records.case import CallView, FieldView, HitView, MessageView, StepView
 from emend.evals.view.records.page import Fact
 
 MAX_TEXT = 20_000
@@ -42,6 +42,11 @@ def pass_views(
             state, last = state | (step["update"] or {}), step
         passes.append(tuple(views))
     return tuple(passes)
+
+
+def flat_steps(steps: Sequence[dict[str, Any]], ways: GraphEdges | None = None) -> tuple[StepView, ...]:
+    """The steps of all passes after each other."""
+    return tuple(step for part in pass_views(steps, ways) for step in part)
 
 
 def _step_view(
@@ -98,29 +103,24 @@ def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Fi
 
 
 def _call(call: dict[str, Any]) -> CallView:
+    messages = () if call["messages_field"] else call["messages"][:MAX_MESSAGES]
     return CallView(
-        kind=call["kind"],
-        model=call["model"],
-        provider=call["provider"],
-        messages=tuple(_message(each, not call["messages_field"]) for each in call["messages"][:MAX_MESSAGES]),
-        reply=_message(call["reply"], not call["reply_field"]) if call["reply"] else None,
-        input_tokens=call["input_tokens"],
-        output_tokens=call["output_tokens"],
-        ms=call["ms"],
+        messages=tuple(map(_message, messages)),
+        reply=_message(call["reply"]) if call["reply"] and not call["reply_field"] else None,
         finish=call["finish"],
         cached=call["cached"],
         error=call["error"] or "",
-        retries=tuple(RetryView(**{name: each[name] for name in RetryView.model_fields}) for each in call["retries"]),
+        retries=tuple(call["retries"]),
     )
 
 
-def _message(message: dict[str, Any], visible: bool) -> MessageView:
+def _message(message: dict[str, Any]) -> MessageView:
     tools = tuple(
         Fact(name=str(call["function"].get("name", "")), value=_text(call["function"].get("arguments", "")))
         for call in message.get("tool_calls") or ()
     )
     text = _text(content_of({**message, "tool_calls": ()}))
-    return MessageView(role=str(message.get("role", "")), text=text, tools=tools, visible=visible)
+    return MessageView(role=str(message.get("role", "")), text=text, tools=tools)
 
 
 def _hits(

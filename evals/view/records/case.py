@@ -1,9 +1,10 @@
 """Records of a case: edits, probes, and the steps of their traces."""
 
-from typing import Literal
+from typing import Any, Literal
 
+from emend.evals.trace.judged_steps import JudgedItem
+from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.page import Fact
-from emend.evals.view.records.run import RunEntry
 from emend.memory.edit import FrozenModel
 
 
@@ -42,39 +43,23 @@ class FieldView(FrozenModel):
     grown: bool = False
 
 
-class RetryView(FrozenModel):
-    """A failed attempt of a call that was followed by another."""
-
-    attempt: int
-    error: str
-    status: int
-    wait: float
-
-
 class MessageView(FrozenModel):
-    """A message of a call; `visible` is False where the text is the step's own prompt or reply."""
+    """A message of a call, with the tools that it calls and their arguments."""
 
     role: str
     text: str
     tools: tuple[Fact, ...] = ()
-    visible: bool = True
 
 
 class CallView(FrozenModel):
-    """A call to a model."""
+    """A call to a model, without the texts that are the step's own prompt or reply, and the attempts before it."""
 
-    kind: str
-    model: str
-    provider: str
     messages: tuple[MessageView, ...]
     reply: MessageView | None
-    input_tokens: int
-    output_tokens: int
-    ms: float
     finish: str
     cached: bool
     error: str
-    retries: tuple[RetryView, ...]
+    retries: tuple[dict[str, Any], ...]
 
 
 class StepView(FrozenModel):
@@ -132,51 +117,18 @@ class GraphView(FrozenModel):
 class JudgedView(FrozenModel):
     """A judgement of an answer, with the steps of the judge's graph."""
 
-    kind: str
-    judge: str
-    repeat: int
-    swapped: bool
-    together: int
-    values: tuple[Fact, ...]
-    reason: str
-    problem: str
+    item: JudgedItem
     steps: tuple[StepView, ...]
 
 
-class ProbeView(FrozenModel):
+class ProbeView(AnswerView):
     """An answer under an editor, and all that led to it; a probe may go through the graph in several passes."""
 
-    anchor: str
-    editor: str
-    kind: str
-    probe: str
-    repeat: int
-    checkpoint: int
-    question: str
-    gold: tuple[str, ...]
-    rival: str
-    answer: str | None
-    reply: str
-    verdict: str
-    score: str
-    values: tuple[Fact, ...]
-    unscored: tuple[Fact, ...]
-    log_probs: tuple[Fact, ...]
+    log_probs: str
     cost: str
-    ms: float
     passes: tuple[tuple[StepView, ...], ...]
     graph: GraphView | None
     judged: tuple[JudgedView, ...]
-
-
-class ProbeGroup(FrozenModel):
-    """A question under several editors, repeats and checkpoints; members are places in the list of probes."""
-
-    kind: str
-    question: str
-    gold: tuple[str, ...]
-    probe: str
-    members: tuple[int, ...]
 
 
 class FailureView(FrozenModel):
@@ -184,7 +136,6 @@ class FailureView(FrozenModel):
 
     editor: str
     setting: str
-    probe: str
     error: str
     message: str
     at: str
@@ -194,17 +145,21 @@ class FailureView(FrozenModel):
 
 
 class CaseView(FrozenModel):
-    """A case: its edits, its probes under every editor, and its failures; `next_probes` leads to the others of many."""
+    """A case: its edits, the answers to each of its questions, and its failures.
 
-    run: RunEntry
-    id: str
-    number: int
+    `next_probes` leads to the other questions of very many.
+    """
+
     setting: str
     tags: tuple[Fact, ...]
     edits: tuple[EditView, ...]
-    probes: tuple[ProbeView, ...]
-    groups: tuple[ProbeGroup, ...]
+    questions: tuple[tuple[ProbeView, ...], ...]
     failures: tuple[FailureView, ...]
     previous: str = ""
     next: str = ""
     next_probes: str = ""
+
+    @property
+    def editors(self) -> tuple[str, ...]:
+        """The editors in the order of their first answers."""
+        return tuple(dict.fromkeys(probe.record.editor for probes in self.questions for probe in probes))

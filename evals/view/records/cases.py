@@ -1,8 +1,24 @@
-"""Records of the list of cases."""
+"""Records of answers, and of the list of cases."""
 
+from emend.evals.case import Record
 from emend.evals.view.records.page import Choice
-from emend.evals.view.records.run import RunEntry
 from emend.memory.edit import FrozenModel
+
+
+class AnswerView(FrozenModel):
+    """An answer with its verdict and the score that decides it, on the page `case` of the case with that number."""
+
+    record: Record
+    verdict: str
+    score: str
+    number: int
+    case: str
+    anchor: str
+
+    @property
+    def href(self) -> str:
+        """Link to the answer on the page of its case."""
+        return f"{self.case}#{self.anchor}"
 
 
 class CaseFilter(FrozenModel):
@@ -23,23 +39,10 @@ class Tally(FrozenModel):
     """The fitting answers of a case under one editor, and its units that failed."""
 
     editor: str
-    right: int
-    wrong: int
-    unscored: int
+    right: int = 0
+    wrong: int = 0
+    unscored: int = 0
     failed: int = 0
-
-
-class AnswerExample(FrozenModel):
-    """An answer beside what would be right, and its score."""
-
-    editor: str
-    kind: str
-    question: str
-    gold: tuple[str, ...]
-    answer: str | None
-    verdict: str
-    score: str
-    href: str
 
 
 class CaseRowView(FrozenModel):
@@ -51,19 +54,14 @@ class CaseRowView(FrozenModel):
     title: str
     edits: int
     tallies: tuple[Tally, ...]
-    example: AnswerExample | None = None
+    example: AnswerView | None = None
 
 
 class CasesView(FrozenModel):
     """The cases of a run that fit a filter; counts are None and `searched` is below 1 while a text is searched for."""
 
-    run: RunEntry
     filter: CaseFilter
-    editors: tuple[Choice, ...] = ()
-    kinds: tuple[Choice, ...] = ()
-    tags: tuple[Choice, ...] = ()
-    verdicts: tuple[Choice, ...] = ()
-    sorts: tuple[Choice, ...] = ()
+    choices: dict[str, tuple[Choice, ...]] = {}
     rows: tuple[CaseRowView, ...] = ()
     cases: int | None = None
     answers: int | None = None

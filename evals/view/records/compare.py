@@ -1,6 +1,8 @@
 """Records of comparisons, and of two traces beside each other."""
 
+from emend.evals.analyses.compare import ComparisonRow
 from emend.evals.view.records.case import EditView, ProbeView
+from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.page import Fact, Status
 from emend.memory.edit import FrozenModel
 
@@ -12,25 +14,25 @@ class Side(FrozenModel):
     run: str
     editor: str
     label: str
-    href: str
 
 
 class FourCells(FrozenModel):
-    """The 2 x 2 counts of a comparison: probes that both, one or neither of the sides has right."""
+    """The 2 x 2 counts of a comparison: probes that both, one or neither of the sides has right.
+
+    The links lead to the cases of those that one side alone has right, where both are of one run.
+    """
 
     both: int
     only_a: int
     only_b: int
     neither: int
+    href_a: str = ""
+    href_b: str = ""
 
 
-class PairRow(FrozenModel):
-    """A metric of both sides; `mean`, `low` and `high` are those of the difference, second less first, in its unit."""
+class PairRow(ComparisonRow):
+    """A metric of both sides as text; `mean`, `low` and `high` are those of the difference, in the metric's unit."""
 
-    setting: str
-    metric: str
-    kind: str
-    judge: str
     unit: str
     a: str
     b: str
@@ -40,9 +42,6 @@ class PairRow(FrozenModel):
     low: float | None
     high: float | None
     p: str
-    test: str
-    n: int
-    unscored: int
     cells: FourCells | None = None
     verdict: str = ""
 
@@ -50,15 +49,8 @@ class PairRow(FrozenModel):
 class Flip(FrozenModel):
     """A probe that one side has right and the other has not."""
 
-    setting: str
-    number: int
-    kind: str
-    question: str
-    gold: tuple[str, ...]
-    answer_a: str | None
-    answer_b: str | None
-    verdict_a: str
-    verdict_b: str
+    a: AnswerView
+    b: AnswerView
     href: str
 
 
@@ -67,11 +59,11 @@ class PairView(FrozenModel):
 
     a: Side
     b: Side
-    coverage: tuple[Fact, ...]
-    notes: tuple[str, ...]
-    rows: tuple[PairRow, ...]
-    flips: tuple[Flip, ...]
-    flips_total: int
+    coverage: tuple[Fact, ...] = ()
+    notes: tuple[str, ...] = ()
+    rows: tuple[PairRow, ...] = ()
+    flips: tuple[Flip, ...] = ()
+    flips_total: int = 0
 
 
 class CompareView(FrozenModel):
@@ -103,7 +95,6 @@ class BesideView(FrozenModel):
 
     a: Side
     b: Side
-    number: int
     setting: str
     edits: tuple[EditView, ...]
     pairs: tuple[ProbePair, ...]

@@ -2,7 +2,6 @@
 
 from emend.evals.view.records.case import FailureView
 from emend.evals.view.records.page import Fact
-from emend.evals.view.records.run import RunEntry
 from emend.memory.edit import FrozenModel
 
 
@@ -16,11 +15,10 @@ class ErrorGroup(FrozenModel):
 
 
 class ErrorsView(FrozenModel):
-    """Failures, reasons of what is unscored, and retries."""
+    """Failures, reasons of what is unscored, and the number of answers for which a provider was asked again."""
 
-    run: RunEntry
     groups: tuple[ErrorGroup, ...]
     failures: tuple[FailureView, ...]
     failures_total: int
     reasons: tuple[Fact, ...]
-    retried: tuple[Fact, ...]
+    retried: int

@@ -1,7 +1,9 @@
 """Records of the page of judges."""
 
+from emend.evals.judges.panel import Judgement
+from emend.evals.judges.store import Scoring
+from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.page import Fact, Status
-from emend.evals.view.records.run import RunEntry
 from emend.memory.edit import FrozenModel
 
 
@@ -16,42 +18,22 @@ class AgreementView(FrozenModel):
 class ScoringView(FrozenModel):
     """A scoring: who judged, what, and how well that agrees with people."""
 
-    id: str
-    judges: tuple[str, ...]
-    kinds: tuple[str, ...]
-    started: str
-    combined: str
+    scoring: Scoring
     notes: tuple[str, ...]
     agreements: tuple[AgreementView, ...]
-
-
-class Vote(FrozenModel):
-    """One judgement of an item."""
-
-    judge: str
-    repeat: int
-    swapped: bool
-    value: str
-    reason: str
 
 
 class DisagreementView(FrozenModel):
     """An answer on which judges, repeats or orders differ."""
 
     kind: str
-    number: int
-    setting: str
-    editor: str
-    question: str
-    answer: str | None
-    votes: tuple[Vote, ...]
-    href: str
+    answer: AnswerView
+    votes: tuple[Judgement, ...]
 
 
 class JudgesView(FrozenModel):
     """The scorings of a run, and the answers on which the newest one's votes differ."""
 
-    run: RunEntry
     status: Status
     scorings: tuple[ScoringView, ...] = ()
     disagreements: tuple[DisagreementView, ...] = ()

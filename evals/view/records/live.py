@@ -1,8 +1,8 @@
 """Records of the page of progress."""
 
-from emend.evals.view.records.cases import AnswerExample
+from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.page import Fact
-from emend.evals.view.records.run import RunEntry, State
+from emend.evals.view.records.run import RunEntry
 from emend.memory.edit import FrozenModel
 
 
@@ -18,17 +18,10 @@ class LiveView(FrozenModel):
     """How far a run is; rate and remaining time are None where nothing is known of them."""
 
     run: RunEntry
-    state: State
-    units: int
-    finished: int
-    failed: int
-    records: int
-    unscored: int
     retries: int
-    tokens: int
     per_minute: float | None
     seconds_left: float | None
     editors: tuple[EditorProgress, ...]
     errors: tuple[Fact, ...]
-    latest: tuple[AnswerExample, ...]
+    latest: tuple[AnswerView, ...]
     at: str

@@ -13,13 +13,12 @@ class Link(FrozenModel):
 
 
 class Tab(FrozenModel):
-    """A page of a run, in the row of its pages; `count` is the number of things on it, where that is known."""
+    """A page of a run, in the row of its pages."""
 
     name: str
     text: str
     href: str
-    current: bool = False
-    count: int | None = None
+    current: bool
 
 
 class Fact(FrozenModel):
@@ -67,17 +66,15 @@ class Status(FrozenModel):
 
 
 class AboutView(FrozenModel):
-    """Versions, folders and licences."""
+    """Versions and folders."""
 
     versions: tuple[Fact, ...]
     folders: tuple[str, ...]
-    licences: tuple[Fact, ...]
 
 
 class ProblemView(FrozenModel):
     """Why there is no page."""
 
-    title: str
     text: str
 
 

@@ -1,8 +1,9 @@
 """Records of the page of retrieval."""
 
 from emend.evals.view.records.case import HitView
+from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.page import Choice, Status
-from emend.evals.view.records.run import CellView, RunEntry
+from emend.evals.view.records.run import CellView
 from emend.memory.edit import FrozenModel
 
 
@@ -16,24 +17,16 @@ class HitRate(FrozenModel):
 
 
 class Miss(FrozenModel):
-    """A probe whose first retrieved entry is of another edit, and what was retrieved."""
+    """An answer whose first retrieved entry is of another edit than the case's, and what was retrieved."""
 
-    editor: str
-    setting: str
-    number: int
-    kind: str
-    question: str
+    answer: AnswerView
     edits: tuple[str, ...]
     hits: tuple[HitView, ...]
-    answer: str | None
-    verdict: str
-    href: str
 
 
 class RetrievalView(FrozenModel):
     """Hit rates of the editors that retrieve, and their misses."""
 
-    run: RunEntry
     status: Status
     rows: tuple[HitRate, ...] = ()
     editors: tuple[Choice, ...] = ()

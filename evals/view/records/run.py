@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from emend.evals.aggregate.perplexity import PerplexityRow
+from emend.evals.case import Metric
 from emend.evals.view.records.page import Fact, Link, Status
 from emend.memory.edit import FrozenModel
 
@@ -57,23 +59,18 @@ class CellView(FrozenModel):
 
 
 class GridMetric(FrozenModel):
-    """A column of a grid: a metric with its unit, the number of observations, and the ends of an axis for all cells."""
+    """A column of a grid: a metric, the number of observations, the judge, and the ends of an axis for all cells."""
 
-    name: str
-    summary: str
-    unit: str
-    higher_is_better: bool
+    metric: Metric
     count: str
-    judge: str = ""
-    axis_low: float = 0.0
-    axis_high: float = 1.0
+    judge: str
+    axis: tuple[float, float]
 
 
 class GridRow(FrozenModel):
     """A row of a grid: its names, one for each heading, and a cell or None for each metric."""
 
     names: tuple[str, ...]
-    editor: str
     cells: tuple[CellView | None, ...]
 
 
@@ -85,7 +82,6 @@ class MetricGrid(FrozenModel):
     headings: tuple[str, ...]
     metrics: tuple[GridMetric, ...]
     rows: tuple[GridRow, ...]
-    note: str = ""
 
 
 class CurvePoint(FrozenModel):
@@ -105,21 +101,15 @@ class Curve(FrozenModel):
     metric: str
     unit: str
     points: tuple[CurvePoint, ...]
-    axis_low: float
-    axis_high: float
+    axis: tuple[float, float]
 
 
 class PerplexityView(FrozenModel):
     """Perplexity of held-out texts under an editor's edits, and before any."""
 
-    editor: str
-    setting: str
-    mode: str
-    standing: int
-    over: str
+    row: PerplexityRow
     cell: CellView
     before: CellView
-    reason: str = ""
 
 
 class RunView(FrozenModel):

@@ -20,6 +20,13 @@ CHOICES = {
     "wrong": "cases in which not all answers are right",
     "flipped": "cases in which one editor is right and another wrong",
 }
+MISSING = (
+    "Left out of this export",
+    "The page behind this link is not in the export. 'emend view' shows all pages, and 'emend view --export FOLDER "
+    "--cases all' writes all cases.",
+    200,
+)
+"""Title, text and status of the page to which links lead whose page is left out."""
 INLINE = {"style": "css", "script": "js"}
 RUN_PAGES = ("index", "cases", "retrieval", "judges", "errors")
 LISTING = "export.txt"
@@ -78,15 +85,10 @@ class Exporter:
         """Yield the path and the HTML of each page; in one file, of its part."""
         for path in self.paths:
             try:
-                page = self._left_out_page() if path == LEFT_OUT else self.site.page(path)
+                page = self.site.problem(path, *MISSING) if path == LEFT_OUT else self.site.page(path)
             except PageMissing:
                 continue
             yield path, self._render(path, page)
-
-    def _left_out_page(self) -> Page:
-        page = self.site.page("about.html")
-        head = page.head.model_copy(update={"name": "left_out", "title": "Left out of this export"})
-        return Page(head, page.data)
 
     def _render(self, path: str, page: Page) -> str:
         run = path.split("/")[1] if path.startswith("run/") else ""

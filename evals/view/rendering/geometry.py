@@ -14,8 +14,6 @@ from emend.evals.view.records.run import CellView, Curve
 INSET = 5.0
 """Pixels at both ends of an axis, so that a dot there is whole."""
 NODE_WIDTH, NODE_HEIGHT, LAYER, COLUMN = 124.0, 28.0, 60.0, 156.0
-LABEL = 17
-"""Characters of a node's name that fit into its box."""
 PANEL_WIDTH, PANEL_HEIGHT = 300.0, 190.0
 LEFT, RIGHT, TOP, BOTTOM = 38.0, 14.0, 8.0, 34.0
 """Margins of a panel of curves."""
@@ -109,7 +107,7 @@ def panels(curves: Sequence[Curve]) -> list[CurvePanel]:
 def _panel(title: str, curves: Sequence[Curve]) -> CurvePanel:
     steps = sorted({point.standing for curve in curves for point in curve.points})
     wide = (float(min(steps, default=0)), float(max(steps, default=1)))
-    tall = round_ends(min(curve.axis_low for curve in curves), max(curve.axis_high for curve in curves))
+    tall = round_ends(min(curve.axis[0] for curve in curves), max(curve.axis[1] for curve in curves))
 
     def across(value: float, shift: float = 0.0) -> float:
         return round(LEFT + _share(value, wide) * (PANEL_WIDTH - LEFT - RIGHT) + shift, 1)
@@ -167,34 +165,22 @@ def _line(marks: Sequence[Mark]) -> str:
     return " ".join(f"{mark.x},{mark.y}" for mark in marks)
 
 
-class DrawnNode(NamedTuple):
-    """A node's box, with its label cut to it."""
-
-    x: float
-    y: float
-    label: str
-    name: str
-    state: str
-
-
 class DrawnEdge(NamedTuple):
-    """An edge's path and arrowhead, and its label with its place."""
+    """An edge with its path and arrowhead, and the place of its label."""
 
+    edge: GraphEdgeView
     path: str
     head: str
-    label: str
     at: Point
-    walked: bool
-    chosen: bool
 
 
 class Drawing(NamedTuple):
-    """A graph in pixels, and the way through it in words."""
+    """A graph in pixels, with the corner of each node's box by its id, and the way through it in words."""
 
     left: float
     width: float
     height: float
-    nodes: tuple[DrawnNode, ...]
+    corners: dict[str, Point]
     edges: tuple[DrawnEdge, ...]
     words: str
 
@@ -204,20 +190,11 @@ def draw_graph(graph: GraphView) -> Drawing:
     wide = max(graph.columns, 1) * COLUMN
     places = {node.id: _center(node, graph, wide) for node in graph.nodes}
     edges = [_edge(edge, places, wide) for edge in graph.edges if edge.source in places and edge.target in places]
-    nodes = tuple(
-        DrawnNode(
-            places[node.id][0] - NODE_WIDTH / 2,
-            places[node.id][1] - NODE_HEIGHT / 2,
-            node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…",
-            node.label,
-            node.state,
-        )
-        for node in graph.nodes
-    )
+    corners = {node: (x - NODE_WIDTH / 2, y - NODE_HEIGHT / 2) for node, (x, y) in places.items()}
     # an untaken edge is drawn first, so that it crosses none that was taken
-    ordered = tuple(sorted(edges, key=lambda edge: edge.walked))
+    ordered = tuple(sorted(edges, key=lambda drawn: drawn.edge.walked))
     height = max(graph.layers, 1) * LAYER
-    return Drawing(-44.0, wide + 88.0, height, nodes, ordered, _words(graph))
+    return Drawing(-44.0, wide + 88.0, height, corners, ordered, _words(graph))
 
 
 def _words(graph: GraphView) -> str:
@@ -247,9 +224,7 @@ def _edge(edge: GraphEdgeView, places: dict[str, Point], wide: float) -> DrawnEd
         bulge = 34.0 + 8.0 * min(3.0, abs(to_y - y) / LAYER)
         outside = (max(x, to_x) if side > 0 else min(x, to_x)) + side * (half_width + bulge)
         points = [(x + side * half_width, y), (outside, y), (outside, to_y), (to_x + side * (half_width + 6), to_y)]
-    return DrawnEdge(
-        _curve(points), _arrow(points), edge.label if edge.walked else "", _middle(points), edge.walked, edge.chosen
-    )
+    return DrawnEdge(edge, _curve(points), _arrow(points), _middle(points))
 
 
 def _curve(points: Sequence[Point]) -> str:

@@ -141,7 +141,8 @@
 
   function fill(progress, data) {
     all("[data-live]", progress).forEach(function (place) {
-      var value = data[place.dataset.live];
+      var name = place.dataset.live;
+      var value = name in data.run ? data.run[name] : data[name];
       if (value === undefined || value === null) return;
       if (place.tagName === "PROGRESS") place.value = value;
       else place.textContent = shown(value);
@@ -156,10 +157,11 @@
       return error.name + ": " + error.value;
     }));
     replaceItems(progress.querySelector("[data-latest]"), data.latest.map(function (answer) {
-      return answer.editor + ", " + answer.kind + ": " + answer.question + " → " + (answer.answer || "no answer") +
+      var record = answer.record;
+      return record.editor + ", " + record.kind + ": " + record.prompt + " → " + (record.answer || "no answer") +
         " (" + answer.verdict + ")";
     }));
-    return data.state === "running";
+    return data.run.state === "running";
   }
 
   function live(progress) {

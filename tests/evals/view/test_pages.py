@@ -103,18 +103,18 @@ def test_a_comparison_has_the_numbers_of_the_command(smooth, command):
             for row in rows
             if "metric" in row
         ]
-        assert [(row.metric, row.kind, row.n, row.mean, row.low, row.high) for row in pair.rows] == expected
+        assert [(row.metric, row.kind, row.paired.n, row.mean, row.low, row.high) for row in pair.rows] == expected
         for row in pair.rows:
             if row.cells:
                 counts = row.cells
                 total = counts.both + counts.only_a + counts.only_b + counts.neither
                 share = (counts.only_b - counts.only_a) / total * scales[row.metric]
-                assert total == row.n and row.mean == pytest.approx(share)
+                assert total == row.paired.n and row.mean == pytest.approx(share)
         assert any(row.cells for row in pair.rows)
         for flip in pair.flips:
             beside = pages[flip.href].data
-            assert {flip.verdict_a, flip.verdict_b} == {"right", "wrong"}
-            assert any(each.flipped and each.a.question == flip.question for each in beside.pairs)
+            assert {flip.a.verdict, flip.b.verdict} == {"right", "wrong"}
+            assert any(each.flipped and each.a.record == flip.a.record for each in beside.pairs)
         assert pair.flips_total == len(pair.flips)
 
 
@@ -123,7 +123,7 @@ def test_the_filters_of_cases_choose_the_answers_that_the_trace_lists(rough, smo
         pages_of(site)
         for run in site.runs():
             path = f"run/{run.id}/cases.html"
-            kinds = [choice.value for choice in site.page(path).data.kinds]
+            kinds = [choice.value for choice in site.page(path).data.choices["kind"]]
             filters = [{"verdict": "wrong"}, {"verdict": "right"}, {"verdict": "wrong", "kind": kinds[0]}]
             filters += [{"where": f"{run.editors[0]} right, {run.editors[-1]} wrong"}]
             for chosen in filters:
@@ -147,9 +147,9 @@ def test_text_is_found_in_answers_and_edits_whatever_its_case(smooth):
         every = site.page(path).data
         title = every.rows[0].title
         assert site.page(path, {"text": [title.upper()]}).data.cases >= 1
-        question = every.rows[0].example.question
+        question = every.rows[0].example.record.prompt
         by_question = site.page(path, {"text": [question.upper()]}).data
-        assert by_question.rows and all(question in row.example.question for row in by_question.rows)
+        assert by_question.rows and all(question in row.example.record.prompt for row in by_question.rows)
         nothing = site.page(path, {"text": ["no such text"]}).data
         assert (nothing.cases, nothing.answers, nothing.rows) == (0, 0, ())
 
@@ -174,20 +174,20 @@ def test_a_case_shows_steps_calls_decisions_and_failures(rough, smooth):
     with Site([rough, smooth]) as site:
         pages = pages_of(site)
         cases = [page.data for path, page in pages.items() if "/case/" in path]
-        probes = [probe for case in cases for probe in case.probes]
+        questions = [probes for case in cases for probes in case.questions]
+        probes = [probe for probes in questions for probe in probes]
         steps = [step for probe in probes for part in probe.passes for step in part]
         assert all(probe.passes for probe in probes)
         hits = [hit for step in steps for hit in step.hits or ()]
         assert {"kept"} <= {hit.decision for hit in hits} and all(hit.why for hit in hits)
         assert any(hit.of_case for hit in hits)
         assert any(call.retries for step in steps for call in step.calls)
-        assert any(probe.unscored for probe in probes)
+        assert any(probe.record.unscored for probe in probes)
         failures = [failure for case in cases for failure in case.failures]
         assert failures and failures[0].error and failures[0].message
         graph = next(probe.graph for probe in probes if probe.graph)
         assert {node.state for node in graph.nodes} >= {"taken"} and any(edge.walked for edge in graph.edges)
-        groups = [group for case in cases for group in case.groups]
-        assert any(len(group.members) == 2 for group in groups)
+        assert any(len(probes) == 2 for probes in questions)
         errors = next(page.data for path, page in pages.items() if path.endswith("errors.html") and page.data.groups)
         assert errors.failures_total == len(failures) and errors.failures[0].href in pages
 
@@ -215,10 +215,10 @@ def test_split_votes_of_judges_are_listed(judged):
         data = pages[f"run/{site.runs()[0].id}/judges.html"].data
         assert data.disagreements_total == len(data.disagreements) > 0
         votes = data.disagreements[0].votes
-        assert len(votes) == 3 and len({vote.value for vote in votes}) > 1
-        assert data.disagreements[0].href.partition("#")[0] in pages
-        case = pages[data.disagreements[0].href.partition("#")[0]].data
-        assert any(probe.judged and probe.judged[0].reason == "r" for probe in case.probes)
+        assert len(votes) == 3 and len({str(vote.values) for vote in votes}) > 1
+        assert data.disagreements[0].answer.href.partition("#")[0] in pages
+        case = pages[data.disagreements[0].answer.href.partition("#")[0]].data
+        assert any(probe.judged and probe.judged[0].item.judgement.reason == "r" for (probe,) in case.questions)
 
 
 def test_the_best_is_marked_only_where_the_intervals_allow():
@@ -287,7 +287,7 @@ def test_the_rows_of_a_large_run_are_read_meanwhile(smooth, monkeypatch):
     with Site([smooth]) as site:
         run = next(iter(site.library.scan.runs()))
         page, waited = wait_for(site, f"run/{run}/case/0-1.html")
-        assert waited and page.data.probes
+        assert waited and page.data.questions
 
 
 @pytest.mark.slow

@@ -141,9 +141,10 @@ def test_progress_grows_while_a_run_is_written(smooth, tmp_path):
                             file.write(b"".join(lines[of:]))
                     if len(states) == 2:
                         break
-            assert [state["finished"] for state in states] == [1, states[0]["units"]]
-            assert states[0]["state"] == "running" and states[1]["state"] == "finished"
-            assert httpx.get(f"{path}.json").json()["records"] == len(lines)
+            first, second = (state["run"] for state in states)
+            assert [first["finished"], second["finished"]] == [1, first["units"]]
+            assert (first["state"], second["state"]) == ("running", "finished")
+            assert httpx.get(f"{path}.json").json()["run"]["records"] == len(lines)
         finally:
             server.should_exit = True
             thread.join(10)

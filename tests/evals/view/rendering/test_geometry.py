@@ -32,9 +32,7 @@ def curve(editor, metric, means):
         CurvePoint(standing=edits, cell=CellView(text=str(mean), mean=mean), first=CellView(text="100", mean=100.0))
         for edits, mean in means
     )
-    return Curve(
-        setting="s", mode="m", editor=editor, metric=metric, unit="%", points=points, axis_low=0, axis_high=100
-    )
+    return Curve(setting="s", mode="m", editor=editor, metric=metric, unit="%", points=points, axis=(0, 100))
 
 
 def test_curves_of_a_metric_share_a_panel_and_higher_values_are_higher():
@@ -57,8 +55,8 @@ def test_edges_end_at_the_side_of_their_target(source, target):
     )
     edge = GraphEdgeView(source=source, target=target, label="1", walked=True, chosen=False)
     drawn = draw_graph(GraphView(name="g", nodes=nodes, edges=(edge,), layers=4, columns=2))
-    box = next(node for node in drawn.nodes if node.name == target)
+    left, top = drawn.corners[target]
     x, y = map(float, drawn.edges[0].path.split("C")[1].split()[-2:])
-    outside = max(box.x - x, x - box.x - geometry.NODE_WIDTH, box.y - y, y - box.y - geometry.NODE_HEIGHT)
+    outside = max(left - x, x - left - geometry.NODE_WIDTH, top - y, y - top - geometry.NODE_HEIGHT)
     assert outside == pytest.approx(6, abs=0.1)  # as long as the arrowhead
-    assert drawn.edges[0].label == "1" and "taken: " + source in drawn.words
+    assert drawn.edges[0].edge.label == "1" and "taken: " + source in drawn.words
