@@ -1,7 +1,9 @@
 """Estimates of a run before anything is asked: units, calls, tokens, cost and time."""
 
+import logging
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -137,10 +139,21 @@ def dry_run(config: RunConfig) -> DryRun:
         cases = list_cases(components, None)
         sample = _sample_config(config, components)
         model = _stand_in(config.model)(text=_usual_answer(components))
-        run(sample, Path(home) / "run", model=model)
+        with _without_warnings():  # of a sample; the run will have its own
+            run(sample, Path(home) / "run", model=model)
         nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
         rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(components)))
     return priced(config, rows)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _changed(config: RunConfig, editors: Sequence[str], **changes: Any) -> RunConfig:

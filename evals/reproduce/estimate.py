@@ -4,6 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from emend.agents.llm import LOCAL
 from emend.agents.local.device_speed import device_speed
 from emend.evals.benchmarks.registry import BENCHMARKS
@@ -13,7 +16,9 @@ from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes
+from emend.evals.report.escape import one_line
 from emend.evals.report.progress import duration
+from emend.evals.report.tables.layout import frame
 from emend.evals.reproduce.execute import RunOutcome, title
 from emend.evals.reproduce.local_time import local_seconds, parameters_of
 from emend.evals.reproduce.recipe import METHOD, Recipe
@@ -156,11 +161,17 @@ def _seconds(run: RunEstimate, runs: Sequence[RunEstimate]) -> float | None:
     return run.left / run.units * run.seconds
 
 
-def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
-    """Format an estimate: a line for each run, the sum, and why runs cannot be run."""
+def render_estimate(estimated: RecipeEstimate) -> RenderableType:
+    """A line for each run with what is left of it, and the sums."""
+    table = frame("run", "units", "calls", "tokens in", "out")
     for each in estimated.runs:
-        left = f"{each.left:,} units" + (f", {amounts(*map(each.need.total, COUNTS))}" if each.need else " left")
-        yield f"  {title(each.config)}: {'cannot be run' if each.error else left if each.left else 'finished'}"
+        counts = [f"{each.need.total(name):,}" for name in COUNTS] if each.need and each.left else ["", "", ""]
+        table.add(title(each.config), "refused" if each.error else f"{each.left:,}" if each.left else "done", *counts)
+    return Group(table, *(Text(one_line(line)) for line in estimate_lines(estimated)))
+
+
+def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
+    """Format the sums of an estimate, what is made before the runs, and why runs cannot be run."""
     needs = [each.need for each in estimated.runs if each.need]
     units, costs = sum(each.left for each in estimated.runs), [need.cost for need in needs if need.cost is not None]
     price = f"; {sum(costs):,.2f} {needs[0].currency}" if costs else "; no price: give --prices FILE"

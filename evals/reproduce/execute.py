@@ -190,7 +190,7 @@ def title(config: RunConfig) -> str:
     """A run in one line: what tells it from the others."""
     options = [f"{key} {value}" for key, value in config.benchmark_options.items()]
     settings = [f"{part}.{key}={value}" for part, values in config.overrides.items() for key, value in values.items()]
-    parts = [config.model, *options, config.mode or "", " and ".join(config.settings), *settings]
+    parts = [config.model, *options, config.mode or "", "+".join(config.settings), *settings]
     if config.retriever != RunConfig.model_fields["retriever"].default:
         parts.append(config.retriever)
     return f"{', '.join(filter(None, parts))}: {', '.join(config.editors)}"

@@ -197,11 +197,11 @@ def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: Several
     Raises:
         BadSettings: nothing can be run; or a provider would be called, and there is nobody to ask.
     """
-    from emend.evals.reproduce.estimate import estimate, estimate_lines
+    from emend.evals.report.console import console_for
+    from emend.evals.reproduce.estimate import estimate, render_estimate
 
     estimated = estimate(recipe, outcomes)
-    for line in estimate_lines(estimated):
-        print_text(line, err=not runs.dry_run)
+    console_for(sys.stdout if runs.dry_run else sys.stderr).print(render_estimate(estimated))
     if runs.dry_run:
         return False
     if all(each.error for each in estimated.runs):
