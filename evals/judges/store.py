@@ -2,28 +2,30 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pydantic import FiniteFloat
+from pydantic import FiniteFloat, TypeAdapter
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.case import Record
 from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
-from emend.evals.log.baseline import read_baseline
+from emend.evals.log.baseline import BaselineAnswer, read_baseline
 from emend.evals.log.events import event_of
-from emend.evals.log.lines import CASES
+from emend.evals.log.lines import BASELINE, CASES, JUDGE_EVENTS, JUDGE_STEPS, JUDGEMENTS, parser_of
 from emend.evals.log.records import (
     AppendLog,
     cut_file,
     json_line,
+    parse_sound,
     read_lines,
     read_model,
     read_models,
     read_records,
     replace,
 )
+from emend.evals.log.run_index import RESTORE, RunIndex, damage
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings
@@ -37,6 +39,8 @@ NO_SCORING = "none"
 """Names no scoring, where the newest is taken otherwise."""
 LOCAL = "_local"
 """Suffix of the kind of a probe that is out of scope."""
+_BASELINE, _JUDGEMENT = parser_of(TypeAdapter(BaselineAnswer)), parser_of(TypeAdapter(Judgement))
+_STEP: Callable[[bytes, str], dict[str, Any]] = parser_of(cast("TypeAdapter[Any]", JUDGE_STEPS))
 _QUESTION = re.compile(r"(?:.*\n)?Question:\s*(.+?)(?:\n(?:Answer|Thoughts):\s*)?\Z", re.DOTALL)
 
 
@@ -158,19 +162,56 @@ def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
     return fitting[0]
 
 
-def read_judgements(folder: Path, scoring: Scoring) -> Iterator[Judgement]:
+def read_judgements(
+    folder: Path, scoring: Scoring, items: Collection[str] | None = None, index: RunIndex | None = None
+) -> Iterator[Judgement]:
     """Yield the lines of a scoring; a torn last line is left out.
+
+    Args:
+        folder: the run folder.
+        scoring: one of its scorings.
+        items: yield the judgements of these alone.
+        index: of the run, by which they are read without the others.
 
     Raises:
         BadData: another line cannot be read.
     """
+    if items is not None and index:
+        name = f"{FOLDER}/{scoring.id}{JUDGEMENTS}"
+        for line in index.lines(name, items):
+            with damage(folder, name):
+                judgement = _JUDGEMENT(line.content, f"{folder / name}, line {line.number}")
+            yield judgement
+        return
     path = folder / FOLDER / f"{scoring.id}.jsonl"
-    yield from (judgement for _, judgement in read_models(path, Judgement, "Restore the file, or judge in a copy."))
+    for _, judgement in read_models(path, Judgement, RESTORE):
+        if items is None or judgement.item in items:
+            yield judgement
+
+
+def read_steps(
+    folder: Path, scoring: Scoring, items: Collection[str], index: RunIndex | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the steps of the calls that judged any of some items; one that cannot be read is left out with a warning.
+
+    Args:
+        folder: the run folder.
+        scoring: one of its scorings.
+        items: ids.
+        index: of the run, by which they are read without the others.
+    """
+    if index:
+        name = f"{FOLDER}/{steps_file(scoring)}"
+        yield from parse_sound(index.lines(name, items), _STEP, folder / name)
+        return
+    for event in read_lines(folder / FOLDER, steps_file(scoring)):
+        if not set(items).isdisjoint(event["items"]):
+            yield event
 
 
 def steps_file(scoring: Scoring) -> str:
     """Return the name of the file, beside the judgements, of the steps that led to them."""
-    return f"{scoring.id}.events.jsonl"
+    return f"{scoring.id}{JUDGE_EVENTS}"
 
 
 class ScoringLog(AppendLog):
@@ -241,11 +282,23 @@ class JudgeableRecord(NamedTuple):
 
 
 def plan(
-    folder: Path, judges: "Mapping[str, Judge]", records: Iterable[Record] | None = None
+    folder: Path,
+    judges: "Mapping[str, Judge]",
+    records: Sequence[Record] | None = None,
+    index: RunIndex | None = None,
 ) -> Iterator[JudgeableRecord]:
-    """Yield every record of a run, or these, with what judges can judge of it; one that is not for them has no item."""
-    cases = {(str(line["setting"]), str(line["case"])): line["edits"] for line in read_lines(folder, CASES)}
-    before = _answers_before(folder) if "agreement" in judges or set(judges) - set(JUDGES.builtin) else {}
+    """Yield every record of a run, or these, with what judges can judge of it; one that is not for them has no item.
+
+    Args:
+        folder: the run folder.
+        judges: by kind.
+        records: these alone.
+        index: of the run, by which the lines about these records are read without the others.
+    """
+    lines = _cases_of(records, index) if records is not None and index else read_lines(folder, CASES)
+    cases = {(str(line["setting"]), str(line["case"])): line["edits"] for line in lines}
+    compared = "agreement" in judges or set(judges) - set(JUDGES.builtin)
+    before = _answers_before(folder, records, index) if compared else {}
     for record in read_records(folder) if records is None else records:
         edits = cases.get((record.setting, record.case), ())
         view = _asked(record, edits, before.get((record.probe, record.repeat)))
@@ -328,10 +381,20 @@ def question_of(prompt: str) -> str:
     return hit[1].strip() if hit else prompt
 
 
-def _answers_before(folder: Path) -> dict[tuple[str, int], str]:
+def _cases_of(records: Sequence[Record], index: RunIndex) -> Iterator[dict[str, Any]]:
+    for case in dict.fromkeys(record.case for record in records):
+        yield from index.settings_of(case)
+
+
+def _answers_before(
+    folder: Path, records: Sequence[Record] | None, index: RunIndex | None
+) -> dict[tuple[str, int], str]:
     """The unedited model's answers, by probe and repeat."""
+    if records is not None and index:
+        chosen = index.lines(BASELINE, [record.probe for record in records])
+        lines: Iterable[BaselineAnswer] = parse_sound(chosen, _BASELINE, folder / BASELINE)
+    else:
+        lines = (line for _, line in read_baseline(folder))
     return {
-        (line.probe, line.repeat): line.answer.text
-        for _, line in read_baseline(folder)
-        if line.answer and line.answer.text is not None
+        (line.probe, line.repeat): line.answer.text for line in lines if line.answer and line.answer.text is not None
     }

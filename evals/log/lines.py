@@ -29,6 +29,8 @@ from emend.memory.probe import ModelCall
 M = TypeVar("M")
 RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
 BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
+JUDGEMENTS, JUDGE_EVENTS = ".jsonl", ".events.jsonl"
+"""Endings of a scoring's files: of its judgements, and of the judges' steps."""
 PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
 """Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
 
@@ -227,6 +229,18 @@ class RecordPlace(TypedDict):
 
     unit: str
     case: str
+
+
+class JudgementPlace(TypedDict):
+    """Item of a judgement."""
+
+    item: str
+
+
+class JudgeStepPlace(TypedDict):
+    """Items that the call of a judge's step judged."""
+
+    items: list[str]
 
 
 _ACTS = ("edit", "run", PERPLEXITY, PERPLEXITY_BEFORE)

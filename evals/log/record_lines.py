@@ -5,14 +5,25 @@ does not know, another type, a number that is none, half a surrogate pair. `pyda
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.lines import RecordHead, RecordPlace, parser_of
+from emend.evals.log.lines import (
+    BASELINE,
+    JUDGE_EVENTS,
+    JUDGEMENTS,
+    RECORDS,
+    BaselineLine,
+    JudgementPlace,
+    JudgeStepPlace,
+    RecordHead,
+    RecordPlace,
+    parser_of,
+)
 
 T = TypeVar("T")
 NO_NUMBER = "the value is not a finite number"
@@ -93,4 +104,10 @@ def parse_record(line: bytes, where: str) -> Record:
 parse_fields = LineParser(_struct_of(Record), parse_record)
 """Parses a record as `parse_record` does, into an object that has its fields and no methods."""
 parse_head = LineParser(RecordHead, parser_of(TypeAdapter(RecordHead)))
-parse_place = LineParser(RecordPlace, parser_of(TypeAdapter(RecordPlace)))
+LINE_KEYS: Mapping[str, tuple[LineParser[Any], str]] = {
+    RECORDS: (LineParser(RecordPlace, parser_of(TypeAdapter(RecordPlace))), "case"),
+    BASELINE: (LineParser(BaselineLine, parser_of(TypeAdapter(BaselineLine))), "probe"),
+    JUDGEMENTS: (LineParser(JudgementPlace, parser_of(TypeAdapter(JudgementPlace))), "item"),
+    JUDGE_EVENTS: (LineParser(JudgeStepPlace, parser_of(TypeAdapter(JudgeStepPlace))), "items"),
+}
+"""By file, or ending of a scoring's file, what parses its lines to find them again, and the field that names them."""

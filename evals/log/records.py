@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -34,6 +34,7 @@ from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace, r
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 UNITS = "units"
 """Part of a summary of the records: a list of finished units, to which every line up to its place belongs."""
 DAMAGED_RECORD = (
@@ -41,6 +42,15 @@ DAMAGED_RECORD = (
     "folder."
 )
 """What to do about a damaged record."""
+
+
+class FileLine(NamedTuple):
+    """A line with its offset, end and number."""
+
+    content: bytes
+    start: int
+    end: int
+    number: int
 
 
 @contextmanager
@@ -405,6 +415,15 @@ def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     with read_errors(path):
         for line in JsonLines(path, None if name == CASES else _leave_out, parse=parser_of(schema)):
             yield line.fields
+
+
+def parse_sound(lines: Iterable[FileLine], parse: Callable[[bytes, str], T], path: Path) -> Iterator[T]:
+    """Yield what single lines of a file hold; one that cannot be read is left out with a warning."""
+    for line in lines:
+        try:
+            yield parse(line.content, f"{path}, line {line.number}")
+        except BadData as error:
+            _leave_out(error)
 
 
 def _leave_out(error: BadData) -> None:

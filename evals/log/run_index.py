@@ -11,14 +11,24 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
 from pydantic import TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.lines import CASES, EVENTS, RECORDS, SCHEMAS, StepLine, parser_of
-from emend.evals.log.record_lines import parse_place, parse_record
-from emend.evals.log.records import DAMAGED_RECORD, complete_units, require_records
+from emend.evals.log.lines import (
+    BASELINE,
+    CASES,
+    EVENTS,
+    JUDGE_EVENTS,
+    JUDGEMENTS,
+    RECORDS,
+    SCHEMAS,
+    StepLine,
+    parser_of,
+)
+from emend.evals.log.record_lines import LINE_KEYS, parse_record
+from emend.evals.log.records import DAMAGED_RECORD, FileLine, complete_units, parse_sound, require_records
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
 from emend.memory.paths import cache_folder
@@ -55,18 +65,12 @@ DAMAGED = {
     EVENTS: "Restore the file from a copy, or start a new run in another folder; `emend report` does without it.",
 }
 """What to do about a damaged line."""
+RESTORE = "Restore the file, or judge in a copy."
+LENIENT = (BASELINE, JUDGE_EVENTS)
+"""Files whose damaged lines are left out, with a warning."""
 _CASE = parser_of(SCHEMAS[CASES])
 _STEP: Callable[[bytes, str], Any] = parser_of(TypeAdapter(StepLine))
 _EVENT = parser_of(SCHEMAS[EVENTS])
-
-
-class FileLine(NamedTuple):
-    """A line with its offset, end and number."""
-
-    content: bytes
-    start: int
-    end: int
-    number: int
 
 
 class RunIndex:
@@ -123,6 +127,13 @@ class RunIndex:
                     self._start_anew(remove=True)
         return None
 
+    def settings_of(self, case: str) -> Iterator[dict[str, Any]]:
+        """Yield the lines of `cases.jsonl` with that id, one for each setting."""
+        query = "SELECT CAST(start AS INTEGER), line FROM cases WHERE id = ? ORDER BY start"
+        for start, number in self._select(CASES, query, case.encode(errors="replace").decode()):
+            if self._begins(CASES, start):
+                yield _CASE(self._files[CASES].readline(), self._where(CASES, number))
+
     def records(self, case: str) -> Iterator[Record]:
         """Yield the records of a case's complete units, as `read_records` does.
 
@@ -149,6 +160,18 @@ class RunIndex:
             events.setdefault(event.get("probe", ""), []).append(event)
         return events
 
+    def lines(self, name: str, keys: Iterable[str]) -> list[FileLine]:
+        """The lines of items in a file of a scoring, or of probes in `baseline.jsonl`, each once and in their order.
+
+        Args:
+            name: of the file, in the run's folder.
+            keys: ids of items or probes.
+        """
+        self._paths.setdefault(name, self.folder / name)
+        self._names.setdefault(name, str(self.folder / name))
+        found = {line.start: line for key in dict.fromkeys(keys) for line in self._lines(name, key)}
+        return [found[start] for start in sorted(found)]
+
     def _lines(self, name: str, key: str) -> list[FileLine]:
         """The key's lines; the index is made anew if other lines are where they are to be."""
         encoded = key.encode(errors="replace")
@@ -165,7 +188,7 @@ class RunIndex:
         lines, sound = list[FileLine](), True
         for start, end, number in self._select(name, query, name, hash_key(key)):
             span = list(read_span(self._files[name], start, number, end)) if self._begins(name, start) else []
-            matching = [line for line in span if self._key(name, line) == key]
+            matching = [line for line in span if key in _keys_in(name, self._key(name, line))]
             sound = sound and len(matching) == len(span) and bool(matching) and matching[-1].end == end
             lines += matching
         return lines, sound
@@ -239,7 +262,10 @@ class RunIndex:
 
     def _clear(self, name: str) -> None:
         """Remove all that the index has of a file."""
-        self._database.execute("DELETE FROM cases" if name == CASES else f"DELETE FROM spans WHERE file = '{name}'")
+        if name == CASES:
+            self._database.execute("DELETE FROM cases")
+        else:
+            self._database.execute("DELETE FROM spans WHERE file = ?", (name,))
 
     def _add(self, name: str, end: int, lines: int) -> tuple[int, int]:
         """Index a file from an offset on; return where its indexed part ends, and the number of lines in it."""
@@ -267,21 +293,18 @@ class RunIndex:
             for block in read_blocks(self._files[name], end):
                 for now, content in zip(self._keys(name, block, lines + 1), block, strict=True):
                     if now != key:
-                        if key:
-                            yield name, hash_key(key), start, end, first
+                        yield from ((name, hash_key(each), start, end, first) for each in _keys_in(name, key))
                         key, start, first = now, end, lines + 1
                     end, lines = end + len(content), lines + 1
-            if key:
-                yield name, hash_key(key), start, end, first
+            yield from ((name, hash_key(each), start, end, first) for each in _keys_in(name, key))
 
         self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", rows())
         return end, lines
 
     def _keys(self, name: str, block: list[bytes], number: int) -> Iterable[bytes]:
         """Keys of lines, as of `_key`; an event that begins as the one before it is of the same unit."""
-        if name == RECORDS:
-            with damage(self.folder, name):
-                return [place["case"].encode() for place in parse_place.block(block, self._names[name], number)]
+        if name != EVENTS:
+            return self._parsed_keys(name, block, number)
         keys, head = list[bytes](), None
         for content in block:
             if head is None or not content.startswith(head[0]):
@@ -291,14 +314,27 @@ class RunIndex:
                 keys.append(keys[-1])
         return keys
 
+    def _parsed_keys(self, name: str, block: list[bytes], number: int) -> list[bytes]:
+        parse, field = LINE_KEYS[_kind(name)]
+        try:
+            with damage(self.folder, name):
+                return [_key_of(place[field]) for place in parse.block(block, self._names[name], number)]
+        except BadData:
+            if _kind(name) not in LENIENT:
+                raise
+        lines = [FileLine(content, 0, 0, at) for at, content in enumerate(block, number)]
+        places = (next(parse_sound([line], parse, self._paths[name]), None) for line in lines)
+        return [_key_of(place[field]) if place else b"" for place in places]
+
     def _key(self, name: str, line: FileLine) -> bytes:
-        """Case of a record, unit of an event; empty for an event of the run itself.
+        """Key by which a line is found, of a step of a judge all of them; empty for an event of the run itself.
 
         Raises:
             BadData: the line is damaged.
         """
-        if name == RECORDS:
-            return self._parse(name, parse_place, line)["case"].encode()
+        if name != EVENTS:
+            parse, field = LINE_KEYS[_kind(name)]
+            return _key_of(self._parse(name, parse, line)[field])
         if head := UNIT.match(line.content):
             return head[1]
         return self._parse(name, _EVENT, line).get("unit", "").encode()  # type: ignore[no-any-return]
@@ -325,7 +361,22 @@ def damage(folder: Path, name: str) -> Iterator[None]:
     try:
         yield
     except BadData as error:
-        raise BadData(f"{error} {DAMAGED[name].format(folder=folder)}") from error
+        raise BadData(f"{error} {DAMAGED.get(name, RESTORE).format(folder=folder)}") from error
+
+
+def _kind(name: str) -> str:
+    """Which of `LINE_KEYS` is about a file."""
+    return name if name in LINE_KEYS else JUDGE_EVENTS if name.endswith(JUDGE_EVENTS) else JUDGEMENTS
+
+
+def _key_of(value: str | list[str]) -> bytes:
+    return (value if isinstance(value, str) else "\0".join(value)).encode()
+
+
+def _keys_in(name: str, key: bytes) -> list[bytes]:
+    """The keys by which lines are found: a step of a judge by each of its items."""
+    keys = set(key.split(b"\0")) if name.endswith(JUDGE_EVENTS) else {key}
+    return [each for each in keys if each]
 
 
 def read_blocks(file: BinaryIO, start: int) -> Iterator[list[bytes]]:

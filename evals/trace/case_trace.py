@@ -76,11 +76,11 @@ def trace(
         of_case = list(lines.records(line["case"]))
         chosen = [record for record in of_case if records.fits(record)]
         events = {unit: lines.events(unit) for unit in dict.fromkeys(record.unit for record in chosen)}
+        judged = judged_steps(folder, of_case, scoring, lines) if chosen else {}
     finished = {record.unit for record in of_case}
     failures = [failure for failure in open_failures(folder, finished) if failure["case"] == line["case"]]
     if not chosen and (of_case or not failures):
         raise BadSettings(_nothing_fits(folder, line["case"], of_case, manifest, records))
-    judged = judged_steps(folder, of_case, scoring) if chosen else {}
     whole = Trace(
         case=line["case"],
         number=line["number"],

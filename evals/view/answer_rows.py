@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.evals.case import Metric, Record
-from emend.evals.log.run_index import FileLine, hash_key
+from emend.evals.log.records import FileLine
+from emend.evals.log.run_index import hash_key
 from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_alone
 
 MAX_NAMES = 2**16 - 1

@@ -11,12 +11,13 @@ from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.judges.store import FOLDER, find_scoring, read_judgements
 from emend.evals.log.lines import CASES
-from emend.evals.log.records import read_lines
+from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.run_index import RunIndex
 from emend.evals.report.tracing import markdown, show_trace
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.judged_steps import judged_steps
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
 from tests.evals.judged_runs import judge_model
 from tests.fakes import ScriptedChatModel
 
@@ -119,3 +120,30 @@ def test_a_call_that_a_crash_doubled_is_shown_once_and_a_scoring_without_steps_s
     judged = all_judged(folder)
     assert judged and all(judgement.judgement.values and not judgement.steps for judgement in judged)
     assert {judgement.together for judgement in judged} == {1}
+
+
+@pytest.mark.parametrize("name", ["recoe", "elken"])
+@pytest.mark.parametrize("large", [0, 10**9])
+def test_an_index_gives_the_same_judgements_without_reading_the_others(judgeable, tmp_path, monkeypatch, name, large):
+    monkeypatch.setattr("emend.evals.log.run_index.LARGE", large)
+    folder = scored(judgeable, name, tmp_path)
+    records = list(read_records(folder))
+    (steps,) = (folder / FOLDER).glob("*.events.jsonl")
+    steps.write_bytes(b"{damaged\n" + steps.read_bytes() + b'{"items": ["torn"')
+    cases = [[each for each in records if each.case == case] for case in {each.case for each in records}]
+    whole = [judged_steps(folder, case) for case in cases]
+    assert any(len(item.steps) > 1 for judged in whole for items in judged.values() for item in items)
+    for _ in range(2):
+        with RunIndex(folder) as index:
+            assert [judged_steps(folder, case, index=index) for case in cases] == whole
+
+
+def test_a_damaged_judgement_is_named(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
+    path = next(path for path in (folder / FOLDER).glob("*.jsonl") if ".events" not in path.name)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for damaged in (b"{\n", lines[1].replace(b'"values":{', b'"values":{"x":"y",')):
+        path.write_bytes(b"".join([lines[0], damaged, *lines[2:]]))
+        with pytest.raises(BadData, match=r"line 2[,:].*Restore the file, or judge in a copy"):
+            for case in read_lines(folder, CASES):
+                trace(folder, case["case"])
