@@ -169,8 +169,8 @@ class RunIndex:
         """
         self._paths.setdefault(name, self.folder / name)
         self._names.setdefault(name, str(self.folder / name))
-        found = {line.start: line for key in dict.fromkeys(keys) for line in self._lines(name, key)}
-        return [found[start] for start in sorted(found)]
+        by_start = {line.start: line for key in dict.fromkeys(keys) for line in self._lines(name, key)}
+        return [by_start[start] for start in sorted(by_start)]
 
     def _lines(self, name: str, key: str) -> list[FileLine]:
         """The key's lines; the index is made anew if other lines are where they are to be."""
