@@ -96,11 +96,7 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     if name and provider not in MODELS.names():
         model = _load_user_model(spec, settings)
     else:
-        if provider not in MODELS.names() and (full := _full_spec(spec)):
-            raise BadSettings(f"unknown model '{spec}': did you mean {full}?")
-        if provider not in MODELS.names():
-            hint = nearest(provider, MODELS.names())
-            raise BadSettings(f"unknown model '{spec}': {hint} A model of your own is named module:attribute.")
+        check_spec(spec)
         model = MODELS.load(provider)(name, **settings)
     if is_local(model):  # nothing to wait for or to pay
         return model
@@ -109,6 +105,20 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     from emend.agents.providers.chat_model import ProviderChatModel
 
     return ProviderChatModel.wrap(model, spec, policy, settings)
+
+
+def check_spec(spec: str) -> None:
+    """Refuse a name that no model can have; `load_model` says what else may be wrong.
+
+    Raises:
+        BadSettings: unknown provider.
+    """
+    provider, _, name = spec.partition(":")
+    if name or provider in MODELS.names():
+        return
+    hint = f"did you mean {full}?" if (full := _full_spec(spec)) else nearest(provider, MODELS.names())
+    advice = "" if full else " A model of your own is named module:attribute."
+    raise BadSettings(f"unknown model '{spec}': {hint}{advice}")
 
 
 def _full_spec(name: str) -> str:

@@ -257,6 +257,10 @@ def exclusive(options: Mapping[str, Any]) -> list[str]:
     return named
 
 
+EXAMPLES = {"--set": "rag.k=3", "--only": "method=MEMIT", "--triples": "tool=FILE", "--extract": "tool=spacy",
+            "--over": "rag.k=1,3"}  # fmt: skip
+
+
 def parse_pair(text: str, option: str) -> tuple[str, str]:
     """Key and value of `key=value`.
 
@@ -265,7 +269,7 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
-        example = "rag.k=3" if option == "--set" else "split=seen"
+        example = EXAMPLES.get(option, "split=seen")
         raise BadSettings(f"{option} '{text}' is not key=value: write for example {option} {example}.")
     return key, value
 

@@ -15,7 +15,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from emend.agents.llm import LOCAL
+from emend.agents.llm import LOCAL, check_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
@@ -133,6 +133,7 @@ def dry_run(config: RunConfig) -> DryRun:
     Raises:
         EmendError: a name, setting or file is wrong.
     """
+    check_spec(config.model)
     with tempfile.TemporaryDirectory(prefix="emend-dry-run-") as home:
         counting = _changed(config, ("unedited",), memory_server=None, share=None)
         components = load_components(counting, Path(home), StandIn())

@@ -28,6 +28,16 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of cells that spreadsheets calculate."""
 
 
+def check_form(form: str, forms: Sequence[str] = FORMATS) -> None:
+    """Refuse a form that a table cannot have, also before what takes long.
+
+    Raises:
+        BadSettings: there is no such form.
+    """
+    if form not in forms:
+        raise BadSettings(f"--format '{form}': {nearest(form, list(forms))}")
+
+
 def export(reports: Sequence[LabelledReport], form: str, choice: TableChoice = COMPACT) -> str:
     """The tables as text.
 
@@ -40,8 +50,7 @@ def export(reports: Sequence[LabelledReport], form: str, choice: TableChoice = C
     Raises:
         BadSettings: there is no such form, or no such metric.
     """
-    if form not in FORMATS:
-        raise BadSettings(f"--format '{form}': {nearest(form, FORMATS)}")
+    check_form(form)
     tables = metric_tables(reports, choice)
     if form == "csv":
         return _csv(tables)

@@ -7,13 +7,11 @@ from typing import Any
 
 from emend.evals.papers.tables import PaperTable
 from emend.evals.report.escape import one_line
-from emend.evals.report.export import TextTable, latex_text, markdown_text, safe_cell
+from emend.evals.report.export import TextTable, check_form, latex_text, markdown_text, safe_cell
 from emend.evals.report.tables.layout import INTERVALS
 from emend.evals.report.tables.papers import DASH
 from emend.evals.reproduce.collect import Figure
 from emend.evals.reproduce.table import FigureMarks, number, spread, summary
-from emend.memory.errors import BadSettings
-from emend.memory.registry import nearest
 
 FORMS = ["csv", "markdown", "latex"]
 
@@ -34,8 +32,7 @@ def export(table: PaperTable, figures: Sequence[Figure], form: str) -> str:
     Raises:
         BadSettings: there is no such form.
     """
-    if form not in FORMS:
-        raise BadSettings(f"--format '{form}': {nearest(form, FORMS)}")
+    check_form(form, FORMS)
     if form != "csv":
         return (markdown_text if form == "markdown" else latex_text)(_texts(table, figures))
     out, listed = io.StringIO(), rows(figures)

@@ -162,7 +162,10 @@ def with_files(recipe: Recipe, planned: Sequence[PlannedCell], words: Mapping[st
     if unknown := [word for word in words if word not in (LLM, TOOL)]:
         raise BadSettings(f"--extract {unknown[0]}: {nearest(unknown[0], [LLM, TOOL])}")
     triples, extract = dict(recipe.triples), dict[str, dict[str, Any]]()
-    for need in (each.need for each in planned if each.need and each.need.file):
+    needs = [each.need for each in planned if each.need and each.need.file]
+    if words and not needs:
+        raise BadSettings(f"--extract: no figure of {recipe.table} that is wanted needs triplets: leave it out.")
+    for need in needs:
         kind = LLM if need.make[METHOD] == LLM else TOOL
         if kind in words and need.file not in recipe.triples:
             word = re.sub(r"[^\w.]+", "-", words[kind])

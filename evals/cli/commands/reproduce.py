@@ -82,12 +82,17 @@ def reproduce(
 
     The same command continues: finished runs are read, failed and interrupted ones are continued.
     """
+    from emend.evals.report.export import check_form
+    from emend.evals.reproduce.export import FORMS
+
     if output.list:
         _show_list(name, output)
         return
     exclusive({"--format": runs.format, "--json": output.as_json, "--cells": output.cells})
     if name is None:
         raise BadSettings("no table is named: give one, such as akew:2; see: emend reproduce --list")
+    if runs.format is not None:
+        check_form(runs.format, FORMS)
     recipe = _recipe(name, choice, options, runs)
     outcomes = _run(recipe, runs)
     if outcomes is not None:
@@ -119,9 +124,11 @@ def sweep(
     """
     from emend.evals.aggregate.tables import load_reports
     from emend.evals.report.console import console_for
-    from emend.evals.report.export import export
+    from emend.evals.report.export import check_form, export
     from emend.evals.report.tables.metrics import render_reports
 
+    if runs.format is not None:
+        check_form(runs.format)
     outcomes = _run(_grid(file, options, over or ()), runs) or ()
     folders = [Path(each.folder) for each in outcomes if each.units]
     if folders and runs.format is not None:

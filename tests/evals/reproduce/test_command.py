@@ -66,6 +66,10 @@ def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
         (("akew:2", "--model", "tiny", "--data", "nowhere"), "nothing can be run: "),
         (("akew:2", "--json", "--cells"), "do not go together"),
         (("--list", "papers:1"), "unknown paper"),
+        (("akew:2", "--model", "tiny", "--format", "latexx"), "did you mean 'latex'"),
+        (("akew:2", "--model", "nonsense", "--limit", "1"), "nothing can be run: unknown model"),
+        (("akew:2", "--extract", "tool=spacy"), "needs triplets: leave it out"),
+        (("akew:2", "--only", "MEMIT"), "--only method=MEMIT"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(emend: Any, words: tuple[str, ...], error: str) -> None:
