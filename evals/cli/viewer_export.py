@@ -48,6 +48,7 @@ class ViewExportOptions(FrozenModel):
         else:
             target = self.export or Path("export")
             start, result = target / "index.html", export_folder(folders, target, choice)
-        left = f"; {result.left_out:,} cases are left out (--cases {choice})" if result.left_out else ""
+        many = "1 case is" if result.left_out == 1 else f"{result.left_out:,} cases are"
+        left = f"; {many} left out (--cases {choice})" if result.left_out else ""
         print_text(f"{result.pages:,} pages, {result.bytes / 2**20:,.1f} MB{left}: open {start}")
         print_text("The pages hold prompts and replies of the runs: look before you publish them.")

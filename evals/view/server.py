@@ -41,7 +41,7 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", 
 COOKIE = "emend_view"
 SSE_SECONDS = 1.0
 MAX_STREAMS = 16
-MAX_PATH = 2000
+MAX_PATH, MAX_PARAMETERS = 2000, 40
 _STATIC_NAME = re.compile(r"[a-zA-Z0-9_-]+\.(css|js|svg|png)")
 _LIVE = re.compile(r"run/([a-z0-9-]{1,60})/live\.(json|sse)")
 
@@ -134,7 +134,9 @@ async def _any(site: Site, streams: asyncio.Semaphore, request: Request) -> Resp
 
 
 async def _page(site: Site, path: str, request: Request) -> Response:
-    query = parse_qs(request.url.query, max_num_fields=50, errors="replace") if len(request.url.query) < 8000 else {}
+    if len(request.url.query) > MAX_PATH or request.url.query.count("&") > MAX_PARAMETERS:
+        return PlainTextResponse("the address is too long", 414)
+    query = parse_qs(request.url.query, errors="replace")
     if path == "compare.html" and (target := site.compare_path(query.get("side", []))):
         return RedirectResponse(f"/{target}", 303)
     return await run_in_threadpool(_rendered, site, path, query)
@@ -146,7 +148,7 @@ def _rendered(site: Site, path: str, query: dict[str, list[str]]) -> Response:
             raise PageMissing(path)
         page = site.page(path, query)
     except PageMissing:
-        page = site.problem("index.html", "No such page", "The run may have been moved or deleted.", 404)
+        page = site.problem("index.html", "No such page", "The address is wrong, or the run was moved or deleted.", 404)
         page.head = page.head.model_copy(update={"root": "/"})
     headers = {"refresh": str(page.head.refresh)} if page.head.refresh else {}
     return HTMLResponse(render(page), page.status, headers)

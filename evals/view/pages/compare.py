@@ -91,7 +91,7 @@ def choice_page(request: PageRequest) -> Page:
         for number in range(len(place.manifest.config.editors))
     )
     chosen = tuple(request.query.get("side", ()))
-    problem = f"choose two to {MAX_SIDES} different editors" if chosen else ""
+    problem = f"choose 2 to {MAX_SIDES} different editors of runs that are here" if chosen else ""
     return Page(request.head("compare_choose", "Compare"), CompareChoice(sides=sides, chosen=chosen, problem=problem))
 
 

@@ -12,6 +12,7 @@ from emend.evals.view.records.compare import CompareView
 from emend.evals.view.records.page import Page
 from emend.evals.view.records.run import RunEntry
 from emend.evals.view.rendering.links import LEFT_OUT, page_key
+from emend.evals.view.scan import require_runs
 from emend.evals.view.site import PageMissing, Site
 from emend.memory.errors import BadSettings
 
@@ -56,9 +57,13 @@ class Exporter:
         site: the static pages.
         choice: of the cases that get a page: `all`, `wrong`, `flipped`, or the number of a random sample.
         single: pages become parts of one file.
+
+    Raises:
+        MissingData: there is no run.
     """
 
     def __init__(self, site: Site, choice: str, single: bool = False) -> None:
+        require_runs(site.library.scan)
         self.site, self.choice, self.single = site, choice, single
         self.paths = dict.fromkeys(["index.html", "about.html", LEFT_OUT])
         self.cases: dict[str, CaseCount] = {}

@@ -73,5 +73,8 @@ def one_of_each(page, home, name):
     return list(dict.fromkeys(pages))
 
 
-def open_all(page):
+def open_all(page, traces=10**6):
+    """Open all details, and the first traces."""
     page.eval_on_selector_all("details", "parts => parts.forEach(part => { part.open = true; })")
+    script = "(parts, traces) => parts.slice(traces).forEach(part => { part.open = false; })"
+    page.eval_on_selector_all("details.probe, details.question", script, traces)

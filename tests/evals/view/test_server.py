@@ -45,11 +45,15 @@ def test_every_response_has_the_headers(client):
     run = run_id(client)
     paths = ["/", "/index.html", f"/run/{run}/index.html", f"/run/{run}/cases.html", f"/run/{run}/live.json"]
     paths += ["/static/view.css", "/static/none.css", "/nothing", "/run/none/index.html", "/compare.html"]
-    paths += [f"/compare.html?side={run}.0&side={run}.1"]
+    paths += [
+        f"/compare.html?side={run}.0&side={run}.1",
+        f"/run/{run}/cases.html?text={'a' * 5000}",
+        "/?" + "&a=1" * 99,
+    ]
     responses = [client.get(path) for path in paths]
     responses += [client.post("/"), client.get("/", headers={"host": "evil.test"})]
     statuses = [response.status_code for response in responses]
-    assert statuses == [200, 200, 200, 200, 200, 200, 404, 404, 404, 200, 303, 405, 400]
+    assert statuses == [200, 200, 200, 200, 200, 200, 404, 404, 404, 200, 303, 414, 414, 405, 400]
     for response in responses:
         assert {name: response.headers[name] for name in HEADERS if name != "cache-control"} == {
             name: value for name, value in HEADERS.items() if name != "cache-control"

@@ -62,6 +62,8 @@ def test_other_files_are_never_written_over(run, tmp_path, capsys):
     (tmp_path / "thesis").touch()
     export_folder([run], tmp_path / "mine")
     assert (tmp_path / "thesis").exists()  # a listing cannot name what is outside
+    assert emend("view", str(tmp_path / "mine"), "--export", str(tmp_path / "none")) == 2  # an export is no run
+    assert "no run is there" in capsys.readouterr().err and not (tmp_path / "none").exists()
     for words, message in (
         (["--cases", "all"], "--cases selects"),
         (["--export", "a", "--single", "b.html"], "give one of them"),
