@@ -86,9 +86,11 @@ def _select(request: PageRequest, place: RunPlace, answers: RunAnswers, chosen: 
     positions = np.flatnonzero(having)
     order = positions[np.lexsort((positions, -values[positions]))]
     start = _start(order, values, answers, chosen.after)
-    size = len(order) if request.static else SIZE
-    visible = [int(position) for position in order[start : start + size]]
-    next_key = _key(answers, values, visible[-1]) if visible and start + size < len(order) else ""
+    if request.static:  # those that have a page
+        visible = order[np.isin(order, answers.chosen_cases(request.value("cases") or "all"))].tolist()
+    else:
+        visible = order[start : start + SIZE].tolist()
+    next_key = _key(answers, values, visible[-1]) if visible and start + SIZE < len(order) else ""
     return CaseSelection(visible, fits, failed, len(order), searched, next_key)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.view.environment import STATIC, environment, render
-from emend.evals.view.records.cases import CasesView
 from emend.evals.view.records.compare import CompareView
 from emend.evals.view.records.page import Page
 from emend.evals.view.records.run import RunEntry
@@ -88,9 +87,10 @@ class Exporter:
 
     def pages(self) -> Iterator[tuple[str, str]]:
         """Yield the path and the HTML of each page; in one file, of its part."""
+        query = {"cases": [self.choice]}
         for path in self.paths:
             try:
-                page = self.site.problem(path, *MISSING) if path == LEFT_OUT else self.site.page(path)
+                page = self.site.problem(path, *MISSING) if path == LEFT_OUT else self.site.page(path, query)
             except PageMissing:
                 continue
             yield path, self._render(path, page)
@@ -98,12 +98,8 @@ class Exporter:
     def _render(self, path: str, page: Page) -> str:
         run = path.split("/")[1] if path.startswith("run/") else ""
         head = page.head.model_copy(update={"left_out": self._left_out(run)})
-        data = page.data
-        if isinstance(data, CasesView):
-            rows = tuple(row for row in data.rows if row.href in self.paths)
-            data = data.model_copy(update={"rows": rows})
         variables = {"single": page_key(path), "layout": "part.html"} if self.single else {}
-        return render(Page(head, data), exported=self.paths, **variables)
+        return render(Page(head, page.data), exported=self.paths, **variables)
 
     def _left_out(self, run: str) -> str:
         """Text on what the export lacks, of a run or of all."""

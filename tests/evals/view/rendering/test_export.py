@@ -29,6 +29,8 @@ def contents(folder: Path):
 def test_every_link_leads_to_a_file_and_an_anchor_of_the_export(run, tmp_path):
     summary = export_folder([run], tmp_path / "pages", "1")
     assert summary.cases == 1 and summary.left_out > 3 and summary.pages > 8
+    (cases,) = (tmp_path / "pages").rglob("cases.html")
+    assert cases.read_text("utf-8").count("<b>Case ") == 1  # the others are not listed
     for page in (tmp_path / "pages").rglob("*.html"):
         text = page.read_text("utf-8")
         assert f"{summary.left_out:,} of {summary.left_out + 1:,} cases" in text and "<form" not in text
