@@ -47,6 +47,6 @@ def render(page: Page, **variables: Any) -> str:
     """A page as HTML; an export gives its templates more variables."""
     token = _hide.set(key_hider())
     try:
-        return environment().get_template(page.template).render(page.context | variables)
+        return environment().get_template(f"{page.head.name}.html").render(page=page.head, data=page.data, **variables)
     finally:
         _hide.reset(token)

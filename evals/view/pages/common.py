@@ -12,7 +12,7 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.tables.layout import interval, number
 from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.library import Library, command
-from emend.evals.view.records.page import Fact, Link, PageHead, Tab
+from emend.evals.view.records.page import Fact, Link, PageHead
 from emend.evals.view.records.run import CellView
 from emend.evals.view.scan import RunPlace
 
@@ -70,10 +70,8 @@ class PageRequest(NamedTuple):
             waiting: whether it waits for numbers.
             tab: of the run's pages, where it is none itself.
         """
-        tabs: tuple[Tab, ...] = ()
         before = (Link(text="Runs", href="index.html"),) if name != "runs" else ()
         if place is not None:
-            tabs = self._tabs(place, tab or name)
             before = (*before, Link(text=place.name, href=run_path(place)))
         return PageHead(
             name=name,
@@ -81,16 +79,17 @@ class PageRequest(NamedTuple):
             root="../" * self.path.count("/"),
             static=self.static,
             crumbs=(*before, *crumbs),
-            tabs=tabs,
+            tabs=self._tabs(place, tab or name) if place else (),
             command=command(*words) if words else "",
             version=version("emend"),
             refresh=REFRESH if waiting and not self.static else 0,
         )
 
-    def _tabs(self, place: RunPlace, current: str) -> tuple[Tab, ...]:
-        tabs = [tab for tab in TABS if tab[0] != "live" or not self.static]
+    def _tabs(self, place: RunPlace, current: str) -> tuple[Link, ...]:
         return tuple(
-            Tab(name=name, text=text, href=run_path(place, file), current=name == current) for name, text, file in tabs
+            Link(text=text, href=run_path(place, file), current=name == current)
+            for name, text, file in TABS
+            if name != "live" or not self.static
         )
 
 

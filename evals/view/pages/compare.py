@@ -33,23 +33,21 @@ MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
 
 
-class ChosenSide:
-    """An editor of a run that is compared.
+class ChosenSide(NamedTuple):
+    """An editor of a run that is compared, by its number in the run."""
 
-    Args:
-        place: the run.
-        number: of the editor in the run.
-    """
+    place: RunPlace
+    number: int
 
-    def __init__(self, place: RunPlace, number: int) -> None:
-        self.place, self.number = place, number
-        self.editor = place.manifest.config.editors[number]
-        self.key = f"{place.id}.{number}"
+    @property
+    def editor(self) -> str:
+        """The editor's name."""
+        return self.place.manifest.config.editors[self.number]
 
     def view(self) -> Side:
         """Return what a page shows of it."""
-        label = f"{self.editor} · {self.place.name}"
-        return Side(key=self.key, run=self.place.name, editor=self.editor, label=label)
+        place, name = self.place, self.place.name
+        return Side(key=f"{place.id}.{self.number}", run=name, editor=self.editor, label=f"{self.editor} · {name}")
 
 
 def find_sides(request: PageRequest, keys: Sequence[str]) -> list[ChosenSide] | None:
@@ -108,7 +106,7 @@ def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey)
     (edits, setting, first), (_, _, second) = traced[0], traced[1]
     pairs = tuple(_pairs_of(first, second))
     data = BesideView(a=a.view(), b=b.view(), setting=setting, edits=edit_views(edits), pairs=pairs)
-    path = f"compare/{a.key}~{b.key}.html"
+    path = f"compare/{a.view().key}~{b.view().key}.html"
     crumbs = [Link(text="Compare", href="compare.html"), Link(text=f"{a.editor} and {b.editor}", href=path)]
     words = ["trace", str(a.place.folder), str(key.number), "--editor", a.editor]
     return Page(request.head("beside", f"Case {key.number}", crumbs=crumbs, words=words), data)
@@ -277,7 +275,7 @@ class Outcomes:
             read_answer(side.place, answers, int(rows[at]))
             for side, answers, rows in zip(self._sides, self._answers, self._pairing.rows, strict=True)
         )
-        sides = "~".join(side.key for side in self._sides)
+        sides = "~".join(side.view().key for side in self._sides)
         return Flip(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}")
 
 

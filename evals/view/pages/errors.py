@@ -40,10 +40,12 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
 
 
 def _groups(failures: tuple[Failure, ...]) -> Iterator[ErrorGroup]:
-    counts = Counter((failure.error, failure.message[:MAX_MESSAGE]) for failure in failures)
-    for (error, message), count in counts.most_common(MAX_FAILURES):
-        editors = dict.fromkeys(f.editor for f in failures if (f.error, f.message[:MAX_MESSAGE]) == (error, message))
-        yield ErrorGroup(error=error, message=message, count=count, editors=tuple(editors))
+    editors: dict[tuple[str, str], Counter[str]] = {}
+    for failure in failures:
+        editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[failure.editor] += 1
+    most = sorted(editors.items(), key=lambda item: -item[1].total())[:MAX_FAILURES]
+    for (error, message), counts in most:
+        yield ErrorGroup(error=error, message=message, count=counts.total(), editors=tuple(counts))
 
 
 def _failure_views(place: RunPlace, answers: RunAnswers, failures: tuple[Failure, ...]) -> Iterator[FailureView]:

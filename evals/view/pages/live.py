@@ -2,7 +2,6 @@
 
 import time
 from collections import defaultdict, deque
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,26 +21,19 @@ SLOWEST = 10
 """Seconds after which the page is loaded again where nothing else tells of news."""
 
 
-class _Sample(NamedTuple):
-    at: float
-    processed: int
-
-
 class Pace:
     """The rate at which units of a run are processed, from what was seen of it."""
 
     def __init__(self) -> None:
-        self._samples: deque[_Sample] = deque(maxlen=1000)
+        self._samples: deque[tuple[float, int]] = deque(maxlen=1000)  # time, units
 
     def per_minute(self, processed: int, at: float) -> float | None:
         """Units a minute with this sample; None before there are two."""
-        if not self._samples or self._samples[-1].at < at:
-            self._samples.append(_Sample(at, processed))
-        while len(self._samples) > 2 and self._samples[0].at < at - WINDOW:
+        self._samples.append((at, processed))
+        while len(self._samples) > 2 and self._samples[0][0] < at - WINDOW:
             self._samples.popleft()
-        first = self._samples[0]
-        seconds = at - first.at
-        return 60 * (processed - first.processed) / seconds if seconds > 1 and processed >= first.processed else None
+        start, before = self._samples[0]
+        return 60 * (processed - before) / (at - start) if at - start > 1 and processed >= before else None
 
 
 PACES = defaultdict[str, Pace](Pace)

@@ -1,15 +1,16 @@
 """The page of a run: the numbers of `emend report`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, groupby
+from types import MappingProxyType
 from typing import Any
 
 from emend.evals.aggregate.columns import MetricRow
-from emend.evals.aggregate.costs import ALL_COSTS, PER_EDIT, PER_PROBE
+from emend.evals.aggregate.costs import PER_EDIT, PER_PROBE
 from emend.evals.aggregate.perplexity import PerplexityRow
 from emend.evals.aggregate.retention import ForgettingRow
 from emend.evals.aggregate.rows import Report
-from emend.evals.aggregate.tables import LabelledReport, MetricTable, TableChoice, metric_tables
+from emend.evals.aggregate.tables import LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
 from emend.evals.case import Metric
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.run_file import RunPlan
@@ -28,6 +29,8 @@ from emend.evals.view.records.run import (
     RunView,
 )
 from emend.evals.view.scan import RunPlace
+
+Cells = Sequence[CellView | None]
 
 
 def run_page(request: PageRequest, place: RunPlace) -> Page:
@@ -69,7 +72,7 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
     metrics = {metric.name: metric for metric in report.metrics}
     unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
     return {
-        "tables": tuple(_grid(request, place, table, judges, n) for n, table in enumerate(tables)),
+        "tables": tuple(_metric_grid(request, place, table, judges, n) for n, table in enumerate(tables)),
         "costs": tuple(_cost_grids(report.costs)),
         "forgetting": tuple(_curves(report.forgetting, metrics)),
         "perplexity": tuple(map(_perplexity, report.perplexity)),
@@ -91,68 +94,51 @@ def _spent(report: Report, manifest: Manifest) -> tuple[Fact, ...]:
     return tuple(lines)
 
 
-def _grid(request: PageRequest, place: RunPlace, table: MetricTable, judges: dict[str, str], number: int) -> MetricGrid:
-    columns = [
-        marked(
-            [_cell(request, place, row.values.get(metric.name), metric) for row in table.rows], metric.higher_is_better
-        )
-        for metric in table.metrics
-    ]
-    return MetricGrid(
-        title=_title(table, place.manifest.config.model),
-        anchor=f"table-{number}",
-        headings=table.headings,
-        metrics=tuple(
-            _column(metric, count(table, metric), cells, judges.get(metric.name, ""))
-            for metric, cells in zip(table.metrics, columns, strict=True)
-        ),
-        rows=tuple(
-            GridRow(names=row.names, cells=tuple(cells[at] for cells in columns)) for at, row in enumerate(table.rows)
-        ),
-    )
+def _metric_grid(
+    request: PageRequest, place: RunPlace, table: MetricTable, judges: dict[str, str], number: int
+) -> MetricGrid:
+    path = run_path(place, "cases.html")
+
+    def linked(row: MetricRow, metric: Metric) -> CellView:
+        kind = metric.kinds[0] if len(metric.kinds) == 1 else ""
+        return cell(row, metric, request.link(path, editor=row.editor, kind=kind))
+
+    about, _, group = table.title.partition(f", model {place.manifest.config.model}")
+    setting = about.removeprefix(f"{table.benchmark}, ").rpartition(", mode ")[0]  # the page says the rest
+    return _grid(table, setting + group, f"table-{number}", linked, marked, judges)
 
 
-def _title(table: MetricTable, model: str) -> str:
-    """Setting and group of a table; the page says the rest."""
-    place, _, group = table.title.partition(f", model {model}")
-    return place.removeprefix(f"{table.benchmark}, ").rpartition(", mode ")[0] + group
-
-
-def _cell(request: PageRequest, place: RunPlace, row: MetricRow | None, metric: Metric) -> CellView | None:
-    if row is None:
-        return None
-    kind = metric.kinds[0] if len(metric.kinds) == 1 else ""
-    return cell(row, metric, request.link(run_path(place, "cases.html"), editor=row.editor, kind=kind))
-
-
-def _column(metric: Metric, counted: str, cells: Sequence[CellView | None], judge: str = "") -> GridMetric:
-    return GridMetric(metric=metric, count=counted, judge=judge, axis=axis(cells, metric.scale))
+def _grid(
+    table: MetricTable,
+    title: str,
+    anchor: str,
+    as_cell: Callable[[MetricRow, Metric], CellView],
+    mark: Callable[[Cells, bool], Cells] = lambda cells, _: cells,
+    judges: Mapping[str, str] = MappingProxyType({}),
+) -> MetricGrid:
+    metrics, columns = list[GridMetric](), list[Cells]()
+    for metric in table.metrics:
+        values = [row.values.get(metric.name) for row in table.rows]
+        cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better)
+        ends, judge = axis(cells, metric.scale), judges.get(metric.name, "")
+        metrics.append(GridMetric(metric=metric, count=count(table, metric), judge=judge, axis=ends))
+        columns.append(cells)
+    rows = (GridRow(names=row.names, cells=tuple(cells)) for row, *cells in zip(table.rows, *columns, strict=True))
+    return MetricGrid(title=title, anchor=anchor, headings=table.headings, metrics=tuple(metrics), rows=tuple(rows))
 
 
 def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[MetricGrid]:
     """A table for probes and one for edits, for each setting and mode, as `emend report --all` has them."""
-    known = {metric.name: metric for metric in ALL_COSTS}
     for number, ((setting, _), group) in enumerate(groupby(rows, key=lambda row: (row.setting, row.mode))):
-        values = {(row.editor, row.metric): cell(row, cost_text) for row in group}
-        editors = list(dict.fromkeys(editor for editor, _ in values))
+        values: dict[str, dict[str, MetricRow]] = {}
+        for row in group:
+            values.setdefault(row.editor, {})[row.metric] = row
+        lines = tuple(TableRow((editor,), of_editor) for editor, of_editor in values.items())
         for what, metrics in (("probe", PER_PROBE), ("edit", PER_EDIT)):
-            names = [metric.name for metric in metrics if any(name == metric.name for _, name in values)]
-            if names:
-                columns = [[values.get((editor, name)) for editor in editors] for name in names]
-                counts = [sorted({each.n for each in column if each}) for column in columns]
-                yield MetricGrid(
-                    title=f"cost of one {what}, {setting}",
-                    anchor=f"cost-{what}-{number}",
-                    headings=("editor",),
-                    metrics=tuple(
-                        _column(known[name], f"n={'-'.join(map(str, {ns[0]: 0, ns[-1]: 0}))}", column)
-                        for name, column, ns in zip(names, columns, counts, strict=True)
-                    ),
-                    rows=tuple(
-                        GridRow(names=(editor,), cells=tuple(column[at] for column in columns))
-                        for at, editor in enumerate(editors)
-                    ),
-                )
+            measured = tuple(metric for metric in metrics if any(metric.name in line.values for line in lines))
+            if measured:
+                table = MetricTable("", f"cost of one {what}, {setting}", ("editor",), measured, lines)
+                yield _grid(table, table.title, f"cost-{what}-{number}", lambda row, _: cell(row, cost_text))
 
 
 def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterator[Curve]:

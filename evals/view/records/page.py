@@ -1,24 +1,17 @@
 """Records that every page has: heads, links, facts and states."""
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from emend.memory.edit import FrozenModel
 
 
 class Link(FrozenModel):
-    """A text and the page that it leads to."""
+    """A text and the page that it leads to; `current` in the row of a run's pages for the one that is shown."""
 
     text: str
     href: str
-
-
-class Tab(FrozenModel):
-    """A page of a run, in the row of its pages."""
-
-    name: str
-    text: str
-    href: str
-    current: bool
+    current: bool = False
 
 
 class Fact(FrozenModel):
@@ -50,7 +43,7 @@ class PageHead(FrozenModel):
     root: str = ""
     static: bool = False
     crumbs: tuple[Link, ...] = ()
-    tabs: tuple[Tab, ...] = ()
+    tabs: tuple[Link, ...] = ()
     command: str = ""
     refresh: int = 0
     version: str = ""
@@ -78,25 +71,10 @@ class ProblemView(FrozenModel):
     text: str
 
 
+@dataclass
 class Page:
-    """A page before it is rendered: the template's file, its context, and the HTTP status.
+    """A page before it is rendered: what every page has, the record of this one, and the HTTP status."""
 
-    Args:
-        head: what every page has.
-        data: the record of this page.
-        status: HTTP status.
-    """
-
-    def __init__(self, head: PageHead, data: FrozenModel, status: int = 200) -> None:
-        self.head, self.status = head, status
-        self.data: Any = data
-
-    @property
-    def template(self) -> str:
-        """File of the template."""
-        return f"{self.head.name}.html"
-
-    @property
-    def context(self) -> dict[str, Any]:
-        """Variables of the template."""
-        return {"page": self.head, "data": self.data}
+    head: PageHead
+    data: Any
+    status: int = 200

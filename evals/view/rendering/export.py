@@ -184,10 +184,10 @@ def single_page(folders: Sequence[Path], cases: str = "wrong") -> tuple[str, Vie
     with Site(folders, static=True) as site:
         exporter = Exporter(site, cases, single=True)
         parts = [html for _, html in exporter.pages()]
-        version = site.page("about.html").head.version
+        head = site.page("index.html").head
     contents = {name: (STATIC / f"view.{ending}").read_text("utf-8") for name, ending in INLINE.items()}
     hashes = {f"{name}_hash": _hash(text) for name, text in contents.items()}
-    shell = environment().get_template("single.html").render(version=version, **hashes)
+    shell = environment().get_template("single.html").render(page=head, single="", exported=exporter.paths, **hashes)
     elements = {name: f"<{name}>{text}</{name}>" for name, text in contents.items()}
     html = _fill(shell, elements | {"parts": "\n".join(parts)})
     return html, exporter.summary(len(parts), len(html.encode()))

@@ -81,14 +81,13 @@ class Tick(NamedTuple):
 
 
 class CurvePanel(NamedTuple):
-    """The curves of all editors in one metric, with the curves themselves as a table has them."""
+    """The curves of all editors in one metric."""
 
     title: str
     unit: str
     series: tuple[Series, ...]
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
-    curves: tuple[Curve, ...]
 
 
 def panels(curves: Sequence[Curve]) -> list[CurvePanel]:
@@ -134,7 +133,6 @@ def _panel(title: str, curves: Sequence[Curve]) -> CurvePanel:
         tuple(series),
         tuple(Tick(across(step), f"{step:,}") for step in _some(steps)),
         tuple(Tick(up(value), f"{value:g}") for value in (tall[0], middle, tall[1])),
-        tuple(curves),
     )
 
 
