@@ -21,7 +21,7 @@ from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import load_embedding
-from emend.memory.errors import BudgetReached, MissingData
+from emend.memory.errors import BudgetReached, EmendError, MissingData
 from emend.memory.paths import cache_folder
 from emend.memory.redaction import hide_keys
 
@@ -52,6 +52,42 @@ def outcome_of(folder: Path, error: str = "") -> RunOutcome:
         row = list_runs(folder)[0]
         return RunOutcome(folder=str(folder), units=row.units, finished=row.finished, error=error)
     return RunOutcome(folder=str(folder), error=error)
+
+
+def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Recipe:
+    """The recipe with finished runs of a folder in the place of those that are a part of them, as after `--only`.
+
+    Args:
+        folder: folder of run folders.
+        recipe: of a published table.
+        also_begun: True for runs that are not finished, too.
+    """
+    there = [config for path in sorted(folder.glob(f"*/{MANIFEST}")) for config in _config_of(path.parent, also_begun)]
+    runs: dict[str, RecipeRun] = {}
+    for planned in recipe.runs:
+        held = next((config for config in there if _is_part(planned.config, config)), planned.config)
+        each = RecipeRun(config=held, judged_by=planned.judged_by)
+        before = runs.get(each.name, each)
+        runs[each.name] = each.model_copy(
+            update={"judged_by": tuple(dict.fromkeys((*before.judged_by, *each.judged_by)))}
+        )
+    return recipe.model_copy(update={"runs": tuple(runs.values())})
+
+
+def _config_of(folder: Path, also_begun: bool) -> list[RunConfig]:
+    """The configuration of the run in a folder; none of a damaged one, of which its own run complains."""
+    with suppress(EmendError):
+        return [Manifest.read(folder).config] if also_begun or outcome_of(folder).is_finished else []
+    return []
+
+
+def _is_part(config: RunConfig, other: RunConfig) -> bool:
+    """Return whether a run asks what another one asks too: the same of some of its editors and settings."""
+    if not ({*config.editors} <= {*other.editors} and {*config.settings} <= {*other.settings} and config.settings):
+        return False
+    overrides = {name: values for name, values in other.overrides.items() if name in (*config.editors, MODEL)}
+    part = {"editors": config.editors, "settings": config.settings, "overrides": overrides}
+    return RecipeRun(config=other.model_copy(update=part)).name == RecipeRun(config=config).name
 
 
 class RecipeRunner:

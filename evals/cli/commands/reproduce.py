@@ -142,6 +142,7 @@ def sweep(
 def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs: SeveralRuns) -> "Recipe":
     from emend.evals.papers.tables import table
     from emend.evals.reproduce.choose import choose_models, plan_recipe
+    from emend.evals.reproduce.execute import with_runs_of
     from emend.evals.reproduce.recipe import Recipe, with_files, with_runs
 
     if Path(name).suffix in (".yaml", ".yml"):
@@ -153,7 +154,8 @@ def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs:
     recipe = Recipe(table=name, models=models, only=choice.only, triples=choice.triples, judges=choice.judges)
     published, planned = plan_recipe(recipe)
     recipe = with_files(recipe, planned, choice.extract, _folder(recipe, runs).parent / "triples")
-    return with_runs(recipe, published, planned, options)
+    recipe = with_runs(recipe, published, planned, options)
+    return with_runs_of(_folder(recipe, runs), recipe, also_begun=runs.report)
 
 
 def _folder(recipe: "Recipe", runs: SeveralRuns) -> Path:

@@ -11,7 +11,7 @@ from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.evals.reproduce.estimate import estimate
-from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of
+from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of, with_runs_of
 from emend.evals.reproduce.recipe import Recipe, RecipeRun, grid_recipe
 from emend.evals.runner.results import Progress
 from emend.memory.errors import BadSettings, BudgetReached, ModelError
@@ -49,6 +49,21 @@ def test_a_failed_run_does_not_end_the_others_and_is_tried_again(tmp_path: Path)
     before = (tmp_path / recipe.runs[1].name / "records.jsonl").read_bytes()
     assert run(recipe, tmp_path, lines)[1] == second and lines.count("  finished before") == 1
     assert (tmp_path / recipe.runs[1].name / "records.jsonl").read_bytes() == before
+
+
+def test_a_part_of_a_finished_run_is_read_from_it(tmp_path: Path) -> None:
+    whole = config(settings=("plain", "loud"), editors=(EDITOR, "unedited"), limit=2)
+    recipe = recipe_of(whole)
+    run(recipe, tmp_path)
+    parts = recipe_of(*(config(settings=(name,), limit=2) for name in ("loud", "plain")), config(settings=("loud",)))
+    parts = Recipe(runs=(parts.runs[0].model_copy(update={"judged_by": ("tendency",)}), *parts.runs[1:]))
+    held = with_runs_of(tmp_path, parts).runs
+    assert [each.config for each in held] == [whole, parts.runs[2].config]  # that without a limit is another one
+    assert held[0].judged_by == ("tendency",)
+    records = tmp_path / recipe.runs[0].name / "records.jsonl"
+    records.write_text(records.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
+    assert with_runs_of(tmp_path, parts) == parts  # to finish it would take more than was asked for
+    assert len(with_runs_of(tmp_path, parts, also_begun=True).runs) == 2
 
 
 def test_a_damaged_run_is_a_failed_one(tmp_path: Path) -> None:
