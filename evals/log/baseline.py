@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from emend.evals.log.kept import keep_summary, read_summary
 from emend.evals.log.lines import BASELINE, parser_of
+from emend.evals.log.record_lines import LineParser, struct_of
 from emend.evals.log.records import read_models, read_parsed
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
@@ -96,7 +97,8 @@ class BaselineSummary:
     def add(self, key: str, offset: int, usage: Usage) -> None:
         """Add an answer."""
         self.offsets[key] = offset
-        self.used.update(usage.model_dump())
+        for name in Usage.model_fields:
+            self.used[name] += getattr(usage, name)
 
     def packed(self) -> dict[str, bytes]:
         """Parts by name, for `unpacked`."""
@@ -111,7 +113,8 @@ class BaselineSummary:
 
 def summarise_baseline(folder: Path) -> BaselineSummary:
     """Summarise the unedited model's answers; most lines are read without the steps of their answers."""
-    full, short = parser_of(TypeAdapter(BaselineAnswer)), parser_of(TypeAdapter(_UsageLine))
+    full = parser_of(TypeAdapter(BaselineAnswer))
+    short = LineParser(struct_of(_UsageLine), parser_of(TypeAdapter(_UsageLine)))
 
     def parse(line: bytes, where: str) -> tuple[str, Usage]:
         fields = short(line, where)

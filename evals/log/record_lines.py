@@ -6,7 +6,10 @@ does not know, another type, a number that is none, half a surrogate pair. `pyda
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter
@@ -71,20 +74,25 @@ class LineParser(Generic[T]):
             return [self(line, f"{name}, line {at}") for at, line in enumerate(lines, number)]
 
 
-def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
-    """A struct with the fields and defaults of a model, and no others; a field by an older name is no field of it."""
+def struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
+    """A struct with the fields and defaults of a model, for a `LineParser`; it does not know aliases of fields."""
     needed, further = list[Any](), list[Any]()  # fields without defaults come first
     for name, field in model.model_fields.items():
-        kind: Any = field.annotation
-        default = None if field.is_required() else field.get_default()
-        if isinstance(default, BaseModel):
-            kind = _struct_of(kind)
-            default = kind(**dict(default))
+        kind = _converted(field.annotation)
         if field.is_required():
             needed.append((name, kind))
         else:
-            further.append((name, kind, default))
-    return msgspec.defstruct(model.__name__, [*needed, *further], frozen=True, gc=False, forbid_unknown_fields=True)
+            default = field.get_default()
+            further.append((name, kind, kind(**dict(default)) if isinstance(default, BaseModel) else default))
+    strict = model.model_config.get("extra") == "forbid"
+    return msgspec.defstruct(model.__name__, [*needed, *further], frozen=True, gc=False, forbid_unknown_fields=strict)
+
+
+def _converted(kind: Any) -> Any:
+    """The type of a field, with a struct in the place of a model, or of one of two types."""
+    if isinstance(kind, UnionType):
+        return reduce(or_, map(_converted, get_args(kind)))
+    return struct_of(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else kind
 
 
 def parse_record(line: bytes, where: str) -> Record:
@@ -101,7 +109,7 @@ def parse_record(line: bytes, where: str) -> Record:
     return record.model_copy(update={"values": values, "unscored": record.unscored | reasons})
 
 
-parse_fields = LineParser(_struct_of(Record), parse_record)
+parse_fields = LineParser(struct_of(Record), parse_record)
 """Parses a record as `parse_record` does, into an object that has its fields and no methods."""
 parse_head = LineParser(RecordHead, parser_of(TypeAdapter(RecordHead)))
 LINE_KEYS: Mapping[str, tuple[LineParser[Any], str]] = {

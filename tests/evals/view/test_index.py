@@ -13,6 +13,7 @@ from emend.evals.log.records import read_records
 from emend.evals.log.run_index import RunIndex
 from emend.evals.trace.answers import list_answers
 from emend.evals.trace.filters import AnswerFilter, texts_of
+from emend.evals.view.answer_rows import CUT, LACKS_SCORE
 from emend.evals.view.answers import RunAnswers, search_texts
 from emend.evals.view.index import ANSWERS, open_index
 from emend.memory.errors import BadData
@@ -155,6 +156,20 @@ def test_texts_are_found_in_all_chunks(run):
             for chunk in range(len(found.chunk_sizes)):
                 search_texts(index, found, text, matches, chunk)
         assert matches.tolist() == [text.casefold() in "\n".join(texts_of(r)).casefold() for r in records]
+
+
+def test_odd_numbers_are_bounded_and_no_score_is_made_of_them(run):
+    path = run / "records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    odd = {"checkpoint": 10**30, "repeat": -5, "cut_tokens": 10**25, "probe": "\ud800", "seconds": 1e300}
+    fields = json.loads(lines[0]) | odd | {"values": {"em": float("nan"), "hit@1": float("inf")}, "unscored": {}}
+    fields["usage"] |= {"input_tokens": 10**30, "retries": -1}
+    path.write_bytes(json.dumps(fields | {"of": 1}).encode() + b"\n")
+    index = answers(run)
+    row = {name: column[0].item() for name, column in index.columns.items()}
+    assert (row["checkpoint"], row["repeat"], row["tokens"]) == (2**32 - 1, 0, 2**32 - 1)
+    assert row["seconds"] == float("inf") and row["flags"] == LACKS_SCORE | CUT
+    assert index.count("editor") == {fields["editor"]: 1} and index.verdict_counts()["unscored"] == 1
 
 
 def test_a_damaged_line_is_named(run):
