@@ -38,6 +38,8 @@ OVERRIDES = (
 )
 SERVER = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
 """Address of a Chroma server; one with a user and password would be written to the manifest with them."""
+USER = re.compile(r"//.*@", re.S)
+"""User and password in an address."""
 END, NO_CHECKPOINT = "end", "none"
 CHECKPOINT_EXAMPLES = "give numbers of edits, such as 10,50, every:10, end, several of these with commas, or none"
 OLD_NAMES = {
@@ -195,7 +197,8 @@ class WorkersSpec(NamedTuple):
             spec = cls(kind)  # type: ignore[arg-type]
         else:
             kinds = ["auto", "threads", "processes:N", "ray", "ray:ADDRESS"]
-            raise BadSettings(f"unknown --workers '{text}': {nearest(text, kinds)}")
+            known = "N is a number from 1 to 999." if kind == "processes" else nearest(text, kinds)
+            raise BadSettings(f"unknown --workers '{text}': {known}")
         if not 0 <= gpus < float("inf") or (gpus and kind != "ray"):
             raise BadSettings(
                 f"--gpus-per-worker {gpus:g} with --workers {text}: give a number of GPUs, and --workers ray, which "
@@ -377,9 +380,10 @@ class RunConfig(CallLimits):
         if self.share is not None:
             Share.parse(self.share).limits(self)
         if self.memory_server is not None and not SERVER.fullmatch(self.memory_server):
+            address = hide_keys(USER.sub("//...@", self.memory_server))
             raise BadSettings(
-                f"--memory is '{hide_keys(self.memory_server)}': give a Chroma server, http://HOST:PORT, without user, "
-                "password or path, or leave it out."
+                f"--memory is '{address}': give a Chroma server, http://HOST:PORT, without user, password or path, or "
+                "leave it out."
             )
         if not self.editors:
             raise BadSettings("no editor is named: give at least one, for example --editor rag.")

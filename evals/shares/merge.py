@@ -78,7 +78,7 @@ def merge(folders: Sequence[Path], out: Path, partial: bool = False) -> Merged:
 def _refuse_incomplete(shares: Sequence[ShareFolder], missing: Sequence[int]) -> None:
     if missing:
         raise BadSettings(
-            f"share {', '.join(map(str, missing[:10]))} of {shares[0].part.of} is missing: name its folder too, or "
+            f"missing shares: {', '.join(map(str, missing[:10]))} (of {shares[0].part.of}). Name their folders too, or "
             "merge what is there with --partial."
         )
     for share in shares:

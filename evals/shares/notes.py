@@ -26,13 +26,15 @@ def _notes(manifest: Manifest) -> Iterator[str]:
 
 def _differences(manifest: Manifest, name: str) -> Iterator[str]:
     """Yield a line per field in which shares differ, with each value and who has it."""
+    kind = "" if name == "versions" else f"{name} "
     fields = {each.number: dict(getattr(each, name) or {}) for each in manifest.merged}
     for field in sorted({field for values in fields.values() for field in values}):
         shares: dict[str, list[int]] = {}
         for number, values in fields.items():
             shares.setdefault(str(values.get(field, "none")), []).append(number)
         if len(shares) > 1:
-            yield f"shares differ in {field}: " + ", ".join(f"{v} (share {_list(on)})" for v, on in shares.items())
+            values_shown = (f"{value} (share {_list(on)})" for value, on in shares.items())
+            yield f"shares differ in {kind}{field}: " + ", ".join(values_shown)
 
 
 def _list(numbers: Sequence[Any]) -> str:

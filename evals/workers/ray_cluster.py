@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import sys
 import threading
 from contextlib import suppress
@@ -18,8 +19,28 @@ try:
 except ImportError as error:
     raise MissingExtra("--workers ray needs the package ray: pip install 'emend[ray]'.") from error
 
+CONNECT = 10.0
+"""Seconds for a connection to a cluster; Ray itself tries for minutes."""
 POLL = 1.0
 """Seconds after which a worker without messages is asked again."""
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Refuse an address with a port where nothing listens.
+
+    Raises:
+        BadSettings: nothing listens there.
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not (host and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise BadSettings(
+            f"no Ray cluster at '{address}' ({error}): `ray status` on its head node gives the address; --workers ray "
+            "starts one on this machine."
+        ) from error
 
 
 class RayWorker:
@@ -59,6 +80,7 @@ class RayTransport:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to Ray's makers
         self._is_own = not ray.is_initialized()
         if self._is_own:
+            _refuse_unreachable(address or os.environ.get("RAY_ADDRESS", ""))
             try:
                 ray.init(address=address or None, logging_level=logging.ERROR, log_to_driver=False)
             except Exception as error:

@@ -172,7 +172,7 @@ def _server(url: str, settings: Any) -> "Client":
         return cast("Client", bounded_client(host, port, ssl, settings))
     except Exception as error:  # whatever chromadb raises for a reply that is none of Chroma's
         raise BadSettings(
-            f"no Chroma server at '{url}': {error or type(error).__name__}. Start one with "
+            f"no Chroma server at '{url}' ({error or type(error).__name__}): start one with "
             "`chroma run --host 127.0.0.1 --port 8000 --path FOLDER`, or name a folder."
         ) from error
 

@@ -213,7 +213,7 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
             f"{report.failed} units failed (errors.jsonl) and are in no number above; resuming tries them again"
         )
     if report.missing:
-        parts_shown.append(f"{report.missing} units are not done yet: the run is unfinished")
+        parts_shown.append(f"units that are not done yet: {report.missing}; the run is unfinished")
     parts_shown += [one_line(note, 400) for note in report.notes]
     reasons = list(report.reasons.items())[:5]
     parts_shown += [f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in reasons]

@@ -119,7 +119,7 @@ def test_notes_tell_what_is_missing() -> None:
     found = made(two_editors() + [record("a", 11, reason="no \x1breply")], ES)
     told = "\n".join(notes(found.model_copy(update={"cut": 3, "failed": 2, "missing": 1})))
     reason = "unscored in 1 records: no \\x1breply"
-    for part in ("3 prompts were longer", "2 units failed", "1 units are not done", reason):
+    for part in ("3 prompts were longer", "2 units failed", "not done yet: 1;", reason):
         assert part in told
     assert "no record has a score" in "\n".join(notes(made([], ES)))
 

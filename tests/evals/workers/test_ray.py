@@ -64,6 +64,16 @@ def test_actors_give_the_records_of_threads_though_one_is_killed(tmp_path: Path,
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
+def test_an_address_where_nothing_listens_is_refused_at_once(address: str):
+    from emend.evals.workers.ray_cluster import _refuse_unreachable
+
+    with pytest.raises(BadSettings, match=f"no Ray cluster at '{address}'.*ray status"):
+        _refuse_unreachable(address)
+    for other in ("", "auto", "local"):
+        _refuse_unreachable(other)
+
+
 def test_workers_share_the_gpus_of_a_cluster(tmp_path: Path, cluster: int):
     run(config(workers="ray", gpus_per_worker=0.5), tmp_path / "run")
     workers = [line["workers"] for line in read_lines(tmp_path / "run", COSTS) if line["act"] == "run"]
