@@ -1,5 +1,6 @@
 """Estimates of a recipe before anything is run: units, calls, tokens, cost, memory and time."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes
 from emend.evals.report.escape import one_line
 from emend.evals.report.progress import duration
 from emend.evals.report.tables.layout import frame
+from emend.evals.reproduce.choose import plan_recipe
 from emend.evals.reproduce.execute import RunOutcome, title
 from emend.evals.reproduce.local_time import local_seconds, parameters_of
-from emend.evals.reproduce.recipe import METHOD, Recipe
+from emend.evals.reproduce.recipe import METHOD, Recipe, lacking
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
 
@@ -51,6 +53,8 @@ class RecipeEstimate(FrozenModel):
     runs: tuple[RunEstimate, ...]
     extract: dict[str, dict[str, Any]] = {}
     """The recipe's files of triplets that are made."""
+    left_out: dict[str, int] = {}
+    """Number of the table's figures that no run gives, by the reason."""
 
     @property
     def is_paid(self) -> bool:
@@ -87,7 +91,9 @@ def estimate(recipe: Recipe, outcomes: Sequence[RunOutcome]) -> RecipeEstimate:
         if key not in needs and not is_done:
             needs[key] = _need(_before_extraction(config) if _file(config) in recipe.extract else config)
         runs.append(_run_estimate(config, outcome, needs.get(key, "")))
-    return RecipeEstimate(runs=tuple(runs), extract=recipe.extract)
+    planned = plan_recipe(recipe)[1] if recipe.table else ()
+    reasons = Counter(reason for each in planned if not each.parts and (reason := lacking(each, recipe)))
+    return RecipeEstimate(runs=tuple(runs), extract=recipe.extract, left_out=dict(reasons.most_common()))
 
 
 def _file(config: RunConfig) -> str:
@@ -167,7 +173,7 @@ def render_estimate(estimated: RecipeEstimate) -> RenderableType:
     for each in estimated.runs:
         counts = [f"{each.need.total(name):,}" for name in COUNTS] if each.need and each.left else ["", "", ""]
         table.add(title(each.config), "refused" if each.error else f"{each.left:,}" if each.left else "done", *counts)
-    return Group(table, *(Text(one_line(line)) for line in estimate_lines(estimated)))
+    return Group(*[table] * bool(estimated.runs), *(Text(one_line(line)) for line in estimate_lines(estimated)))
 
 
 def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
@@ -176,7 +182,8 @@ def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
     units, costs = sum(each.left for each in estimated.runs), [need.cost for need in needs if need.cost is not None]
     price = f"; {sum(costs):,.2f} {needs[0].currency}" if costs else "; no price: give --prices FILE"
     counts = amounts(*(sum(need.total(name) for need in needs) for name in COUNTS))
-    yield f"{len(estimated.runs)} runs, {units:,} units to do, {counts}{price if estimated.is_paid else ''}"
+    number = "1 run" if len(estimated.runs) == 1 else f"{len(estimated.runs)} runs"
+    yield f"{number}, {units:,} units to do, {counts}{price if estimated.is_paid else ''}"
     for file, count in estimated.documents.items():
         model = estimated.extract[file].get(MODEL)
         how = f"{model}, a call each or more" if model else estimated.extract[file][METHOD]
@@ -186,6 +193,7 @@ def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
         yield f"GPU memory: up to about {max(sizes):.0f} GB, {fit} the {gpu_gigabytes():.0f} GB of one GPU"
     if units:
         yield f"time: {_time_text(estimated)}"
+    yield from (f"no run gives {count:,} figures: {reason}" for reason, count in estimated.left_out.items())
     firsts = {each.error: title(each.config) for each in reversed(estimated.runs) if each.error}
     yield from (f"cannot be run: {name}: {error}" for error, name in firsts.items())
 

@@ -1,6 +1,7 @@
 """Time of runs of local models: foreseen from sizes and speed, and replaced by what was measured."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,10 @@ def test_what_was_measured_replaces_what_was_foreseen(tmp_path: Path, monkeypatc
         left.runs[1].need.total("calls") * (units - 1) / units, abs=2
     )
     assert list(estimate_lines(left))[-1].endswith("at the pace of the 1 units that are finished")
+
+
+def test_figures_that_no_run_gives_are_counted_before_the_start() -> None:
+    models = dict.fromkeys(("GPT-J", "Mistral 7B", "Llama 3", "GPT-4"), "tiny")
+    lines = list(estimate_lines(estimate(Recipe(table="elken:5", models=models), [])))
+    assert lines[0].startswith("0 runs, 0 units") and "give --judge MODEL" in lines[1]
+    assert re.match("no run gives [0-9]+ figures: ", lines[1])
