@@ -9,9 +9,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from emend.evals.report.escape import visible_controls
+from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.pages.common import text_of
 from emend.evals.view.records.page import Page
-from emend.evals.view.rendering import geometry, links
+from emend.evals.view.rendering.geometry import draw_graph, panels, symmetric, whisker
+from emend.evals.view.rendering.links import page_anchor, page_url
 from emend.memory.redaction import hide_keys, key_hider
 
 TEMPLATES, STATIC = Path(__file__).with_name("templates"), Path(__file__).with_name("static")
@@ -37,9 +39,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    geometry.install(templates)
-    links.install(templates)
-    templates.globals.update(text_of=text_of)
+    drawing = whisker, symmetric, panels, draw_graph
+    templates.globals.update({each.__name__: each for each in (*drawing, cost_text, text_of)})
+    templates.globals.update(url=page_url, anchor=page_anchor)
     return templates
 
 

@@ -23,10 +23,9 @@ from emend.evals.view.records.run import RunEntry
 from emend.evals.view.scan import RunPlace
 from emend.memory.errors import EmendError
 
-_RUN = re.compile(r"run/([a-z0-9-]{1,60})/([a-z]+)\.html")
-_CASE = re.compile(r"run/([a-z0-9-]{1,60})/case/(\d{1,4})-(\d{1,9})\.html")
-_COMPARE = re.compile(r"compare/([a-z0-9.~-]{1,500})\.html")
-_BESIDE = re.compile(r"compare/([a-z0-9.~-]{1,500})/(\d{1,4})-(\d{1,9})\.html")
+_RUN = re.compile(r"run/([a-z0-9-]{1,60})/(?:([a-z]+)|case/(\d{1,4})-(\d{1,9}))\.html")
+_COMPARE = re.compile(r"compare/([a-z0-9.~-]{1,500}?)(?:/(\d{1,4})-(\d{1,9}))?\.html")
+GENERAL_PAGES = {"index.html": runs_page, "about.html": about_page, "compare.html": choice_page}
 RUN_PAGES: dict[str, Callable[[PageRequest, RunPlace], Page]] = {
     "index": run_page,
     "cases": cases_page,
@@ -84,27 +83,24 @@ class Site:
         return Page(request.head("problem", title), ProblemView(text=text), status)
 
     def _find(self, request: PageRequest) -> Page | None:
-        path, library = request.path, self.library
-        if path == "index.html":
-            return runs_page(request)
-        if path == "about.html":
-            return about_page(request)
-        if path == "compare.html":
-            return choice_page(request)
-        if match := _RUN.fullmatch(path):
-            place = library.scan.find(match[1])
-            make = RUN_PAGES.get(match[2])
-            return make(request, place) if make and place and not (self.static and match[2] == "live") else None
-        if match := _CASE.fullmatch(path):
-            place = library.scan.find(match[1])
-            return case_page(request, place, CaseKey(int(match[2]), int(match[3]))) if place else None
-        if match := _COMPARE.fullmatch(path):
-            sides = find_sides(request, match[1].split("~"))
-            return compare_page(request, sides) if sides else None
-        if match := _BESIDE.fullmatch(path):
-            sides = find_sides(request, match[1].split("~"))
-            return beside_page(request, sides, CaseKey(int(match[2]), int(match[3]))) if sides else None
-        return None
+        if make := GENERAL_PAGES.get(request.path):
+            return make(request)
+        if match := _RUN.fullmatch(request.path):
+            place = self.library.scan.find(match[1])
+            if place is None or (self.static and match[2] == "live"):
+                return None
+            if match[3]:
+                return case_page(request, place, CaseKey(int(match[3]), int(match[4])))
+            return RUN_PAGES[match[2]](request, place) if match[2] in RUN_PAGES else None
+        match = _COMPARE.fullmatch(request.path)
+        sides = find_sides(request, match[1].split("~")) if match else None
+        if match is None or sides is None:
+            return None
+        return (
+            beside_page(request, sides, CaseKey(int(match[2]), int(match[3])))
+            if match[2]
+            else compare_page(request, sides)
+        )
 
     def compare_path(self, keys: Sequence[str]) -> str | None:
         """Path of the comparison of these sides; None if they cannot be compared."""

@@ -50,23 +50,15 @@ def split_votes(folder: Path) -> SplitVotes:
                 total += 1
                 if len(votes) < LIMIT:
                     votes.append(SplitVote(kind=kind, record=record, judgements=tuple(split[item.id])))
-    reasons = _reasons(folder, {item.item for vote in votes for item in vote.judgements})
-    return SplitVotes(scoring=scoring.id, judgements=count, total=total, votes=tuple(_with(v, reasons) for v in votes))
+    listed = {judgement.item for vote in votes for judgement in vote.judgements}
+    full = {each.key: each for each in read_judgements(folder, scoring) if each.item in listed}
+    with_texts = (
+        vote.model_copy(update={"judgements": tuple(full.get(each.key, each) for each in vote.judgements)})
+        for vote in votes
+    )
+    return SplitVotes(scoring=scoring.id, judgements=count, total=total, votes=tuple(with_texts))
 
 
 def _differ(judgements: list[Judgement]) -> bool:
     values = {tuple(sorted(judgement.values.items())) for judgement in judgements if not judgement.problem}
     return len(values) > 1
-
-
-def _reasons(folder: Path, items: set[str]) -> dict[tuple[object, ...], Judgement]:
-    """The judgements of some items in full."""
-    scoring = find_scoring(folder)
-    if scoring is None:
-        return {}
-    return {each.key: each for each in read_judgements(folder, scoring) if each.item in items}
-
-
-def _with(vote: SplitVote, full: dict[tuple[object, ...], Judgement]) -> SplitVote:
-    judgements = tuple(full.get(judgement.key, judgement) for judgement in vote.judgements)
-    return vote.model_copy(update={"judgements": judgements})

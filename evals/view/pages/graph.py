@@ -11,7 +11,7 @@ MAX_NODES = 60
 
 def graph_view(ways: GraphEdges | None, steps: Sequence[dict[str, Any]]) -> GraphView | None:
     """The graph with the edges that the probe's passes took; None without a graph, or with too large a one."""
-    if ways is None or not steps:
+    if ways is None or not steps or max(len(ways.nodes), len(ways.edges) // 4) > MAX_NODES:
         return None
     paths = paths_of(ways, steps)
     walked: dict[Pair, list[int]] = {}
@@ -21,8 +21,6 @@ def graph_view(ways: GraphEdges | None, steps: Sequence[dict[str, Any]]) -> Grap
     ran = {node for path in paths for node in path.nodes} | {START} | {pair[1] for pair in walked if pair[1] == END}
     failed = {path.failed for path in paths}
     layers = _layers(ways)
-    if len(layers) > MAX_NODES:
-        return None
     columns = dict[int, int]()
     nodes = []
     for node, layer in layers.items():
@@ -50,23 +48,19 @@ def _layers(ways: GraphEdges) -> dict[str, int]:
     following: dict[str, list[str]] = {}
     for edge in ways.edges:
         following.setdefault(edge.source, []).append(edge.target)
-    order, state = list[str](), dict[str, int]()  # state 1: on the way down, 2: done
+    order, back, on_way = list[str](), set[Pair](), set[str]()
 
-    back = set[Pair]()
-    stack = [(START, iter(following.get(START, ())))]
-    state[START] = 1
-    while stack:
-        node, rest = stack[-1]
-        child = next(rest, None)
-        if child is None:
-            state[node] = 2
-            order.append(node)
-            stack.pop()
-        elif child not in state:
-            state[child] = 1
-            stack.append((child, iter(following.get(child, ()))))
-        elif state[child] == 1:
-            back.add((node, child))
+    def visit(node: str) -> None:
+        on_way.add(node)
+        for child in following.get(node, ()):
+            if child in on_way:
+                back.add((node, child))
+            elif child not in order:
+                visit(child)
+        on_way.discard(node)
+        order.append(node)
+
+    visit(START)
     layers = dict.fromkeys([START, *ways.nodes, END], 0)
     for node in reversed(order):
         for child in following.get(node, ()):

@@ -42,13 +42,6 @@ class ViewExport(NamedTuple):
     bytes: int
 
 
-class CaseCount(NamedTuple):
-    """Number of a run's cases that have a page, and of all."""
-
-    here: int
-    total: int
-
-
 class Exporter:
     """Collects the paths of an export, and renders them one by one.
 
@@ -65,14 +58,15 @@ class Exporter:
         require_runs(site.library.scan)
         self.site, self.choice, self.single = site, choice, single
         self.paths = dict.fromkeys(["index.html", "about.html", LEFT_OUT])
-        self.cases: dict[str, CaseCount] = {}
+        self.cases: dict[str, tuple[int, int]] = {}
+        """By run, the number of cases that have a page, and of all."""
         for run in site.runs():
             self._add_run(run)
 
     def _add_run(self, run: RunEntry) -> None:
         self.paths |= dict.fromkeys(f"run/{run.id}/{name}.html" for name in RUN_PAGES)
         chosen = self.site.case_paths(run.id, self.choice)
-        self.cases[run.id] = CaseCount(len(chosen), len(self.site.case_paths(run.id, "all")))
+        self.cases[run.id] = (len(chosen), len(self.site.case_paths(run.id, "all")))
         self.paths |= dict.fromkeys(chosen)
         names = {path.rpartition("/")[2] for path in chosen}
         for path in self.site.compare_paths(run.id):
@@ -104,7 +98,7 @@ class Exporter:
     def _left_out(self, run: str) -> str:
         """Text on what the export lacks, of a run or of all."""
         counts = [self.cases[run]] if run in self.cases else list(self.cases.values())
-        here, total = sum(count.here for count in counts), sum(count.total for count in counts)
+        here, total = map(sum, zip(*counts, strict=True))
         general = "progress, filters, and comparisons of more than two editors"
         if here == total:
             return f"{general}."
@@ -113,7 +107,7 @@ class Exporter:
 
     def summary(self, pages: int, size: int) -> ViewExport:
         """Counts of the export."""
-        here, total = (sum(count[place] for count in self.cases.values()) for place in (0, 1))
+        here, total = map(sum, zip(*self.cases.values(), strict=True))
         return ViewExport(pages, here, total - here, size)
 
 

@@ -5,9 +5,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from jinja2 import Environment
-
-from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
 from emend.evals.view.records.run import CellView, Curve
 
@@ -55,13 +52,12 @@ def symmetric(values: Iterable[float | None]) -> tuple[float, float]:
 
 
 class Mark(NamedTuple):
-    """A point of a curve with its interval, in pixels, and its value in words."""
+    """A point of a curve with its interval, in pixels."""
 
     x: float
     y: float
     low: float | None
     high: float | None
-    text: str
 
 
 class Series(NamedTuple):
@@ -73,21 +69,14 @@ class Series(NamedTuple):
     first: str
 
 
-class Tick(NamedTuple):
-    """A place on an axis, and its label."""
-
-    at: float
-    text: str
-
-
 class CurvePanel(NamedTuple):
-    """The curves of all editors in one metric."""
+    """The curves of all editors in one metric; ticks of the axes are places and labels."""
 
     title: str
     unit: str
     series: tuple[Series, ...]
-    across: tuple[Tick, ...]
-    up: tuple[Tick, ...]
+    across: tuple[tuple[float, str], ...]
+    up: tuple[tuple[float, str], ...]
 
 
 def panels(curves: Sequence[Curve]) -> list[CurvePanel]:
@@ -118,7 +107,7 @@ def _panel(title: str, curves: Sequence[Curve]) -> CurvePanel:
         if cell.mean is None:
             return None
         low, high = (None if end is None else up(end) for end in (cell.low, cell.high))
-        return Mark(across(standing, shift), up(cell.mean), low, high, cell.text)
+        return Mark(across(standing, shift), up(cell.mean), low, high)
 
     series = []
     for number, curve in enumerate(curves):
@@ -131,8 +120,8 @@ def _panel(title: str, curves: Sequence[Curve]) -> CurvePanel:
         title,
         curves[0].unit,
         tuple(series),
-        tuple(Tick(across(step), f"{step:,}") for step in _some(steps)),
-        tuple(Tick(up(value), f"{value:g}") for value in (tall[0], middle, tall[1])),
+        tuple((across(step), f"{step:,}") for step in _some(steps)),
+        tuple((up(value), f"{value:g}") for value in (tall[0], middle, tall[1])),
     )
 
 
@@ -243,10 +232,3 @@ def _arrow(points: Sequence[Point]) -> str:
 def _middle(points: Sequence[Point]) -> Point:
     (a, b, c, d) = points
     return round((a[0] + 3 * b[0] + 3 * c[0] + d[0]) / 8, 1), round((a[1] + 3 * b[1] + 3 * c[1] + d[1]) / 8 + 4, 1)
-
-
-def install(environment: Environment) -> None:
-    """Give the templates what they draw with."""
-    environment.globals.update(
-        whisker=whisker, symmetric=symmetric, panels=panels, draw_graph=draw_graph, cost_text=cost_text
-    )

@@ -2,7 +2,7 @@
 
 import re
 
-from jinja2 import Environment, pass_context
+from jinja2 import pass_context
 from jinja2.runtime import Context
 
 LEFT_OUT = "left-out.html"
@@ -32,8 +32,3 @@ def page_anchor(context: Context, name: str) -> str:
 def page_key(path: str) -> str:
     """The id of a page in a file that holds all pages."""
     return _UNFIT.sub("-", path.removesuffix(".html"))
-
-
-def install(environment: Environment) -> None:
-    """Give the templates both functions."""
-    environment.globals.update(url=page_url, anchor=page_anchor)
