@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from emend.evals.analyses.compare_judged import SharedScoring, metrics_of, same_scoring
 from emend.evals.case import Metric, Record
-from emend.evals.judges.store import judged_records
+from emend.evals.judges.store import Scoring, judged_records
 from emend.evals.log.manifest import Manifest
+from emend.evals.log.record_lines import parse_fields
+from emend.evals.log.records import read_records
 from emend.evals.metrics.paired import Pair, Paired, compare_pairs
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
@@ -191,10 +193,14 @@ def _both_sides(
 ) -> tuple[Sides, Sides]:
     firsts, seconds = ({pair[side] for pair in chosen} for side in (0, 1))
     if folder_b is None:  # one reading serves both sides
-        sides = _sides(judged_records(folder_a, judged.a), firsts | seconds, checkpoint)
+        sides = _sides(_records(folder_a, judged.a), firsts | seconds, checkpoint)
         return sides, sides
-    first = _sides(judged_records(folder_a, judged.a), firsts, checkpoint)
-    return first, _sides(judged_records(folder_b, judged.b), seconds, checkpoint)
+    first = _sides(_records(folder_a, judged.a), firsts, checkpoint)
+    return first, _sides(_records(folder_b, judged.b), seconds, checkpoint)
+
+
+def _records(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
+    return judged_records(folder, scoring) if scoring else read_records(folder, parse_fields)
 
 
 def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sides:
