@@ -16,8 +16,12 @@ from emend.memory.errors import BadData, BudgetReached
 
 
 @contextmanager
-def interruptible(folder: Path) -> Iterator[None]:
+def interruptible(folder: Path, command: str = "") -> Iterator[None]:
     """Turn an interruption of a run into a message that says how to resume it, and into an exit code.
+
+    Args:
+        folder: of the run.
+        command: what resumes it, in the place of `emend resume`.
 
     Raises:
         typer.Exit: the run was interrupted.
@@ -27,11 +31,11 @@ def interruptible(folder: Path) -> Iterator[None]:
     # Another handler stays, and so does a background job's ignored signal; only the main thread may set a handler.
     ours = previous is signal.default_int_handler and threading.current_thread() is threading.main_thread()
     if ours:
-        signal.signal(signal.SIGINT, _SecondInterruptExits(folder))
+        signal.signal(signal.SIGINT, _SecondInterruptExits(folder, command))
     try:
         yield
     except KeyboardInterrupt:
-        print_text(f"\ninterrupted: {_how_to_resume(folder)}", err=True)
+        print_text(f"\ninterrupted: {_how_to_resume(folder, command)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BudgetReached as error:
         raise BudgetReached(f"{error} The run is in {folder}.") from error
@@ -43,24 +47,27 @@ def interruptible(folder: Path) -> Iterator[None]:
 class _SecondInterruptExits:
     """Signal handler: interrupts at first, then ends the process, because a reply may take minutes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, command: str) -> None:
+        self.folder, self.command = folder, command
         self.interrupted = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.interrupted:
-            _write_error(f"\ninterrupted at once: calls in progress will be repeated. {_how_to_resume(self.folder)}")
+            remedy = _how_to_resume(self.folder, self.command)
+            _write_error(f"\ninterrupted at once: calls in progress will be repeated. {remedy}")
             os._exit(INTERRUPTED)  # sys.exit would wait for the threads that wait for replies
         self.interrupted = True
         _write_error("\nending: waiting for calls in progress; interrupt again to abandon them.")
         raise KeyboardInterrupt
 
 
-def _how_to_resume(folder: Path) -> str:
+def _how_to_resume(folder: Path, command: str) -> str:
     from emend.evals.components.own_code import trusted_names_of
 
     if not (folder / MANIFEST).exists():
         return "nothing was started."
+    if command:
+        return f"finished units are kept. Continue with {command}."
     trust = ""
     with suppress(BadData):
         trust = "".join(f" --trust {name}" for name in trusted_names_of(Manifest.read(folder).config))

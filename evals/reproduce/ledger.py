@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from rich import box
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from emend.evals.papers.tables import PaperTable
-from emend.evals.report.tables.layout import frame
 from emend.evals.reproduce.needs import STATUSES, Status, plan_cells
 from emend.memory.edit import FrozenModel
 
@@ -37,10 +38,13 @@ def ledger_rows(tables: Sequence[PaperTable]) -> list[LedgerRow]:
 
 def render_ledger(rows: Sequence[LedgerRow]) -> RenderableType:
     """A line for each table and reason, and the sums."""
-    table = frame("table", "status", "reason", "figures", names=3)
-    table.columns[2].no_wrap = False
-    for row in rows:
-        table.add(row.table, STATUSES[row.status], row.reason, f"{row.figures:,}")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("table", no_wrap=True)
+    table.add_column("figures", justify="right", no_wrap=True)
+    table.add_column("status, and why", overflow="fold")
+    for row, before in zip(rows, (None, *rows), strict=False):
+        status = Text(STATUSES[row.status]).append(f": {row.reason}" if row.reason else "", style="dim")
+        table.add_row("" if before and before.table == row.table else row.table, f"{row.figures:,}", status)
     sums = Counter[Status]()
     for row in rows:
         sums[row.status] += row.figures

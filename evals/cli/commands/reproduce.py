@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -197,7 +198,8 @@ def _run(recipe: "Recipe", runs: SeveralRuns) -> "Sequence[RunOutcome] | None":
     if not _is_wanted(recipe, outcomes, runs):
         return None
     recipe.write(folder / RECIPE)
-    return RecipeRunner(recipe, folder, progress_on, lambda text: print_text(text, err=True), interruptible).run()
+    guard = partial(interruptible, command="the same command")
+    return RecipeRunner(recipe, folder, progress_on, partial(print_text, err=True), guard).run()
 
 
 def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: SeveralRuns) -> bool:

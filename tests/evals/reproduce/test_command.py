@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.evals.command_line import caller, python
+from tests.evals.toy_runs import go
 from tests.evals.toys import BENCHMARK, EDITOR, enlist
 from tests.paths import DATA
 
@@ -109,6 +110,23 @@ def test_a_grid_ends_in_one_table(emend: Any) -> None:
     assert emend(*words, "--over", "benchmark.cases=1,2", "--report", "--format", "csv").out.startswith("benchmark,")
     assert emend(*words, "--over", "nothing=1").code == 2
     assert emend("sweep", "runs/sweep/recipe.yaml", "--over", "seed=1").code == 2
+
+
+def test_an_interrupted_grid_names_the_command_that_continues_all_of_it(
+    emend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import emend.evals.reproduce.execute as module
+
+    def interrupted(*arguments: Any, **more: Any) -> None:
+        go(arguments[1])
+        raise KeyboardInterrupt
+
+    words = ("sweep", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted", "--yes")
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "run", interrupted)
+        output = emend(*words)
+    assert output.code == 130 and output.err.endswith("Continue with the same command.\n")
+    assert "finished before" in emend(*words).err
 
 
 TABLES = {
