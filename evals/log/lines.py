@@ -287,6 +287,8 @@ def parser_of(schema: TypeAdapter[M]) -> Callable[[bytes, str], M]:
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"])) or "the whole line"
-            raise BadData(f"{where}, field {field}: {first['msg']}.") from error
+            unknown = "unknown; a newer version of Emend may have written it"
+            problem = unknown if first["type"] == "extra_forbidden" else first["msg"]
+            raise BadData(f"{where}, field {field}: {problem}.") from error
 
     return parse

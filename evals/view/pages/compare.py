@@ -10,6 +10,7 @@ from emend.evals.analyses.compare import Comparison, ComparisonRow
 from emend.evals.case import Metric
 from emend.evals.report.tables.comparison import difference_text, interval_text, p_text
 from emend.evals.trace.answers import VERDICTS, deciding_scores
+from emend.evals.trace.case_trace import Trace
 from emend.evals.view.answers import CaseKey, Integers, RunAnswers
 from emend.evals.view.pages.case import edit_views, probe_views, read_trace, waiting_page
 from emend.evals.view.pages.cases import read_answer
@@ -96,32 +97,24 @@ def choice_page(request: PageRequest) -> Page:
 def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey) -> Page | None:
     """Both traces of a case beside each other; None where one of the runs has no such case."""
     a, b = sides[:2]
+    views, traces = list[tuple[ProbeView, ...]](), list[Trace]()
     for side in (a, b):
         answers, status = request.library.answers(side.place)
         if answers is None:
             return waiting_page(request, side.place, f"Case {key.number}", status)
-    traced = [_probes_of(request, side, key) for side in (a, b)]
-    if traced[0] is None or traced[1] is None:
-        return None
-    (edits, setting, first), (_, _, second) = traced[0], traced[1]
-    pairs = tuple(_pairs_of(first, second))
-    data = BesideView(a=a.view(), b=b.view(), setting=setting, edits=edit_views(edits), pairs=pairs)
-    path = f"compare/{a.view().key}~{b.view().key}.html"
+        place = answers.find(traces[0].setting, traces[0].case) if traces else key  # runs may number it differently
+        position = answers.position_of(place) if place else None
+        if place is None or position is None:
+            return None
+        traces.append(read_trace(request, side.place, answers, position))
+        probes = [probe for probe in traces[-1].probes if probe.record.editor == side.editor]
+        views.append(probe_views(side.place, place, traces[-1], probes))
+    edits, pairs = edit_views(traces[0].edits), tuple(_pairs_of(*views))
+    data = BesideView(a=a.view(), b=b.view(), setting=traces[0].setting, edits=edits, pairs=pairs)
+    path = f"compare/{data.a.key}~{data.b.key}.html"
     crumbs = [Link(text="Compare", href="compare.html"), Link(text=f"{a.editor} and {b.editor}", href=path)]
     words = ["trace", str(a.place.folder), str(key.number), "--editor", a.editor]
     return Page(request.head("beside", f"Case {key.number}", crumbs=crumbs, words=words), data)
-
-
-def _probes_of(
-    request: PageRequest, side: ChosenSide, key: CaseKey
-) -> tuple[Sequence[dict[str, object]], str, tuple[ProbeView, ...]] | None:
-    answers, _ = request.library.answers(side.place)
-    position = answers.position_of(key) if answers else None
-    if answers is None or position is None:
-        return None
-    trace = read_trace(request, side.place, answers, position)
-    probes = [probe for probe in trace.probes if probe.record.editor == side.editor]
-    return trace.edits, trace.setting, probe_views(side.place, key, trace, probes)
 
 
 def _pairs_of(first: Sequence[ProbeView], second: Sequence[ProbeView]) -> Iterator[ProbePair]:

@@ -118,6 +118,26 @@ def test_a_comparison_has_the_numbers_of_the_command(smooth, command):
         assert pair.flips_total == len(pair.flips)
 
 
+def test_a_case_that_two_runs_number_differently_is_shown_beside_itself(smooth, tmp_path):
+    other = shutil.copytree(smooth, tmp_path / "other")
+
+    def change(name, field, value):
+        lines = [json.loads(line) for line in (smooth / name).read_text("utf-8").splitlines()]
+        changed = [json.dumps(line | {field: value(line[field])}) + "\n" for line in lines]
+        (other / name).write_text("".join(changed), encoding="utf-8")
+
+    change("cases.jsonl", "number", lambda number: 9 - number)
+    change("records.jsonl", "values", lambda values: {name: 1 - value for name, value in values.items()})
+    with Site([smooth, other], static=True) as site:
+        first, second = (next(run.id for run in site.runs() if run.name == name) for name in (smooth.name, "other"))
+        (pair,) = site.page(f"compare/{first}.0~{second}.0.html").data.pairs
+        assert pair.flips and first != second
+        for flip in pair.flips:
+            beside = site.page(flip.href).data
+            assert flip.a.number + flip.b.number == 9
+            assert (flip.a.record, flip.b.record) in [(each.a.record, each.b.record) for each in beside.pairs]
+
+
 def test_the_filters_of_cases_choose_the_answers_that_the_trace_lists(rough, smooth, command):
     with Site([rough, smooth]) as site:
         pages_of(site)
