@@ -181,6 +181,9 @@ def test_commands_read_a_run_from_its_mirror(emend: Any, tmp_path: Path) -> None
         assert not emend("merge", *where, "--out", out).code
     assert (tmp_path / "mirrored" / RECORDS).read_bytes() == (tmp_path / "local" / RECORDS).read_bytes()
     assert "--mirror is 's3://...'" in emend("report", "s3://id:a-plain-word@b/x").err
+    pytest.importorskip("starlette", reason="the extra 'view' is not installed")
+    assert not emend("view", at[0], "--single", "page.html").code and (tmp_path / "page.html").stat().st_size
+    assert "is no mirror of a run" in emend("view", f"{at[0]}0").err
 
 
 def test_a_file_with_two_models_is_run_with_what_is_given(emend: Any, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.options import grouped
+from emend.evals.cli.options import grouped, read_run
 from emend.evals.cli.viewer import PORT, require_view, show_runs
 from emend.evals.cli.viewer_export import ViewExportOptions
 
@@ -14,7 +14,11 @@ from emend.evals.cli.viewer_export import ViewExportOptions
 def view(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FOLDER", help="Run folders, or folders that hold some; default: runs."),
+        typer.Argument(
+            metavar="FOLDER",
+            parser=read_run,
+            help="Run folders, folders that hold some, or addresses of mirrors; default: runs.",
+        ),
     ] = None,
     *,
     files: ViewExportOptions,
