@@ -177,7 +177,7 @@ def read_judgements(
         BadData: another line cannot be read.
     """
     if items is not None and index:
-        name = f"{FOLDER}/{scoring.id}{JUDGEMENTS}"
+        name, _ = scoring_files(scoring)
         for line in index.lines(name, items):
             with damage(folder, name):
                 judgement = _JUDGEMENT(line.content, f"{folder / name}, line {line.number}")
@@ -201,12 +201,17 @@ def read_steps(
         index: of the run, by which they are read without the others.
     """
     if index:
-        name = f"{FOLDER}/{steps_file(scoring)}"
+        _, name = scoring_files(scoring)
         yield from parse_sound(index.lines(name, items), _STEP, folder / name)
         return
     for event in read_lines(folder / FOLDER, steps_file(scoring)):
         if not set(items).isdisjoint(event["items"]):
             yield event
+
+
+def scoring_files(scoring: Scoring) -> tuple[str, str]:
+    """Return the files of the judgements and of the judges' steps, in the run's folder."""
+    return f"{FOLDER}/{scoring.id}{JUDGEMENTS}", f"{FOLDER}/{steps_file(scoring)}"
 
 
 def steps_file(scoring: Scoring) -> str:

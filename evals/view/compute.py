@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from emend.evals.analyses.base import Analysis, AnalysisRequest
 from emend.evals.analyses.compare import Comparison, compare
 from emend.evals.analyses.compute import analyse_runs
 from emend.evals.analyses.load_run import open_run
+from emend.evals.judges.store import find_scoring, scoring_files
 from emend.evals.view.index import open_index
 from emend.evals.view.votes import SplitVotes, split_votes
 from emend.memory.edit import FrozenModel
@@ -50,6 +52,10 @@ def _votes(folders: Sequence[Path], words: Sequence[str]) -> SplitVotes:
 def _index(folders: Sequence[Path], words: Sequence[str]) -> IndexUpdate:
     with open_index(folders[0]) as index:
         index.update()
+        with suppress(EmendError):  # the pages that need the scoring say what is wrong with it
+            scoring = find_scoring(folders[0])
+            for name in scoring_files(scoring) if scoring else ():
+                index.lines(name, [""])
     return IndexUpdate()
 
 
