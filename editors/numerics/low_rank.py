@@ -11,6 +11,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.locate import Located
 from emend.editors.numerics.passes import padded
+from emend.memory.embeddings.threads import one_thread
 
 WITHOUT_DOUBLES = ("mps",)
 """Devices that have no float64."""
@@ -33,9 +34,10 @@ class LowRankDelta(NamedTuple):
         if input_first(module):
             left, right = right.T, left.T
         rows = max(1, PIECE // weight.shape[1])
-        for start in range(0, len(weight), rows):
-            piece = weight[start : start + rows]
-            piece.copy_(piece.to(home, torch.float64).addmm_(left[start : start + rows], right))
+        with one_thread():  # on a busy machine threads would wait for each other at every piece
+            for start in range(0, len(weight), rows):
+                piece = weight[start : start + rows]
+                piece.copy_(piece.to(home, torch.float64).addmm_(left[start : start + rows], right))
 
     def shape_in(self, module: nn.Module) -> tuple[int, ...]:
         """The shape of the delta in the module's weight."""

@@ -1,6 +1,6 @@
 """Passes through a model: padding token ids into one batch, and computing the same with less work."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
@@ -30,6 +30,21 @@ def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -
 
 
 @contextmanager
+def replaced_forward(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Inside the `with`, these modules compute something else."""
+    before = {module: vars(module).get("forward") for module in forwards}  # that of an offloaded one is accelerate's
+    try:
+        for module, forward in forwards.items():
+            module.forward = forward
+        yield
+    finally:
+        for module, original in before.items():
+            vars(module).pop("forward", None)
+            if original is not None:
+                module.forward = original
+
+
+@contextmanager
 def light_passes(model: nn.Module) -> Iterator[None]:
     """Passes inside the `with` keep nothing for gradients of the weights, and compute GPT-2's GELU in one step.
 
@@ -37,16 +52,14 @@ def light_passes(model: nn.Module) -> Iterator[None]:
     Only for a thread that holds the model's lock.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    gelus = [module for module in model.modules() if isinstance(module, NewGELUActivation)]
+    single = getattr(model, "dtype", None) == torch.float32
+    gelus = [module for module in model.modules() if single and isinstance(module, NewGELUActivation)]
     try:
         for parameter in parameters:
             parameter.requires_grad_(False)
-        for module in gelus if getattr(model, "dtype", None) == torch.float32 else ():
-            module.forward = partial(gelu, approximate="tanh")  # type: ignore[method-assign]
-        yield
+        with replaced_forward({module: partial(gelu, approximate="tanh") for module in gelus}):
+            yield
     finally:
-        for module in gelus:
-            vars(module).pop("forward", None)
         for parameter in parameters:
             parameter.requires_grad_(True)
 

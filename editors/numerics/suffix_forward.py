@@ -2,12 +2,13 @@
 
 Nothing before the subject's last token, and nothing below the edited layer, depends on what an edit adds there. So
 the rest is computed once: the hidden states that enter the layer, and the keys and values of the tokens in front. In
-the last block, the MLP reads only the places whose output is asked for.
+the block above the layer, attention's projections read only the token that changes; in the last block, the MLP reads
+only the places whose output is asked for.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.pytorch_utils import Conv1D
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.offload import is_offloaded
 from emend.editors.cost import add_tokens
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, layers_with
-from emend.editors.numerics.passes import padded
+from emend.editors.numerics.passes import padded, replaced_forward
 from emend.memory.errors import BadSettings
 
 PARTS = ("block", "down_projection", "norm", "head")
@@ -62,6 +64,7 @@ class SuffixForward:
         config: Any = lm.model.config
         self.depth: int = config.get_text_config().num_hidden_layers
         self._offloaded = is_offloaded(lm.model)
+        self._known = paths == ARCHITECTURES.get(config.model_type)
         self._whole = not _caches_only_keys_and_values(lm.model)
         places = [len(prompt.front) * self._whole for prompt in prompts]
         self._rows = torch.arange(len(places), device=lm.device)
@@ -71,9 +74,13 @@ class SuffixForward:
         self.front = max(len(prompt.front) for prompt in prompts)
         self._tokens = sum(len(prompt.rest) for prompt in prompts)
         self._calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._outputs: list[str] = []
+        """Paths of the projections of the last block's attention that read what attention gives."""
+        self._projections: dict[nn.Module, Tensor] = {}
+        """Outputs for the unedited model's states of what projects them for the attention of the block above."""
         self.captured: dict[str, Tensor] = {}
-        """Activations of the unedited model at the token that changes, shape (rows, width) each: `value` out of the
-        layer's down-projection and `state` out of its block."""
+        """Activations of the unedited model at the token that changes, shape (rows, width) each: `key` into the layer's
+        down-projection, `value` out of it and `state` out of its block."""
         with torch.no_grad():
             self._capture(prompts)
 
@@ -98,10 +105,8 @@ class SuffixForward:
         """Hidden states after the last norm at some places, from those that enter the block `first`."""
         add_tokens(self._tokens)
         places = places + self._places[rows]
-        for number in range(first, self.depth - 1):
-            states = self._recomputed(partial(self._block, number), states)
-        if first < self.depth:
-            states = self._recomputed(partial(self._last_block, rows, places), states)
+        for number in range(first, self.depth):
+            states = self._recomputed(partial(self._block_for, number, first, rows, places), states)
         norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
         return norm(states[rows, places])
 
@@ -112,18 +117,28 @@ class SuffixForward:
         output: Tensor = checkpoint(run, states, use_reentrant=False, preserve_rng_state=False)
         return output
 
-    def _last_block(self, rows: Tensor, places: Tensor, states: Tensor) -> Tensor:
-        with self._mlp_at(rows, places, states):
-            return self._block(self.depth - 1, states)
+    def _block_for(self, number: int, first: int, rows: Tensor, places: Tensor, states: Tensor) -> Tensor:
+        """Output of a block, which is right at some places where it is the last one."""
+        with ExitStack() as stack:
+            if number == self.layer + 1 == first:  # the states at the other places are those of the unedited model
+                for module, output in self._projections.items():
+                    stack.enter_context(_only_at(module, self._rows, self._places, output))
+            for module in self._last_modules if number == self.depth - 1 else ():
+                stack.enter_context(_only_at(module, rows, places, torch.zeros_like(states)))
+            return self._block(number, states)
 
-    def _mlp_at(self, rows: Tensor, places: Tensor, states: Tensor) -> AbstractContextManager[None]:
-        """The last block with an MLP that reads some places and gives zeros at the others, where it is a module."""
-        block, down = (self.paths.of_layer(self.depth - 1, part) for part in ("block", "down_projection"))
-        path = down.rpartition(".")[0]
-        known = self.paths == ARCHITECTURES.get(self.lm.model.config.model_type)
-        if path == block or not known or self._whole:  # the projection may be a recurrence's
-            return nullcontext()
-        return _only_at(self.lm.model.get_submodule(path), rows, places, states.shape[:2])
+    @cached_property
+    def _last_modules(self) -> list[nn.Module]:
+        """Modules behind the attention of the last block, where they are known to treat each place alone."""
+        mlp = self._module(self.depth - 1, "down_projection").rpartition(".")[0]
+        # The projection of an unknown model may be a recurrence's.
+        if not self._known or self._whole:
+            return []
+        paths = self._outputs + [mlp] * (mlp != self._module(self.depth - 1, "block"))
+        return [self.lm.model.get_submodule(path) for path in paths]
+
+    def _module(self, number: int, part: str) -> str:
+        return self.paths.of_layer(number, part)
 
     def edited_block(self, change: Tensor) -> Tensor:
         """Output of the edited layer's block with `change` added behind its down-projection."""
@@ -172,12 +187,16 @@ class SuffixForward:
 
             return keep
 
-        def on_value(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-            self.captured["value"] = at_place(output)
+        def on_value(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+            self.captured |= {"key": at_place(args[0]), "value": at_place(output)}
 
         def on_state(_: nn.Module, __: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
             self._after = _first(output)
             self.captured["state"] = at_place(self._after)
+            self._further = () if isinstance(output, Tensor) else output[1:]
+
+        def skip(states: Tensor, *_: Any, **__: Any) -> Tensor | tuple[Tensor, ...]:
+            return (states, *self._further) if self._further else states
 
         blocks = {n: model.get_submodule(paths.of_layer(n, "block")) for n in range(self.layer, self.depth)}
         down = model.get_submodule(paths.of_layer(self.layer, "down_projection"))
@@ -186,7 +205,34 @@ class SuffixForward:
                 hooks.enter_context(block.register_forward_pre_hook(on_call(number), with_kwargs=True))
             hooks.enter_context(blocks[self.layer].register_forward_hook(on_state))
             hooks.enter_context(down.register_forward_hook(on_value))
+            if self._known and not self._whole:  # of the blocks above only the arguments are of use
+                hooks.enter_context(replaced_forward({blocks[n]: skip for n in range(self.layer + 2, self.depth)}))
+                hooks.enter_context(self._capturing_projections())
             yield
+
+    @contextmanager
+    def _capturing_projections(self) -> Iterator[None]:
+        """Hooks on attention's projections in the block above the edited layer."""
+        calls: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        above = self.layer + 1
+        if above == self.depth:
+            yield
+            return
+        attention = self._module(above, "query").rpartition(".")[0]
+        modules = self.lm.model.get_submodule(attention).named_modules()
+        linear = {path: module for path, module in modules if isinstance(module, nn.Linear | Conv1D)}
+
+        def keep(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+            calls[module] = args[0], output
+
+        with ExitStack() as hooks:
+            for module in linear.values():
+                hooks.enter_context(module.register_forward_hook(keep))
+            yield
+        read, _ = calls[self.lm.model.get_submodule(self._module(above, "query"))]
+        self._projections = {module: output for module, (states, output) in calls.items() if states is read}
+        last = self._module(self.depth - 1, "query").rpartition(".")[0]
+        self._outputs = [f"{last}.{path}" for path, module in linear.items() if module not in self._projections]
 
     @contextmanager
     def _added(self, change: Tensor) -> Iterator[None]:
@@ -207,16 +253,16 @@ class SuffixForward:
 
 
 @contextmanager
-def _only_at(mlp: nn.Module, rows: Tensor, places: Tensor, shape: Sequence[int]) -> Iterator[None]:
-    """Inside the `with`, a module that treats each place alone reads these alone, and gives zeros at the others."""
+def _only_at(module: nn.Module, rows: Tensor, places: Tensor, others: Tensor) -> Iterator[None]:
+    """Inside the `with`, a module that treats each place alone reads these alone, and gives `others` elsewhere."""
 
     def gather(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (args[0][rows, places][None], *args[1:])
 
     def scatter(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        return output.new_zeros(*shape, output.shape[-1]).index_put((rows, places), output[0])
+        return others.index_put((rows, places), output[0])
 
-    with mlp.register_forward_pre_hook(gather), mlp.register_forward_hook(scatter):
+    with module.register_forward_pre_hook(gather), module.register_forward_hook(scatter):
         yield
 
 

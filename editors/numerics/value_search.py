@@ -55,12 +55,21 @@ class ValueResult(NamedTuple):
     """Shape (edits, width), float32: to be added to the original value."""
     value: Tensor
     """Shape (edits, width), float32: the original value in the bare prompt, at the MLP's or the block's end."""
+    keys: Tensor
+    """Shape (edits, 2, inputs), float64 on the CPU: the key of the bare prompt, and the mean over all contexts.
+
+    Only of the site `mlp`, else inputs are 0: a batch of thousands of edits would hold them for nothing.
+    """
     steps: tuple[int, ...]
     loss: tuple[float, ...]
 
     def part(self, rows: slice) -> "ValueResult":
         """The result for some of the edits."""
-        return ValueResult(self.change[rows], self.value[rows], self.steps[rows], self.loss[rows])
+        return ValueResult(self.change[rows], self.value[rows], self.keys[rows], self.steps[rows], self.loss[rows])
+
+
+_Converged = tuple[Tensor, Tensor, Tensor, int, float]
+"""Change, original value, keys, steps and loss of one edit."""
 
 
 class _Job(NamedTuple):
@@ -71,9 +80,14 @@ class _Job(NamedTuple):
     rows: list[Located]
 
     @property
+    def rest(self) -> int:
+        """Tokens of the longest row from the subject's last on."""
+        return max(len(row.ids) - 1 - row.subject for row in self.rows)
+
+    @property
     def width(self) -> int:
         """Tokens of the longest row in front of the subject's last, or from it on."""
-        return max(max(row.subject, len(row.ids) - 1 - row.subject) for row in self.rows)
+        return max(self.rest, *(row.subject for row in self.rows))
 
     @property
     def essence_in_bare(self) -> bool:
@@ -105,12 +119,12 @@ def search_values(
         ModelError: a loss is not finite; names step, loss and edit.
     """
     jobs = [_Job(n, edit, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
-    converged: dict[int, tuple[Tensor, Tensor, int, float]] = {}
+    converged: dict[int, _Converged] = {}
     with light_passes(lm.model):
         for part in _parts(jobs, lm.batch_tokens):
             converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings).run()
-    changes, values, steps, losses = zip(*(converged[n] for n in range(len(edits))), strict=True)
-    return ValueResult(torch.stack(changes), torch.stack(values), steps, losses)
+    changes, values, keys, steps, losses = zip(*(converged[n] for n in range(len(edits))), strict=True)
+    return ValueResult(torch.stack(changes), torch.stack(values), torch.stack(keys), steps, losses)
 
 
 def _parts(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
@@ -120,7 +134,7 @@ def _parts(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
     """
     parts: list[list[_Job]] = []
     rows = widest = 0
-    for job in sorted(jobs, key=lambda job: job.width):
+    for job in sorted(jobs, key=lambda job: (job.rest, job.width)):  # each step runs the rest, the front is run once
         rows, widest = rows + len(job.rows), max(widest, job.width)
         if not parts or rows * widest > budget:
             parts.append([])
@@ -184,13 +198,18 @@ class ValueOptimizer:
         site = {"mlp": "value", "block": "state"}[value_site]
         self.original = self.batch.suffix.captured[site][self.batch.bare]
         self.norm = self.original.norm(dim=1)
+        keys = self.batch.suffix.captured["key"][:, : None if value_site == "mlp" else 0].cpu().double()
+        self.keys = {
+            job.number: torch.stack([keys[bare], keys[bare : bare + len(job.rows) - 1].mean(0)])
+            for job, bare in zip(jobs, self.batch.bare.tolist(), strict=True)
+        }
         self.original_log_probs: Tensor | None = None
         """Those at the subject in the essence prompts, shape (edits, vocabulary), before any change."""
         self._set_change(torch.zeros_like(self.original))
 
-    def run(self) -> dict[int, tuple[Tensor, Tensor, int, float]]:
-        """Change, original value, steps and loss by the edits' numbers."""
-        converged: dict[int, tuple[Tensor, Tensor, int, float]] = {}
+    def run(self) -> dict[int, _Converged]:
+        """The results by the edits' numbers."""
+        converged: dict[int, _Converged] = {}
         for step in range(self.settings.v_num_grad_steps):
             loss = self._loss()
             losses = loss.detach().tolist()
@@ -200,7 +219,8 @@ class ValueOptimizer:
             ended = [n for n, value in enumerate(losses) if last or value < self.settings.stop_loss]
             for n in ended:
                 number = self.batch.jobs[n].number
-                converged[number] = (self.change[n].detach().clone(), self.original[n], step, losses[n])
+                change = self.change[n].detach().clone()
+                converged[number] = (change, self.original[n], self.keys[number], step, losses[n])
             if len(ended) == len(self.batch.jobs):
                 break
             self._step(loss)

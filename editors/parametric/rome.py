@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from emend.editors.numerics.architectures import input_first
-from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import PIECE, LowRankDelta, capture_keys
+from emend.editors.numerics.low_rank import PIECE, LowRankDelta
 from emend.editors.numerics.value_search import ValueResult
 from emend.editors.parametric.locate_then_edit import LocateThenEdit
 from emend.memory.edit import Edit
@@ -36,7 +35,7 @@ class Rome(LocateThenEdit):
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
         """An outer product per edit: W' = W + Lambda (C^-1 k*)^T with Lambda = (v* - W k) / ((C^-1 k*)^T k)."""
         (layer,) = self.layers
-        bare, mean = self._keys(edits, layer)
+        bare, mean = values.keys.unbind(1)
         directions = self.covariance.solve(layer, mean.T).T
         directions = directions / directions.norm(dim=1, keepdim=True)
         path = self.paths.of_layer(layer, "down_projection")
@@ -49,13 +48,6 @@ class Rome(LocateThenEdit):
                 output = output + earlier * (direction @ keys[n])
             lambdas.append((target - output) / (keys[n] @ directions[n]))
         return {f"{path}.weight": LowRankDelta(torch.stack(lambdas, dim=1), directions)}
-
-    def _keys(self, edits: Sequence[Edit], layer: int) -> tuple[Tensor, Tensor]:
-        """The key of each edit's bare prompt, and the mean over all contexts; shape (edits, inputs) each."""
-        rows = [row for edit in edits for row in locate(self.lm, edit, self.prefixes)]
-        keys, _ = capture_keys(self.lm, self.paths, rows, layer, layer)
-        per_edit = keys.cpu().double().reshape(len(edits), len(self.prefixes), -1)
-        return per_edit[:, 0], per_edit.mean(1)
 
 
 class RRome(Rome):

@@ -5,8 +5,8 @@ head read the rows of all groups as one batch; only the trained matrices treat e
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -18,7 +18,7 @@ from torch.nn.functional import linear
 from emend.agents.local.batching import pack
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
-from emend.editors.numerics.passes import light_passes
+from emend.editors.numerics.passes import light_passes, replaced_forward
 from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
 from emend.editors.numerics.training.descent import (
     TrainingRow,
@@ -125,16 +125,10 @@ class ApartTrainer:
                 losses.setdefault(n, []).append(loss)
         return losses
 
-    @contextmanager
-    def _copies_in_place(self, part: _Part) -> Iterator[None]:
+    def _copies_in_place(self, part: _Part) -> AbstractContextManager[None]:
         """Inside the `with`, each group's rows pass through the group's copies of the matrices."""
-        try:
-            for path, module in self.modules.items():
-                module.forward = partial(self._forward, part, path, module)
-            yield
-        finally:
-            for module in self.modules.values():
-                vars(module).pop("forward", None)
+        modules = self.modules.items()
+        return replaced_forward({module: partial(self._forward, part, path, module) for path, module in modules})
 
     def _forward(self, part: _Part, path: str, module: nn.Module, states: Tensor) -> Tensor:
         flat = states.reshape(-1, states.shape[-1])

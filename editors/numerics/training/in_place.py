@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.numerics.passes import light_passes, logits_at
+from emend.editors.numerics.passes import light_passes, logits_at, replaced_forward
 from emend.editors.numerics.training.compact_adam import CompactAdam
 from emend.editors.numerics.training.descent import TrainingBatch, TrainingRow, TrainingSettings, descend
 
@@ -143,17 +143,8 @@ def recomputed_blocks(model: nn.Module) -> Iterator[None]:
     The model stays in evaluation mode, in which transformers' own switch does nothing.
     """
     blocks = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    forwards = [vars(block).get("forward") for block in blocks]  # that of an offloaded block is accelerate's
-    try:
-        for block in blocks:
-            again: Any = partial(checkpoint, block.forward, use_reentrant=False)
-            block.forward = again
+    with replaced_forward({block: partial(checkpoint, block.forward, use_reentrant=False) for block in blocks}):
         yield
-    finally:
-        for block, forward in zip(blocks, forwards, strict=True):
-            del block.forward
-            if forward is not None:
-                block.forward = forward
 
 
 def _logits(lm: CausalLM, batch: TrainingBatch) -> Tensor:
