@@ -117,41 +117,35 @@ def _need(config: RunConfig) -> DryRun | str:
 
 
 def _run_estimate(config: RunConfig, outcome: RunOutcome, need: DryRun | str) -> RunEstimate:
-    billions = (parameters_of(config.model) or 0.0) / 1e9 if _is_local(config) else 0.0
-    left = outcome.units - outcome.finished
-    known = RunEstimate(config=config, units=outcome.units, left=left, gigabytes=_gigabytes(config, billions))
+    parameters = parameters_of(config.model) if _is_local(config) else None
+    units = outcome.units or (0 if isinstance(need, str) else need.total("units"))
+    left = units - outcome.finished
+    known = RunEstimate(config=config, units=units, left=left, gigabytes=_gigabytes(config, parameters))
     if isinstance(need, str):
         return known.model_copy(update={"error": "" if outcome.is_finished else need})
-    units = outcome.units or need.total("units")
-    left = units - outcome.finished
-    seconds = priced(config, need.rows).seconds
-    if billions:
-        seconds = local_seconds(config, need.rows, billions * 1e9)
-    lines = (
-        [line for line in read_lines(Path(outcome.folder), COSTS) if line.get("act") == "run"] if outcome.units else []
-    )
-    counts = {
-        "took": sum(float(line["seconds"]) for line in lines),
-        "measured": sum(int(line["finished"]) for line in lines),
-    }
-    rows = tuple(
-        row.model_copy(update={name: round(getattr(row, name) * left / units) for name in COUNTS}) for row in need.rows
-    )
-    return known.model_copy(
-        update=counts | {"units": units, "left": left, "need": priced(config, rows), "seconds": seconds}
-    )
+    lines = read_lines(Path(outcome.folder), COSTS) if outcome.units else []
+    ended = [line for line in lines if line.get("act") == "run"]
+    seconds = local_seconds(config, need.rows, parameters) if parameters else priced(config, need.rows).seconds
+    update = {"took": sum(line["seconds"] for line in ended), "measured": sum(line["finished"] for line in ended)}
+    return known.model_copy(update=update | {"seconds": seconds, "need": _part(config, need, left / max(1, units))})
+
+
+def _part(config: RunConfig, need: DryRun, part: float) -> DryRun:
+    """Needs of a part of a run."""
+    counts = ({name: round(getattr(row, name) * part) for name in COUNTS} for row in need.rows)
+    return priced(config, tuple(row.model_copy(update=each) for row, each in zip(need.rows, counts, strict=True)))
 
 
 def _is_local(config: RunConfig) -> bool:
     return config.model.partition(":")[0] in LOCAL
 
 
-def _gigabytes(config: RunConfig, billions: float) -> float | None:
+def _gigabytes(config: RunConfig, parameters: float | None) -> float | None:
     """Memory of the GPU that a run takes; None where unknown."""
-    if not billions or not config.model.startswith("hf:"):
+    if not parameters or not config.model.startswith("hf:"):
         return None
     settings = {editor: config.overrides.get(editor, {}) for editor in config.editors}
-    return max(gigabytes_needed(billions, *each) for each in settings.items())
+    return max(gigabytes_needed(parameters / 1e9, *each) for each in settings.items())
 
 
 def _seconds(run: RunEstimate, runs: Sequence[RunEstimate]) -> float | None:
