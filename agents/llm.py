@@ -230,8 +230,7 @@ def split_address(provider: str, name: str, key: str) -> tuple[str, str]:
         excerpt = "" if "@" in name else f", seen: '{url}'"  # else it may be a password
         raise BadSettings(
             f"model '{provider}:{bare}' has an @ and no address after it{excerpt}: write "
-            f"{provider}:NAME@http://HOST/v1, with http:// or https:// (is the variable set that holds it?), or "
-            f"{provider}:NAME for the provider's own."
+            f"{provider}:NAME@http://HOST/v1, with http:// or https:// (is the variable set that holds it?)."
         )
     if "@" in parts.netloc or parts.query:
         raise BadSettings(
