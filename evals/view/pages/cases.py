@@ -166,7 +166,8 @@ def _choices(answers: RunAnswers, chosen: CaseFilter) -> dict[str, tuple[Choice,
 
 def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Iterator[CaseRowView]:
     tallies = answers.tallies(selection.fits, selection.positions)
-    first = _first_rows(answers, selection)
+    rows = answers.rows_of(selection.fits, selection.positions).tolist()
+    first = {int(answers.columns["case"][row]): row for row in reversed(rows)}
     for position in selection.positions:
         key = answers.key_of(position)
         line = read_case(place.folder / CASES, int(answers.case_rows["start"][position]))
@@ -184,12 +185,6 @@ def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Ite
             ),
             example=read_answer(place, answers, first[position]) if position in first else None,
         )
-
-
-def _first_rows(answers: RunAnswers, selection: CaseSelection) -> dict[int, int]:
-    """The first fitting answer of each case of the page."""
-    rows = answers.rows_of(selection.fits, selection.positions).tolist()
-    return {int(answers.columns["case"][row]): row for row in reversed(rows)}
 
 
 def read_answer(place: RunPlace, answers: RunAnswers, row: int) -> AnswerView:

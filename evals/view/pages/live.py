@@ -9,7 +9,6 @@ from emend.evals.log.manifest import now
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.pages.cases import read_answer
 from emend.evals.view.pages.common import PageRequest
-from emend.evals.view.records.cases import AnswerView
 from emend.evals.view.records.live import EditorProgress, LiveView
 from emend.evals.view.records.page import Fact, Page
 from emend.evals.view.scan import RunPlace
@@ -63,7 +62,7 @@ def live_view(request: PageRequest, place: RunPlace) -> LiveView:
         seconds_left=60 * left / rate if rate and run.state == "running" else None,
         editors=_editors(place, answers),
         errors=tuple(Fact(name=f"{f.error}, {f.editor}", value=f.message) for f in reversed(failures[-LAST:])),
-        latest=_latest(place, answers),
+        latest=tuple(read_answer(place, answers, row) for row in _latest(answers)) if answers else (),
         at=now(),
     )
 
@@ -75,8 +74,7 @@ def _editors(place: RunPlace, answers: RunAnswers | None) -> tuple[EditorProgres
     return tuple(EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors)
 
 
-def _latest(place: RunPlace, answers: RunAnswers | None) -> tuple[AnswerView, ...]:
-    if answers is None:
-        return ()
-    rows = np.flatnonzero(answers.columns["case"][-LAST:] >= 0) + max(0, answers.totals.records - LAST)
-    return tuple(read_answer(place, answers, int(row)) for row in rows[::-1])
+def _latest(answers: RunAnswers) -> list[int]:
+    """Rows of the last answers of known cases, the newest first."""
+    rows: list[int] = np.flatnonzero(answers.columns["case"] >= 0)[-LAST:][::-1].tolist()
+    return rows

@@ -59,7 +59,8 @@ def _step_view(
     start: float,
 ) -> StepView:
     update = step["update"] or {}
-    conversation = is_conversation(state)
+    conversation, hits = is_conversation(state), update.get("hits")
+    hits = [hit for hit in hits if isinstance(hit, dict)] if isinstance(hits, list) else None
     return StepView(
         place=step["place"],
         node=step["node"],
@@ -68,7 +69,7 @@ def _step_view(
         routed=routed,
         repeats=repeats,
         about=step_cost(step),
-        hits=_hits(update, state, decided, case_edits),
+        hits=None if hits is None else hit_views(new_hits(hits, state.get("hits") or ()), case_edits, decided),
         prompt=_text(update["prompt"]) if "prompt" in update and not conversation else None,
         reply=_text(update["reply"]) if "reply" in update else None,
         fields=tuple(_fields(update, state)),
@@ -123,20 +124,10 @@ def _message(message: dict[str, Any]) -> MessageView:
     return MessageView(role=str(message.get("role", "")), text=text, tools=tools)
 
 
-def _hits(
-    update: Mapping[str, Any], state: Mapping[str, Any], decided: "Decisions", case_edits: frozenset[str]
-) -> tuple[HitView, ...] | None:
-    """Entries that a step retrieved, or kept of those before; None for a step without."""
-    if not isinstance(update.get("hits"), list):
-        return None
-    entries = [hit for hit in update["hits"] if isinstance(hit, dict)]
-    return hit_views(new_hits(entries, state.get("hits") or ()), case_edits, decided)
-
-
 def hit_views(
     hits: Sequence[Mapping[str, Any]], case_edits: frozenset[str], decided: "Decisions | None" = None
 ) -> tuple[HitView, ...]:
-    """Retrieved entries, the best first."""
+    """Retrieved entries, the best first, with the decision on each."""
     return tuple(
         HitView(
             place=place,
