@@ -18,6 +18,9 @@ from emend.evals.reproduce.needs import PlannedCell, Status
 from emend.evals.reproduce.recipe import Recipe, lacking
 from emend.memory.edit import FrozenModel
 
+QUOTED = ": '"
+"""Begins the reply in a reason, which is another in each run."""
+
 
 class Figure(FrozenModel):
     """A published figure and the run's, with its interval in the table's unit; `notes` say what is not alike.
@@ -48,6 +51,8 @@ class _Source(NamedTuple):
 
     placed: PlacedMetric
     notes: tuple[str, ...]
+    unscored: str
+    """The commonest reason in the run for an answer without a score."""
 
 
 def figures(
@@ -84,13 +89,14 @@ def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tupl
         notes.append(f"data: a sample, --limit {limit}")
     if outcome.failed or outcome.missing:
         notes.append(f"unfinished: {outcome.failed} units failed, {outcome.missing} are not done")
+    commonest = max(outcome.reasons, key=outcome.reasons.__getitem__, default="emend report says why")
     for placed in placed_rows(folder, table, outcome, manifest):
         count, theirs = placed.row.n + placed.row.unscored, placed.place.n
         data = (
             [f"data: {count:,} asked, of the paper's {theirs:,}"] if theirs not in (None, count) and not limit else []
         )
         judge = [f"judge: {placed.row.judge}"] if placed.row.judge else []
-        source = _Source(placed, (*notes, *data, *placed.place.differs, *judge))
+        source = _Source(placed, (*notes, *data, *placed.place.differs, *judge), commonest.partition(QUOTED)[0])
         yield (model, placed.place.method, *placed.place.block), source
 
 
@@ -127,7 +133,9 @@ def _values(table: PaperTable, planned: PlannedCell, source: _Source) -> dict[st
         "unscored": row.unscored,
         "published_n": placed.place.n,
         "notes": (*model, *source.notes, *rules(table.paper).differs),
-        "reason": f"none of its {row.unscored} answers has a score; emend report says why" if row.mean is None else "",
+        "reason": f"none of its answers has a score; most often: {source.unscored.partition(QUOTED)[0]}"
+        if row.mean is None
+        else "",
     }
 
 
