@@ -1,5 +1,7 @@
 """Models whose weights are kept in main memory or on disk between passes."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -28,7 +30,8 @@ def numbers(lm):
 
 @pytest.mark.parametrize("device_map", [PARTLY, {"": "disk"}, "auto"])
 def test_a_mapped_model_gives_the_same_numbers(random_folder, random_lm, device_map):
-    mapped = load_model(f"hf:{random_folder()}", device_map=device_map).lm
+    model: Any = load_model(f"hf:{random_folder()}", device_map=device_map)
+    mapped = model.lm
     assert is_offloaded(mapped.model) == (device_map != "auto")
     assert mapped.device == torch.device("cpu") and computing_devices(mapped.model) == {mapped.device}
     assert numbers(mapped) == numbers(random_lm())
