@@ -181,4 +181,6 @@ def new_folder(name: str) -> Path:
 def _default_progress() -> Progress:
     from emend.evals.report.progress import NotebookBar, progress_on
 
-    return NotebookBar() if "ipykernel" in sys.modules else progress_on()
+    # A library may have imported ipykernel: a notebook is where a kernel runs.
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return NotebookBar() if hasattr(shell, "kernel") else progress_on()

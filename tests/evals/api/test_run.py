@@ -1,7 +1,9 @@
 import asyncio
 import re
+import sys
 import threading
 from datetime import datetime
+from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -34,6 +36,13 @@ def test_a_run_takes_classes_and_instances_where_the_command_takes_names(tmp_pat
         by_object = run(tmp_path / str(place), benchmark=benchmark)
         assert sorted(map(untimed, by_object.records())) == sorted(map(untimed, by_name.records()))
         assert by_object.summary.finished == 6
+
+
+def test_a_library_that_imports_a_kernel_makes_no_notebook(tmp_path, monkeypatch):
+    pytest.importorskip("IPython")
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    toys: dict[str, Any] = {"benchmark": ToyBenchmark, "editors": ToyEditor, "model": ScriptedModel()}
+    assert emend.run(out=tmp_path / "run", **toys).summary.finished == 6
 
 
 def test_objects_that_cannot_be_imported_are_named_in_this_process(tmp_path):
