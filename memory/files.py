@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -64,7 +65,8 @@ def open_file(path: Path, mode: str = "rb", *, links: bool = False, buffering: i
             os.ftruncate(descriptor, 0)
         return os.fdopen(descriptor, mode, buffering)  # type: ignore[return-value]
     except BaseException:
-        os.close(descriptor)
+        with suppress(OSError):  # an interruption may come when the file object exists, which has closed it
+            os.close(descriptor)
         raise
 
 

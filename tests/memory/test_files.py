@@ -137,3 +137,16 @@ def test_opening_a_fifo_ends_at_once(tmp_path):
             [sys.executable, "-c", code, str(tmp_path / "fifo"), mode], capture_output=True, text=True, timeout=60
         )
         assert "BadData" in done.stderr
+
+
+def test_an_interruption_as_the_file_is_opened_stays_one(tmp_path, monkeypatch):
+    path, opened = tmp_path / "file", os.fdopen
+
+    def interrupted(*arguments: Any) -> Any:
+        opened(*arguments).close()
+        raise KeyboardInterrupt
+
+    path.write_bytes(b"x")
+    monkeypatch.setattr(os, "fdopen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_file(path, "rb")
