@@ -61,6 +61,21 @@ def shipped_settings(editor: str, names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != VERIFIED}
 
 
+def settings_tables(config: Any) -> list[str]:
+    """Names of the TOML tables that may hold a model's settings: architecture and width (`gpt2-1600`), architecture."""
+    return [f"{config.model_type}-{config.get_text_config().hidden_size}", config.model_type]
+
+
+def folder_settings_tables(folder: Path) -> list[str]:
+    """Names of those tables for the model in a folder; none where its configuration cannot be read."""
+    from transformers import AutoConfig
+
+    try:
+        return settings_tables(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False))
+    except (OSError, ValueError):
+        return []
+
+
 @cache
 def shipped_tables(editor: str) -> dict[str, dict[str, Any]]:
     """The tables of an editor's shipped TOML file by name; none for an editor without such a file."""

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-READ_TOGETHER, WRITTEN_TOGETHER = 256, 4
+READ_BATCH, WRITE_BATCH = 256, 4
 """Tokens that a pass over prompts, and one that writes, has in the mean."""
-HEAD, BLOCK = 128, 12
-"""A layer of width d has about 12 d^2 parameters, and a model about d / 128 layers."""
+WIDTH_PER_LAYER, SQUARES_PER_LAYER = 128, 12
+"""A model of width d has about d / 128 layers, and a layer about 12 d^2 parameters."""
 LAYER_SECONDS = 4e-4
 """What a layer's pass takes beside its arithmetic."""
-HELD = 2**26
+MAX_PARAMETERS = 2**26
 """Parameters of the matrices that the speed is measured with, at most: more than caches hold."""
 
 
@@ -30,20 +30,20 @@ def device_speed(parameters: float) -> DeviceSpeed:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    width = max(1, round((parameters * HEAD / BLOCK) ** (1 / 3)))
-    count = max(1, round(min(parameters, HELD) / width**2))
-    held = [torch.ones(width, width, device=device, dtype=dtype) for _ in range(count)]
+    width = max(1, round((parameters * WIDTH_PER_LAYER / SQUARES_PER_LAYER) ** (1 / 3)))
+    count = max(1, round(min(parameters, MAX_PARAMETERS) / width**2))
+    weights = [torch.ones(width, width, device=device, dtype=dtype) for _ in range(count)]
     seconds = []
-    for together in (READ_TOGETHER, WRITTEN_TOGETHER):
-        inputs = torch.ones(together, width, device=device, dtype=dtype)
-        _multiply(inputs, held[:1])  # the first product loads libraries
+    for tokens in (READ_BATCH, WRITE_BATCH):
+        inputs = torch.ones(tokens, width, device=device, dtype=dtype)
+        _multiply(inputs, weights[:1])  # the first product loads libraries
         started = time.perf_counter()
-        _multiply(inputs, held)
+        _multiply(inputs, weights)
         arithmetic = (time.perf_counter() - started) * parameters / count / width**2
-        seconds.append((arithmetic + LAYER_SECONDS * width / HEAD) / together)
+        seconds.append((arithmetic + LAYER_SECONDS * width / WIDTH_PER_LAYER) / tokens)
     return DeviceSpeed(device, *seconds)
 
 
-def _multiply(inputs: Any, held: Sequence[Any]) -> None:
-    outputs = [inputs @ weight for weight in held]
+def _multiply(inputs: Any, weights: Sequence[Any]) -> None:
+    outputs = [inputs @ weight for weight in weights]
     float(outputs[-1][0, 0])  # waits for the device

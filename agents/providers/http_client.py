@@ -183,7 +183,7 @@ class Connections:
         except BaseException:
             self._idle.append(pool)
             raise
-        response.stream = _Returned(response.stream, lambda: self._idle.append(pool))
+        response.stream = _ResponseBody(response.stream, lambda: self._idle.append(pool))
         return response
 
     def _new_pool(self) -> Any:
@@ -199,7 +199,7 @@ class Connections:
             pool.close()
 
 
-class _Returned:
+class _ResponseBody:
     """Body of a response, whose connection is free again when it is closed."""
 
     def __init__(self, stream: Any, give_back: Callable[[], None]) -> None:

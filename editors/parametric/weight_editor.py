@@ -12,7 +12,7 @@ from emend.agents.roles.answer import wording_id
 from emend.editors.answerers import DIRECT, direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditCost, EditorContext
 from emend.editors.cost import count_tokens
-from emend.editors.hyperparameters import build_settings, shipped_settings
+from emend.editors.hyperparameters import build_settings, settings_tables, shipped_settings
 from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.parametric.sequential import sequential_edits
 from emend.memory.edit import Edit
@@ -41,7 +41,9 @@ class WeightEditor(ABC):
         Raises:
             BadSettings: an unknown setting, or a value of the wrong type or out of range.
         """
-        return build_settings(cls.schema, shipped_settings(cls.name, settings_tables(lm)) | dict(overrides), cls.name)
+        return build_settings(
+            cls.schema, shipped_settings(cls.name, settings_tables(lm.model.config)) | dict(overrides), cls.name
+        )
 
     @property
     @abstractmethod
@@ -122,9 +124,3 @@ def _quantisation(model: Any) -> str:
         return f"{getattr(method, 'value', method)}{f' in {bits} bits' if bits else ''} (quantization_config)"
     integers = ((name, tensor.dtype) for name, tensor in model.named_parameters() if not tensor.is_floating_point())
     return next((f"'{name}' is {str(dtype).removeprefix('torch.')}" for name, dtype in integers), "")
-
-
-def settings_tables(lm: CausalLM) -> list[str]:
-    """Names of the TOML tables that may hold a model's settings: architecture and width (`gpt2-1600`), architecture."""
-    config = lm.model.config
-    return [f"{config.model_type}-{config.get_text_config().hidden_size}", config.model_type]

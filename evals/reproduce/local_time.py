@@ -1,14 +1,15 @@
 """Time that a run of a local model takes, estimated before the model is loaded: arithmetic at this machine's speed."""
 
-import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from emend.agents.local.device_speed import device_speed
 from emend.agents.tiny import FOLDER as TINY
-from emend.editors.hyperparameters import shipped_settings
+from emend.editors.hyperparameters import folder_settings_tables, shipped_settings
 from emend.evals.components.dry_run import EstimatedRow
 from emend.evals.log.config import RunConfig
 from emend.evals.papers.recipes import paper_models
@@ -20,29 +21,31 @@ TRAINING = 3
 def parameters_of(spec: str) -> float | None:
     """Number of parameters of a local model: of its files, or of the paper's model of that name; None if unknown."""
     name = spec.partition(":")[2]
-    folder = TINY if spec == "tiny" else Path(name or spec).expanduser()
     try:
-        if count := sum(_count(file) for file in folder.glob("*.safetensors")):
+        if count := sum(_count(file) for file in _folder(spec).glob("*.safetensors")):
             return float(count)
-    except (OSError, ValueError):
+    except (OSError, SafetensorError):
         return None
     billions = next((each.parameters for each in paper_models().values() if each.hub and each.hub == name), None)
     return None if billions is None else billions * 1e9
 
 
+def _folder(spec: str) -> Path:
+    return TINY if spec == "tiny" else Path(spec.partition(":")[2] or spec).expanduser()
+
+
 def _count(file: Path) -> int:
-    with file.open("rb") as opened:
-        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+    with safe_open(file, "pt") as tensors:
+        return sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  no mapping
 
 
 def local_seconds(config: RunConfig, rows: Sequence[EstimatedRow], parameters: float) -> float:
     """Seconds that a run takes: its answers' tokens, and the passes of editors that search or train."""
-    speed, total = device_speed(parameters), 0.0
+    speed, tables, total = device_speed(parameters), folder_settings_tables(_folder(config.model)), 0.0
     for row in rows:
         total += row.input_tokens * speed.reading + row.output_tokens * speed.writing
         if row.edits:
-            settings = shipped_settings(row.editor, _tables(config.model)) | config.overrides.get(row.editor, {})
+            settings = shipped_settings(row.editor, tables) | config.overrides.get(row.editor, {})
             total += row.edits * TRAINING * _edit_passes(settings, row.edit_tokens / row.edits) * speed.reading
     return total
 
@@ -54,13 +57,3 @@ def _edit_passes(settings: Mapping[str, Any], tokens: float) -> float:
         prompts = 2 * tokens + sum(count * (length + tokens) for length, count in contexts)
         return float(settings["v_num_grad_steps"] * prompts)
     return float(settings.get("num_steps", 1) * tokens)
-
-
-def _tables(spec: str) -> list[str]:
-    """Names of the tables of a model's settings, as far as its folder tells."""
-    folder = TINY if spec == "tiny" else Path(spec.partition(":")[2]).expanduser()
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return [f"{config['model_type']}-{config.get('hidden_size') or config.get('n_embd')}", config["model_type"]]
-    except (OSError, ValueError, KeyError):
-        return []

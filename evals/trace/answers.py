@@ -159,7 +159,7 @@ def _asked(record: Record) -> AskedProbe:
 
 
 def _verdict(record: Record, metrics: Sequence[Metric]) -> tuple[Verdict, str]:
-    return verdict_of(deciding_scores(metrics, record.kind), record.values, record.unscored)
+    return verdict_and_score(deciding_scores(metrics, record.kind), record.values, record.unscored)
 
 
 def deciding_scores(metrics: Sequence[Metric], kind: str) -> tuple[str, ...]:
@@ -167,14 +167,16 @@ def deciding_scores(metrics: Sequence[Metric], kind: str) -> tuple[str, ...]:
     return tuple(metric.value for metric in metrics if metric.share and kind in (metric.kinds or (kind,)))
 
 
-def verdict_of(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> tuple[Verdict, str]:
+def verdict_and_score(
+    names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]
+) -> tuple[Verdict, str]:
     """The verdict, and the score that it is about, by the names that `deciding_scores` gives."""
     name = next((name for name in names if name in values or name in unscored), "")
     score = f"{name}={values[name]:g}" if name in values else unscored.get(name, "no score")
-    return verdict_alone(names, values, unscored), score
+    return verdict_of(names, values, unscored), score
 
 
-def verdict_alone(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> Verdict:
+def verdict_of(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> Verdict:
     """The verdict, by the names that `deciding_scores` gives."""
     for name in names:
         if name in values:

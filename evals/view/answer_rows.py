@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emend.evals.case import Metric, Record
 from emend.evals.log.records import FileLine
 from emend.evals.log.run_index import hash_key
-from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_alone
+from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_of
 
 MAX_NAMES = 2**16 - 1
 """Number of distinct names of a kind; further ones have this number, and are not filtered by."""
@@ -123,7 +123,7 @@ class AnswerRows:
         for kind in ("editor", "kind", "setting"):
             rows[kind] = self._names.numbers(kind, map(attrgetter(kind), records))
         rows["tags"] = self._names.numbers("tags", map(tags_text, [record.tags for record in records]))
-        verdicts = [verdict_alone(self._deciding(each.kind), each.values, each.unscored) for each in records]
+        verdicts = [verdict_of(self._deciding(each.kind), each.values, each.unscored) for each in records]
         rows["verdict"] = list(map(VERDICTS.index, verdicts))
         rows["flags"] = _flags(records)
         return rows

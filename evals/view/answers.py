@@ -22,7 +22,7 @@ from emend.evals.view.answer_rows import (
     case_hash,
 )
 from emend.evals.view.index import ANSWER_CASES, ANSWERS, AnswerIndex
-from emend.evals.view.records.cases import CaseFilter
+from emend.evals.view.views.cases import CaseFilter
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 

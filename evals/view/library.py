@@ -18,10 +18,10 @@ from emend.evals.log.records import read_lines
 from emend.evals.log.run_index import hash_key
 from emend.evals.view.answers import Mask, RunAnswers, Totals, search_cases, search_texts
 from emend.evals.view.index import AnswerIndex
-from emend.evals.view.records.page import Status
-from emend.evals.view.records.run import RunEntry, State
 from emend.evals.view.results import ResultCache
 from emend.evals.view.scan import FileState, RunPlace, Scan, file_state, is_written
+from emend.evals.view.views.page import Status
+from emend.evals.view.views.run import RunEntry, State
 from emend.memory.errors import BadData, EmendError
 from emend.memory.files import private_folder, read_input, replace_file
 from emend.memory.paths import cache_folder

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from emend.evals.judges.store import FOLDER as SCORINGS
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.view.compute import COMPUTATIONS, compute
-from emend.evals.view.records.page import Status
 from emend.evals.view.scan import FILES, FileState, file_state
+from emend.evals.view.views.page import Status
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError
 from emend.memory.files import open_file, private_folder, replace_file

@@ -18,9 +18,9 @@ from emend.evals.view.pages.live import live_page
 from emend.evals.view.pages.retrieval import retrieval_page
 from emend.evals.view.pages.run import run_page
 from emend.evals.view.pages.runs import about_page, runs_page
-from emend.evals.view.records.page import Page, ProblemView
-from emend.evals.view.records.run import RunEntry
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.page import Page, ProblemView
+from emend.evals.view.views.run import RunEntry
 from emend.memory.errors import EmendError
 
 _RUN = re.compile(r"run/([a-z0-9-]{1,60})/(?:([a-z]+)|case/(\d{1,4})-(\d{1,9}))\.html")

@@ -14,9 +14,9 @@ from emend.evals.view.pages.cases import answer_view
 from emend.evals.view.pages.common import PageRequest, case_path, facts, run_path
 from emend.evals.view.pages.graph import graph_view
 from emend.evals.view.pages.steps import flat_steps, pass_views
-from emend.evals.view.records.case import CaseView, EditView, FailureView, JudgedView, ProbeView
-from emend.evals.view.records.page import Link, Page, ProblemView, Status
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.case import CaseView, EditView, FailureView, JudgedView, ProbeView
+from emend.evals.view.views.page import Link, Page, ProblemView, Status
 
 MAX_PROBES = 200
 """Number of answers on a page; further ones follow on further pages."""

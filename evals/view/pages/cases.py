@@ -9,13 +9,13 @@ import numpy as np
 
 from emend.evals.case import Record
 from emend.evals.log.lines import CASES, RECORDS
-from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_of
+from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_and_score
 from emend.evals.view.answers import SORTS, CaseKey, Mask, RunAnswers
 from emend.evals.view.offsets import read_case, read_record
 from emend.evals.view.pages.common import PageRequest, case_path, run_path
-from emend.evals.view.records.cases import AnswerView, CaseFilter, CaseRowView, CasesView, Tally
-from emend.evals.view.records.page import Choice, Page
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.cases import AnswerView, CaseFilter, CaseRowView, CasesView, Tally
+from emend.evals.view.views.page import Choice, Page
 from emend.memory.errors import BadSettings
 
 SIZE = 50
@@ -195,7 +195,9 @@ def read_answer(place: RunPlace, answers: RunAnswers, row: int) -> AnswerView:
 
 def answer_view(place: RunPlace, record: Record, key: CaseKey) -> AnswerView:
     """An answer of a case, with its verdict."""
-    verdict, score = verdict_of(deciding_scores(place.manifest.metrics, record.kind), record.values, record.unscored)
+    verdict, score = verdict_and_score(
+        deciding_scores(place.manifest.metrics, record.kind), record.values, record.unscored
+    )
     editors = place.manifest.config.editors
     editor = editors.index(record.editor) if record.editor in editors else len(editors)
     plain = "".join(letter for letter in record.probe if letter.isalnum() or letter == "-")[:40]

@@ -12,9 +12,9 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.tables.layout import interval, number
 from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.library import Library, command
-from emend.evals.view.records.page import Fact, Link, PageHead
-from emend.evals.view.records.run import CellView
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.page import Fact, Link, PageHead
+from emend.evals.view.views.run import CellView
 
 TABS = (
     ("run", "Results", "index.html"),

@@ -15,8 +15,9 @@ from emend.evals.view.answers import CaseKey, Integers, RunAnswers
 from emend.evals.view.pages.case import edit_views, probe_views, read_trace, waiting_page
 from emend.evals.view.pages.cases import read_answer
 from emend.evals.view.pages.common import PERCENT, PageRequest, run_path
-from emend.evals.view.records.case import ProbeView
-from emend.evals.view.records.compare import (
+from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.case import ProbeView
+from emend.evals.view.views.compare import (
     BesideView,
     CompareChoice,
     CompareView,
@@ -27,8 +28,7 @@ from emend.evals.view.records.compare import (
     ProbePair,
     Side,
 )
-from emend.evals.view.records.page import Fact, Link, Page, Status
-from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.page import Fact, Link, Page, Status
 
 MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")

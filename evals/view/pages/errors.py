@@ -10,10 +10,10 @@ from emend.evals.view.answers import RunAnswers
 from emend.evals.view.library import Failure
 from emend.evals.view.pages.case import failure_view
 from emend.evals.view.pages.common import PageRequest, case_path, run_path
-from emend.evals.view.records.case import FailureView
-from emend.evals.view.records.errors import ErrorGroup, ErrorsView
-from emend.evals.view.records.page import Fact, Page
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.case import FailureView
+from emend.evals.view.views.errors import ErrorGroup, ErrorsView
+from emend.evals.view.views.page import Fact, Page
 
 MAX_FAILURES = 50
 MAX_MESSAGE = 300

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from emend.evals.trace.graph_paths import END, ENDS, START, GraphEdges, Pair, paths_of
-from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.views.case import GraphEdgeView, GraphNodeView, GraphView
 
 MAX_NODES = 60
 

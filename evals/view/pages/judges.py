@@ -7,9 +7,9 @@ from emend.evals.judges.store import Scoring, list_scorings
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.pages.cases import answer_view
 from emend.evals.view.pages.common import PageRequest, facts
-from emend.evals.view.records.judges import AgreementView, DisagreementView, JudgesView, ScoringView
-from emend.evals.view.records.page import Page
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.judges import AgreementView, DisagreementView, JudgesView, ScoringView
+from emend.evals.view.views.page import Page
 from emend.evals.view.votes import SplitVotes
 
 HIDDEN = ("reasons", "items", "prompt_id", "kind", "judge")

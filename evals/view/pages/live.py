@@ -9,9 +9,9 @@ from emend.evals.log.manifest import now
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.pages.cases import read_answer
 from emend.evals.view.pages.common import PageRequest
-from emend.evals.view.records.live import EditorProgress, LiveView
-from emend.evals.view.records.page import Fact, Page
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.live import EditorProgress, LiveView
+from emend.evals.view.views.page import Fact, Page
 
 WINDOW = 120.0
 """Seconds over which the rate is taken."""

@@ -16,10 +16,10 @@ from emend.evals.view.offsets import read_case
 from emend.evals.view.pages.cases import read_answer
 from emend.evals.view.pages.common import PageRequest, cell, run_path
 from emend.evals.view.pages.steps import Decisions, hit_views
-from emend.evals.view.records.case import HitView
-from emend.evals.view.records.page import Choice, Page
-from emend.evals.view.records.retrieval import HitRate, Miss, RetrievalView
 from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.case import HitView
+from emend.evals.view.views.page import Choice, Page
+from emend.evals.view.views.retrieval import HitRate, Miss, RetrievalView
 
 SIZE = 20
 HIT_RATE = Metric(name=HIT, value=HIT, kinds=(), scale=100)

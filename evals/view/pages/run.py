@@ -17,8 +17,9 @@ from emend.evals.log.run_file import RunPlan
 from emend.evals.report.tables.metrics import count
 from emend.evals.report.tables.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
-from emend.evals.view.records.page import Fact, Link, Page
-from emend.evals.view.records.run import (
+from emend.evals.view.scan import RunPlace
+from emend.evals.view.views.page import Fact, Link, Page
+from emend.evals.view.views.run import (
     CellView,
     Curve,
     CurvePoint,
@@ -28,7 +29,6 @@ from emend.evals.view.records.run import (
     PerplexityView,
     RunView,
 )
-from emend.evals.view.scan import RunPlace
 
 Cells = Sequence[CellView | None]
 

@@ -2,8 +2,8 @@
 
 from emend.evals.log.manifest import versions
 from emend.evals.view.pages.common import PageRequest, facts
-from emend.evals.view.records.page import AboutView, Page
-from emend.evals.view.records.run import RunsView
+from emend.evals.view.views.page import AboutView, Page
+from emend.evals.view.views.run import RunsView
 
 
 def runs_page(request: PageRequest) -> Page:

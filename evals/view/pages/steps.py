@@ -8,8 +8,8 @@ from emend.evals.report.state_values import brief, entry_texts, grown_by, is_con
 from emend.evals.report.tracing import SAID_ELSEWHERE, content_of, is_routed, step_cost
 from emend.evals.trace.case_trace import new_hits
 from emend.evals.trace.graph_paths import GraphEdges
-from emend.evals.view.records.case import CallView, FieldView, HitView, MessageView, StepView
-from emend.evals.view.records.page import Fact
+from emend.evals.view.views.case import CallView, FieldView, HitView, MessageView, StepView
+from emend.evals.view.views.page import Fact
 
 MAX_TEXT = 20_000
 """Characters of a text that are shown; the number of the others is said."""

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.view.environment import STATIC, environment, render
-from emend.evals.view.records.compare import CompareView
-from emend.evals.view.records.page import Page
-from emend.evals.view.records.run import RunEntry
 from emend.evals.view.rendering.links import LEFT_OUT, page_key
 from emend.evals.view.scan import require_runs
 from emend.evals.view.site import PageMissing, Site
+from emend.evals.view.views.compare import CompareView
+from emend.evals.view.views.page import Page
+from emend.evals.view.views.run import RunEntry
 from emend.memory.errors import BadSettings
 
 CHOICES = {

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
-from emend.evals.view.records.run import CellView, Curve
+from emend.evals.view.views.case import GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.views.run import CellView, Curve
 
 INSET = 5.0
 """Pixels at both ends of an axis, so that a dot there is whole."""

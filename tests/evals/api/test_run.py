@@ -35,14 +35,15 @@ def test_a_run_takes_classes_and_instances_where_the_command_takes_names(tmp_pat
     for place, benchmark in enumerate((ToyBenchmark, ToyBenchmark(None, {}))):
         by_object = run(tmp_path / str(place), benchmark=benchmark)
         assert sorted(map(untimed, by_object.records())) == sorted(map(untimed, by_name.records()))
-        assert by_object.summary.finished == 6
+        assert by_object.summary and by_object.summary.finished == 6
 
 
 def test_a_library_that_imports_a_kernel_makes_no_notebook(tmp_path, monkeypatch):
     pytest.importorskip("IPython")
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     toys: dict[str, Any] = {"benchmark": ToyBenchmark, "editors": ToyEditor, "model": ScriptedModel()}
-    assert emend.run(out=tmp_path / "run", **toys).summary.finished == 6
+    summary = emend.run(out=tmp_path / "run", **toys).summary
+    assert summary and summary.finished == 6
 
 
 def test_objects_that_cannot_be_imported_are_named_in_this_process(tmp_path):

@@ -36,9 +36,9 @@ def sample_runs(tmp_path_factory):
     return make_runs(tmp_path_factory.mktemp("viewed"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A Chromium, started once."""
+    """A Chromium for one file: while it is open, Playwright keeps an event loop running that other tests cannot use."""
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed: apt-get install chromium fonts-dejavu-core")
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

@@ -11,8 +11,8 @@ from emend.evals.judges.panel import Panel
 from emend.evals.view.environment import render
 from emend.evals.view.pages.common import marked
 from emend.evals.view.pages.steps import pass_views
-from emend.evals.view.records.run import CellView
 from emend.evals.view.site import PageMissing, Site
+from emend.evals.view.views.run import CellView
 from tests.evals.command_line import caller
 from tests.evals.judged_runs import judge_model, scored
 from tests.evals.toy_runs import go

@@ -4,10 +4,10 @@ import doctest
 
 import pytest
 
-from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
-from emend.evals.view.records.run import CellView, Curve, CurvePoint
 from emend.evals.view.rendering import geometry
 from emend.evals.view.rendering.geometry import draw_graph, panels, symmetric, whisker
+from emend.evals.view.views.case import GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.views.run import CellView, Curve, CurvePoint
 
 
 def test_examples():

@@ -1,9 +1,9 @@
-"""Records of the page of retrieval."""
+"""Views of the page of retrieval."""
 
-from emend.evals.view.records.case import HitView
-from emend.evals.view.records.cases import AnswerView
-from emend.evals.view.records.page import Choice, Status
-from emend.evals.view.records.run import CellView
+from emend.evals.view.views.case import HitView
+from emend.evals.view.views.cases import AnswerView
+from emend.evals.view.views.page import Choice, Status
+from emend.evals.view.views.run import CellView
 from emend.memory.edit import FrozenModel
 
 

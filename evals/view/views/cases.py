@@ -1,7 +1,7 @@
-"""Records of answers, and of the list of cases."""
+"""Views of answers, and of the list of cases."""
 
 from emend.evals.case import Record
-from emend.evals.view.records.page import Choice
+from emend.evals.view.views.page import Choice
 from emend.memory.edit import FrozenModel
 
 

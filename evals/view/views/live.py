@@ -1,8 +1,8 @@
-"""Records of the page of progress."""
+"""Views of the page of progress."""
 
-from emend.evals.view.records.cases import AnswerView
-from emend.evals.view.records.page import Fact
-from emend.evals.view.records.run import RunEntry
+from emend.evals.view.views.cases import AnswerView
+from emend.evals.view.views.page import Fact
+from emend.evals.view.views.run import RunEntry
 from emend.memory.edit import FrozenModel
 
 

@@ -1,10 +1,10 @@
-"""Records of the pages of runs and of one run."""
+"""Views of the pages of runs and of one run."""
 
 from typing import Literal
 
 from emend.evals.aggregate.perplexity import PerplexityRow
 from emend.evals.case import Metric
-from emend.evals.view.records.page import Fact, Link, Status
+from emend.evals.view.views.page import Fact, Link, Status
 from emend.memory.edit import FrozenModel
 
 State = Literal["running", "finished", "stopped"]

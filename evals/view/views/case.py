@@ -1,10 +1,10 @@
-"""Records of a case: edits, probes, and the steps of their traces."""
+"""Views of a case: edits, probes, and the steps of their traces."""
 
 from typing import Any, Literal
 
 from emend.evals.trace.judged_steps import JudgedItem
-from emend.evals.view.records.cases import AnswerView
-from emend.evals.view.records.page import Fact
+from emend.evals.view.views.cases import AnswerView
+from emend.evals.view.views.page import Fact
 from emend.memory.edit import FrozenModel
 
 

@@ -1,7 +1,7 @@
-"""Records of the page of errors."""
+"""Views of the page of errors."""
 
-from emend.evals.view.records.case import FailureView
-from emend.evals.view.records.page import Fact
+from emend.evals.view.views.case import FailureView
+from emend.evals.view.views.page import Fact
 from emend.memory.edit import FrozenModel
 
 

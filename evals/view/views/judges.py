@@ -1,9 +1,9 @@
-"""Records of the page of judges."""
+"""Views of the page of judges."""
 
 from emend.evals.judges.panel import Judgement
 from emend.evals.judges.store import Scoring
-from emend.evals.view.records.cases import AnswerView
-from emend.evals.view.records.page import Fact, Status
+from emend.evals.view.views.cases import AnswerView
+from emend.evals.view.views.page import Fact, Status
 from emend.memory.edit import FrozenModel
 
 

@@ -1,9 +1,9 @@
-"""Records of comparisons, and of two traces beside each other."""
+"""Views of comparisons, and of two traces beside each other."""
 
 from emend.evals.analyses.compare import ComparisonRow
-from emend.evals.view.records.case import EditView, ProbeView
-from emend.evals.view.records.cases import AnswerView
-from emend.evals.view.records.page import Fact, Status
+from emend.evals.view.views.case import EditView, ProbeView
+from emend.evals.view.views.cases import AnswerView
+from emend.evals.view.views.page import Fact, Status
 from emend.memory.edit import FrozenModel
 
 

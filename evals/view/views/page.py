@@ -1,4 +1,4 @@
-"""Records that every page has: heads, links, facts and states."""
+"""Views that every page has: heads, links, facts and states."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,7 +73,7 @@ class ProblemView(FrozenModel):
 
 @dataclass
 class Page:
-    """A page before it is rendered: what every page has, the record of this one, and the HTTP status."""
+    """A page before it is rendered: what every page has, the view of this one, and the HTTP status."""
 
     head: PageHead
     data: Any
