@@ -9,17 +9,23 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
 from emend.evals.workers.base import LOST, WorkerSetup
 
 START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from emend.evals.workers.processes import work; work(int(sys.argv[1]))"
+    "import json, sys; sys.path[:], modules = json.load(sys.stdin); "
+    "from emend.evals.workers.fork_server import serve; serve(int(sys.argv[1]), modules)"
 )
-"""Program of a worker; unlike those of multiprocessing it does not import the user's script, which needs no guard."""
+"""Program of the fork server; unlike that of multiprocessing it does not import the user's script, which needs no
+guard."""
+WORKER = "emend.evals.workers.worker"
+LIBRARIES = frozenset(
+    "anthropic chromadb langchain_anthropic langchain_core langchain_openai langgraph numpy openai scipy".split()
+)
+"""Packages whose modules the fork server imports where the driver has; not torch, whose GPUs cannot be shared so."""
 THREADS = "OMP_NUM_THREADS"
 """Variable with the number of threads of a matrix product, on which the last digits of its results depend."""
 GRACE = 10.0
@@ -27,41 +33,73 @@ GRACE = 10.0
 
 
 class _Process:
-    """A worker's process and the driver's end of the pipe."""
+    """The driver's ends of a worker's pipes."""
 
-    def __init__(self, threads: str) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            words = [str(theirs.fileno()), json.dumps(sys.path)]
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START, *words],
-                env=dict(os.environ) | {THREADS: threads},
-                pass_fds=[theirs.fileno()],
-                process_group=0,  # Ctrl-C in a terminal is for the driver, which ends its workers
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
-            )
-        self.connection = Connection(ours.detach())
-        self.lock, self.has_ended = threading.Lock(), False
+    def __init__(self, connection: Connection, status: Connection) -> None:
+        self.connection, self._status = connection, status
+        self._lock = threading.Lock()
 
     def send(self, message: Any) -> None:
         """Send a message, unless the process is gone."""
-        with self.lock, suppress(OSError):
+        with self._lock, suppress(OSError):
             self.connection.send(message)
 
-    def end(self) -> str:
+    def end(self, seconds: float = GRACE) -> str:
         """Close the pipe, wait for the end of the process, and say how it ended."""
         self.connection.close()
-        try:
-            code = self.process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            code = self.process.wait()
+        process = code = None
+        with self._status, suppress(EOFError, OSError):
+            process = self._status.recv()
+            if not self._status.poll(seconds):
+                os.kill(process, signal.SIGKILL)
+            code = self._status.recv()
+        if code is None:
+            return "killed by an unknown signal"
         if code >= 0:
             return f"exit code {code}"
         with suppress(ValueError):
             return f"killed by {signal.Signals(-code).name}"
         return f"killed by signal {-code}"
+
+
+class _ForkServer:
+    """The process that starts workers, and the driver's end of its pipe."""
+
+    def __init__(self, threads: str) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", START, str(theirs.fileno())],
+                env=dict(os.environ) | {THREADS: threads},
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # Ctrl-C in a terminal is for the driver, which ends its workers
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
+                text=True,
+            )
+        libraries = [name for name in list(sys.modules) if name.partition(".")[0] in LIBRARIES]
+        modules = [WORKER, *libraries] if sys.platform == "linux" else []  # other systems' libraries start threads
+        assert self._process.stdin is not None
+        with suppress(OSError), self._process.stdin as stdin:
+            json.dump([sys.path, modules], stdin)
+
+    def start(self) -> _Process:
+        """Start a worker.
+
+        Raises:
+            OSError: the fork server is gone.
+        """
+        ours, theirs = Pipe()
+        status, status_writer = Pipe(duplex=False)
+        with theirs, status_writer:
+            socket.send_fds(self._control, [b"+"], [theirs.fileno(), status_writer.fileno()])
+        return _Process(ours, status)
+
+    def close(self) -> None:
+        """End the process."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
 
 
 def processors() -> int:
@@ -90,11 +128,21 @@ class ProcessTransport:
         shutil.rmtree(memories, ignore_errors=True)
         self._threads = os.environ.get(THREADS) or str(max(1, processors() // workers))
         self._processes: dict[int, _Process] = {}
+        self._server: _ForkServer | None = None
 
     def start(self, worker: int, setup: WorkerSetup) -> None:
         """Start a process; it loads its components by itself."""
-        self._processes[worker] = process = _Process(self._threads)
+        try:
+            process = self._fork()
+        except OSError:  # somebody has killed the fork server
+            self.close_server()
+            process = self._fork()
+        self._processes[worker] = process
         process.send(setup)
+
+    def _fork(self) -> _Process:
+        self._server = self._server or _ForkServer(self._threads)
+        return self._server.start()
 
     def send(self, worker: int, *message: Any) -> None:
         """Send a message; to a process that is gone, do nothing."""
@@ -119,9 +167,15 @@ class ProcessTransport:
         """Kill what is left."""
         while self._processes:
             _, process = self._processes.popitem()
-            process.process.kill()
-            process.end()
+            process.end(0)
+        self.close_server()
         shutil.rmtree(self._memories, ignore_errors=True)
+
+    def close_server(self) -> None:
+        """End the fork server."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
 
 def work(descriptor: int) -> None:

@@ -1,8 +1,9 @@
 """Kills workers, drivers and Ray nodes of runs at random moments, and compares the runs with undisturbed ones.
 
-Every kill is a SIGKILL: of a worker, of the driver, which is then started again, or of a Ray node (its raylet, with the
-actors on it), which another one replaces. At the end records, steps and baseline must be those of a run in threads, and
-no more calls may have been made again than were under way when something was killed.
+Every kill is a SIGKILL: of a worker, of the fork server that starts workers, of the driver, which is then started
+again, or of a Ray node (its raylet, with the actors on it), which another one replaces. At the end records, steps and
+baseline must be those of a run in threads, and no more calls may have been made again than were under way when
+something was killed.
 
     python tests/benchmarks/kill_workers.py --kills 100 --seed 0
 """
@@ -38,6 +39,7 @@ SECONDS = 240
 KILLS_A_RUN = 10
 MODES = ("single", "batch:5", "all", "sequential")
 KINDS = ("processes:2", "processes:4", "ray")
+FORK_SERVER = b"workers.fork_server"
 NODES, CPUS = 2, 2
 """Nodes of the Ray cluster besides its head, which evaluates nothing, and processors of each."""
 
@@ -100,15 +102,24 @@ def parent_of(pid: int) -> int:
 
 
 def workers_of(driver: int) -> list[int]:
-    """Return the processes that work for a driver: its children, or actors of the clusters of this process."""
+    """Return the processes that work for a driver: copies of its fork server, or actors of this process's clusters."""
     found = []
+    for pid, command in _commands():
+        is_copy = FORK_SERVER in command and parent_of(parent_of(pid)) == driver
+        if is_copy or (command.startswith(b"ray::RayWorker") and parent_of(parent_of(pid)) == os.getpid()):
+            found.append(pid)
+    return sorted(found)
+
+
+def fork_servers_of(driver: int) -> list[int]:
+    """Return the processes that start a driver's workers: one, once it has any."""
+    return [pid for pid, command in _commands() if FORK_SERVER in command and parent_of(pid) == driver]
+
+
+def _commands() -> Iterator[tuple[int, bytes]]:
     for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
         with suppress(OSError):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            is_child = b"workers.processes" in command and parent_of(pid) == driver
-            if is_child or (command.startswith(b"ray::RayWorker") and parent_of(parent_of(pid)) == os.getpid()):
-                found.append(pid)
-    return sorted(found)
+            yield pid, Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 class Storm:
@@ -124,7 +135,7 @@ class Storm:
 
     def __init__(self, kind: str, mode: str, provider: Provider, nodes: RayNodes | None, rng: random.Random) -> None:
         self.kind, self.mode, self.provider, self.nodes, self.rng = kind, mode, provider, nodes, rng
-        self.targets = cycle(["worker", "driver", "worker", "node"] if nodes else ["worker", "worker", "driver"])
+        self.targets = cycle(["worker", "driver", "worker", "node"] if nodes else ["worker", "fork server", "driver"])
         self.counts = Counter[str]()
 
     def start(self, folder: Path, kind: str = "") -> Any:
@@ -184,6 +195,9 @@ class Storm:
         if target == "node" and self.nodes:
             self.nodes.kill(self.rng)
             under_way = CPUS * share
+        elif target == "fork server" and (servers := fork_servers_of(process.pid)):
+            os.kill(servers[0], signal.SIGKILL)
+            under_way = 0
         elif target == "worker" and workers:
             with suppress(ProcessLookupError):
                 os.kill(self.rng.choice(workers), signal.SIGKILL)

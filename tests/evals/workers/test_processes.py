@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from emend.evals.runner.run import run
 from emend.evals.workers.choose import MOST_PROCESSES, make_workers
 from emend.memory import registry
 from emend.memory.errors import BadSettings, WorkerDied
+from tests.benchmarks.kill_workers import fork_servers_of, workers_of
 from tests.evals.toy_runs import steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
 
@@ -29,10 +31,9 @@ def config(**changed: object) -> RunConfig:
     return RunConfig.model_validate(values | {"embedding": "lexical"} | changed)
 
 
-def children() -> set[int]:
-    """Processes of this one that are workers."""
-    out = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True)
-    return {int(line.split()[0]) for line in out.stdout.splitlines() if "workers.processes" in line}
+def processes() -> list[int]:
+    """All that this process has started for its runs and that has not ended."""
+    return fork_servers_of(os.getpid()) + workers_of(os.getpid())
 
 
 def runs(pid: int) -> bool:
@@ -44,27 +45,36 @@ def runs(pid: int) -> bool:
 
 
 class Killer(Progress):
-    """Kills a worker whenever another so many units are through, at most so often."""
+    """Kills a process whenever another so many units are through, at most so often."""
 
-    def __init__(self, every: int, times: int) -> None:
-        self.units, self.every, self.left = 0, every, times
+    def __init__(self, targets: Callable[[int], list[int]], every: int, times: int) -> None:
+        self.targets, self.units, self.every, self.left = targets, 0, every, times
 
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         self.units += 1
-        if self.left and self.units % self.every == 0 and (workers := children()):
+        if self.left and self.units % self.every == 0 and (targets := self.targets(os.getpid())):
             self.left -= 1
-            os.kill(min(workers), signal.SIGKILL)
+            os.kill(min(targets), signal.SIGKILL)
 
 
 @pytest.mark.slow
 def test_a_killed_worker_costs_no_record(tmp_path: Path):
     run(config(), tmp_path / "threads")
-    summary = run(config(workers="processes:2"), tmp_path / "run", Killer(every=4, times=1))
+    summary = run(config(workers="processes:2"), tmp_path / "run", Killer(workers_of, every=4, times=1))
     assert summary.finished == summary.units and not summary.failed
     assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "threads")
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
-    assert not children() and not list((tmp_path / "run" / "memory").glob("*/*"))
+    assert not processes() and not list((tmp_path / "run" / "memory").glob("*/*"))
     assert [line["workers"] for line in read_lines(tmp_path / "run", COSTS) if line["act"] == "run"] == ["processes:2"]
+
+
+@pytest.mark.slow
+def test_workers_go_on_without_their_fork_server_and_new_ones_get_another(tmp_path: Path):
+    server = Killer(fork_servers_of, every=2, times=1)
+    assert run(config(workers="processes:2"), tmp_path / "one", server).failed == 0 and not server.left
+    either = Killer(lambda driver: fork_servers_of(driver) or workers_of(driver), every=4, times=3)
+    summary = run(config(workers="processes:2"), tmp_path / "both", either)
+    assert summary.finished == summary.units and not summary.failed and not processes()
 
 
 def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
@@ -165,7 +175,7 @@ def test_workers_that_die_while_loading_end_the_run(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("EMEND_TEST_DEADLY_START", str(os.getpid()))
     with pytest.raises(WorkerDied, match="while loading"):
         run(config(editors=("tests.evals.workers.deadly:DeadlyEditor",), workers="processes:2"), tmp_path / "run")
-    assert not children()
+    assert not processes()
 
 
 @pytest.mark.slow
@@ -176,12 +186,11 @@ def test_workers_end_with_their_driver(tmp_path: Path):
     records, end = tmp_path / "run" / "records.jsonl", time.monotonic() + 60
     while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
         time.sleep(0.05)
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(driver.pid)], capture_output=True, text=True)
-    workers = [int(pid) for pid in listed.stdout.split()]
+    workers, servers = workers_of(driver.pid), fork_servers_of(driver.pid)
     driver.kill()
     driver.wait()
-    assert len(workers) == 2
+    assert len(workers) == 2 and len(servers) == 1
     end = time.monotonic() + 20
-    while any(map(runs, workers)) and time.monotonic() < end:
+    while any(map(runs, workers + servers)) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not any(map(runs, workers))
+    assert not any(map(runs, workers + servers))

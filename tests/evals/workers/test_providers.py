@@ -61,7 +61,7 @@ def test_an_interrupted_driver_waits_for_calls_in_progress_and_ends_its_workers(
         assert wait_for(start(words)) == 0
         calls = provider.count
         words[-1] = str(tmp_path / "run")
-        provider.latency = 0.3  # so that the run has not ended when the signal comes
+        provider.latency = 1.0  # so that the run has not ended when the signal comes, on a busy machine too
         process = start([*words, "--workers", "processes:2"])
         assert disturb(process, provider, 20, number, random.Random(0)) == 130
         assert calls < provider.count < 2 * calls
