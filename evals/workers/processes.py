@@ -33,10 +33,10 @@ GRACE = 10.0
 
 
 class _Process:
-    """The driver's ends of a worker's pipes."""
+    """The driver's ends of a worker's pipes, and the worker's place among those that are alive."""
 
-    def __init__(self, connection: Connection, status: Connection) -> None:
-        self.connection, self._status = connection, status
+    def __init__(self, place: int, connection: Connection, status: Connection) -> None:
+        self.place, self.connection, self._status = place, connection, status
         self._lock = threading.Lock()
 
     def send(self, message: Any) -> None:
@@ -83,7 +83,7 @@ class _ForkServer:
         with suppress(OSError), self._process.stdin as stdin:
             json.dump([sys.path, modules], stdin)
 
-    def start(self) -> _Process:
+    def start(self, place: int) -> _Process:
         """Start a worker.
 
         Raises:
@@ -93,7 +93,7 @@ class _ForkServer:
         status, status_writer = Pipe(duplex=False)
         with theirs, status_writer:
             socket.send_fds(self._control, [b"+"], [theirs.fileno(), status_writer.fileno()])
-        return _Process(ours, status)
+        return _Process(place, ours, status)
 
     def close(self) -> None:
         """End the process."""
@@ -107,6 +107,19 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def share_of_processors(place: int, workers: int) -> list[int]:
+    """Return the processors that the worker at a place keeps to; none where the system does not let it choose.
+
+    Threads of a worker hand its interpreter lock to each other: from one processor to another that takes long, and two
+    workers meet on one while another is idle.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    usable = sorted(os.sched_getaffinity(0))
+    share = max(1, len(usable) // workers)
+    return [usable[number % len(usable)] for number in range(place * share, (place + 1) * share)]
+
+
 def _has_descriptor(stream: Any) -> bool:
     try:
         return bool(stream.fileno() >= 0)
@@ -118,13 +131,13 @@ class ProcessTransport:
     """Starts processes and carries messages over their pipes.
 
     Args:
-        workers: how many there are at a time; they share the processors, unless the environment says how many
-            threads each has.
+        workers: how many there are at a time; they divide the processors among them, and have as many threads each,
+            unless the environment says how many.
         memories: folder of their memories, which is removed at the end, and before if a killed run left it.
     """
 
     def __init__(self, workers: int, memories: Path) -> None:
-        self._memories = memories
+        self._workers, self._memories = workers, memories
         shutil.rmtree(memories, ignore_errors=True)
         self._threads = os.environ.get(THREADS) or str(max(1, processors() // workers))
         self._processes: dict[int, _Process] = {}
@@ -132,17 +145,18 @@ class ProcessTransport:
 
     def start(self, worker: int, setup: WorkerSetup) -> None:
         """Start a process; it loads its components by itself."""
+        place = min(set(range(self._workers)) - {process.place for process in self._processes.values()})
         try:
-            process = self._fork()
+            process = self._fork(place)
         except OSError:  # somebody has killed the fork server
             self.close_server()
-            process = self._fork()
+            process = self._fork(place)
         self._processes[worker] = process
-        process.send(setup)
+        process.send((share_of_processors(place, self._workers), setup))
 
-    def _fork(self) -> _Process:
+    def _fork(self, place: int) -> _Process:
         self._server = self._server or _ForkServer(self._threads)
-        return self._server.start()
+        return self._server.start(place)
 
     def send(self, worker: int, *message: Any) -> None:
         """Send a message; to a process that is gone, do nothing."""
@@ -182,7 +196,11 @@ def work(descriptor: int) -> None:
     """Be a worker, until the driver says stop or is gone."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # schedulers send it to all: the driver ends its workers
     connection = Connection(descriptor)
-    setup: WorkerSetup = connection.recv()
+    usable: list[int]
+    setup: WorkerSetup
+    usable, setup = connection.recv()
+    if usable:
+        os.sched_setaffinity(0, usable)
     from emend.evals.workers.port import Port
     from emend.evals.workers.worker import Worker
 

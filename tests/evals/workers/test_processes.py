@@ -19,6 +19,7 @@ from emend.evals.runner.components import load_components
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.evals.workers.choose import MOST_PROCESSES, make_workers
+from emend.evals.workers.processes import share_of_processors
 from emend.memory import registry
 from emend.memory.errors import BadSettings, WorkerDied
 from tests.benchmarks.kill_workers import fork_servers_of, workers_of
@@ -194,3 +195,14 @@ def test_workers_end_with_their_driver(tmp_path: Path):
     while any(map(runs, workers + servers)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(runs, workers + servers))
+
+
+@pytest.mark.parametrize(
+    ("workers", "shares"),
+    [(1, [[2, 3, 5, 7]]), (2, [[2, 3], [5, 7]]), (3, [[2], [3], [5]]), (6, [[2], [3], [5], [7], [2], [3]])],
+)
+def test_workers_divide_the_processors(monkeypatch: pytest.MonkeyPatch, workers: int, shares: list[list[int]]):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {2, 3, 5, 7}, raising=False)
+    assert [share_of_processors(place, workers) for place in range(workers)] == shares
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert share_of_processors(0, workers) == []
