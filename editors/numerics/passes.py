@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 from transformers.activations import NewGELUActivation
 
+from emend.memory.embeddings.threads import is_small, one_thread
+
 
 def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -> tuple[Tensor, Tensor]:
     """Ids and mask, shape (rows, longest), int64 on the CPU; padded on the right unless `left`.
@@ -49,7 +51,7 @@ def light_passes(model: nn.Module) -> Iterator[None]:
     """Passes inside the `with` keep nothing for gradients of the weights, and compute GPT-2's GELU in one step.
 
     The latter in single precision alone: a lower one rounds after each of the steps in which transformers computes it.
-    Only for a thread that holds the model's lock.
+    A small model computes with one thread. Only for a thread that holds the model's lock.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     single = getattr(model, "dtype", None) == torch.float32
@@ -57,7 +59,10 @@ def light_passes(model: nn.Module) -> Iterator[None]:
     try:
         for parameter in parameters:
             parameter.requires_grad_(False)
-        with replaced_forward({module: partial(gelu, approximate="tanh") for module in gelus}):
+        with (
+            replaced_forward({module: partial(gelu, approximate="tanh") for module in gelus}),
+            one_thread(is_small(model)),
+        ):
             yield
     finally:
         for parameter in parameters:

@@ -75,6 +75,7 @@ def words_of(mode: str, editor: str, spec: str, folder: Path) -> list[str]:
 def work(words: Sequence[str]) -> None:
     """Run the command line, silently, as a process of its own does."""
     os.environ["OPENAI_API_KEY"] = "sk-planted-0123456789"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
     with open(os.devnull, "w") as nowhere:
         for stream in (1, 2):
             os.dup2(nowhere.fileno(), stream)
