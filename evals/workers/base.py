@@ -49,6 +49,8 @@ class Workers(Protocol):
 class WorkerSetup(NamedTuple):
     """How a worker is set up."""
 
+    place: int
+    """Number among the workers that are alive at a time, from 0."""
     config: RunConfig
     """Of the run, with the worker's share of `concurrency`."""
     passes: tuple[str, ...]

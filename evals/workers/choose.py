@@ -84,6 +84,7 @@ def worker_setup(state: RunState, place: int, workers: int, memory: str | None) 
     components = state.context.components
     whole, rest = divmod(components.config.concurrency, workers)
     return WorkerSetup(
+        place=place,
         config=components.config.model_copy(update={"concurrency": max(1, whole + (place < rest))}),
         passes=tuple(editor_pass.content_id for editor_pass in components.passes),
         memory=memory,

@@ -18,21 +18,21 @@ def serve(descriptor: int, modules: Iterable[str]) -> None:
 
     The first pipe is the worker's. Into the second go the worker's process id, and how it ended, as Popen has it.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # schedulers send it to all: the driver ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # in workers, too: schedulers send it to all, the driver ends them
     for module in modules:
         with suppress(Exception):  # the worker says what it lacks
             importlib.import_module(module)
     gc.freeze()  # memory that is not written to is shared
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
+    reader, writer = os.pipe()  # the system writes there when a worker has ended
+    os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake)
+    signal.set_wakeup_fd(writer)
     statuses: dict[int, Connection] = {}
     with socket.socket(fileno=descriptor) as control:
         while True:
-            ready, _, _ = select.select([descriptor, woken], [], [])
-            if woken in ready:
-                os.read(woken, 4096)
+            ready, _, _ = select.select([descriptor, reader], [], [])
+            if reader in ready:
+                os.read(reader, 4096)
                 _report(statuses)
             if descriptor in ready:
                 _, pipes, _, _ = socket.recv_fds(control, 1, 2)
@@ -41,7 +41,7 @@ def serve(descriptor: int, modules: Iterable[str]) -> None:
                 status = Connection(pipes[1], readable=False)
                 if (process := os.fork()) == 0:
                     others = [pipe.fileno() for pipe in (status, *statuses.values())]
-                    _become_worker(pipes[0], [*others, descriptor, woken, wake])
+                    _become_worker(pipes[0], [*others, descriptor, reader, writer])
                 os.close(pipes[0])
                 statuses[process] = status
                 with suppress(OSError):

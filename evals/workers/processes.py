@@ -33,10 +33,10 @@ GRACE = 10.0
 
 
 class _Process:
-    """The driver's ends of a worker's pipes, and the worker's place among those that are alive."""
+    """The driver's ends of a worker's pipes."""
 
-    def __init__(self, place: int, connection: Connection, status: Connection) -> None:
-        self.place, self.connection, self._status = place, connection, status
+    def __init__(self, connection: Connection, status: Connection) -> None:
+        self.connection, self._status = connection, status
         self._lock = threading.Lock()
 
     def send(self, message: Any) -> None:
@@ -54,7 +54,7 @@ class _Process:
                 os.kill(process, signal.SIGKILL)
             code = self._status.recv()
         if code is None:
-            return "killed by an unknown signal"
+            return "for an unknown reason"
         if code >= 0:
             return f"exit code {code}"
         with suppress(ValueError):
@@ -83,7 +83,7 @@ class _ForkServer:
         with suppress(OSError), self._process.stdin as stdin:
             json.dump([sys.path, modules], stdin)
 
-    def start(self, place: int) -> _Process:
+    def start(self) -> _Process:
         """Start a worker.
 
         Raises:
@@ -93,7 +93,7 @@ class _ForkServer:
         status, status_writer = Pipe(duplex=False)
         with theirs, status_writer:
             socket.send_fds(self._control, [b"+"], [theirs.fileno(), status_writer.fileno()])
-        return _Process(place, ours, status)
+        return _Process(ours, status)
 
     def close(self) -> None:
         """End the process."""
@@ -145,18 +145,17 @@ class ProcessTransport:
 
     def start(self, worker: int, setup: WorkerSetup) -> None:
         """Start a process; it loads its components by itself."""
-        place = min(set(range(self._workers)) - {process.place for process in self._processes.values()})
         try:
-            process = self._fork(place)
+            process = self._fork()
         except OSError:  # somebody has killed the fork server
-            self.close_server()
-            process = self._fork(place)
+            self._close_server()
+            process = self._fork()
         self._processes[worker] = process
-        process.send((share_of_processors(place, self._workers), setup))
+        process.send((share_of_processors(setup.place, self._workers), setup))
 
-    def _fork(self, place: int) -> _Process:
+    def _fork(self) -> _Process:
         self._server = self._server or _ForkServer(self._threads)
-        return self._server.start(place)
+        return self._server.start()
 
     def send(self, worker: int, *message: Any) -> None:
         """Send a message; to a process that is gone, do nothing."""
@@ -182,11 +181,10 @@ class ProcessTransport:
         while self._processes:
             _, process = self._processes.popitem()
             process.end(0)
-        self.close_server()
+        self._close_server()
         shutil.rmtree(self._memories, ignore_errors=True)
 
-    def close_server(self) -> None:
-        """End the fork server."""
+    def _close_server(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -194,7 +192,6 @@ class ProcessTransport:
 
 def work(descriptor: int) -> None:
     """Be a worker, until the driver says stop or is gone."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # schedulers send it to all: the driver ends its workers
     connection = Connection(descriptor)
     usable: list[int]
     setup: WorkerSetup

@@ -40,6 +40,7 @@ KILLS_A_RUN = 10
 MODES = ("single", "batch:5", "all", "sequential")
 KINDS = ("processes:2", "processes:4", "ray")
 FORK_SERVER = b"workers.fork_server"
+"""In the command line of a fork server, and so of its copies."""
 NODES, CPUS = 2, 2
 """Nodes of the Ray cluster besides its head, which evaluates nothing, and processors of each."""
 

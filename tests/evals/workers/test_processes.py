@@ -19,7 +19,7 @@ from emend.evals.runner.components import load_components
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.evals.workers.choose import MOST_PROCESSES, make_workers
-from emend.evals.workers.processes import share_of_processors
+from emend.evals.workers.processes import processors, share_of_processors
 from emend.memory import registry
 from emend.memory.errors import BadSettings, WorkerDied
 from tests.benchmarks.kill_workers import fork_servers_of, workers_of
@@ -67,15 +67,6 @@ def test_a_killed_worker_costs_no_record(tmp_path: Path):
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
     assert not processes() and not list((tmp_path / "run" / "memory").glob("*/*"))
     assert [line["workers"] for line in read_lines(tmp_path / "run", COSTS) if line["act"] == "run"] == ["processes:2"]
-
-
-@pytest.mark.slow
-def test_workers_go_on_without_their_fork_server_and_new_ones_get_another(tmp_path: Path):
-    server = Killer(fork_servers_of, every=2, times=1)
-    assert run(config(workers="processes:2"), tmp_path / "one", server).failed == 0 and not server.left
-    either = Killer(lambda driver: fork_servers_of(driver) or workers_of(driver), every=4, times=3)
-    summary = run(config(workers="processes:2"), tmp_path / "both", either)
-    assert summary.finished == summary.units and not summary.failed and not processes()
 
 
 def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
@@ -206,3 +197,23 @@ def test_workers_divide_the_processors(monkeypatch: pytest.MonkeyPatch, workers:
     assert [share_of_processors(place, workers) for place in range(workers)] == shares
     monkeypatch.delattr(os, "sched_getaffinity")
     assert share_of_processors(0, workers) == []
+
+
+class Affinities(Progress):
+    """Processors that the workers keep to, by process."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, set[int]] = {}
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        for worker in workers_of(os.getpid()):
+            self.of[worker] = os.sched_getaffinity(worker)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(processors() < 2, reason="one processor cannot be divided")
+def test_no_two_workers_keep_to_the_same_processor(tmp_path: Path):
+    affinities = Affinities()
+    run(config(workers="processes:2"), tmp_path / "run", affinities)
+    one, other = affinities.of.values()
+    assert len(one) == len(other) == processors() // 2 and not one & other
