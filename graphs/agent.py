@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.parsing.messages import usage_of
-from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.parsing.reply_marks import strip_marks
 from emend.agents.roles.answer import build_prompt
 from emend.agents.roles.decompose import stepwise_question
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
@@ -63,7 +63,7 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     conversation = messages_to_dict([*messages, message])
     usage = spent(state, usage_of(message))
     raw = str(message.text)
-    text = strip_reasoning(raw).strip()
+    text = strip_marks(raw).strip()
     if message.invalid_tool_calls:
         raise ModelReplyError(f"a tool is called in a broken form: {message.invalid_tool_calls[0]}.", text)
     if message.tool_calls and state.get("rounds", 0) >= context.rounds:

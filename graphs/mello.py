@@ -13,7 +13,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.roles.answer import build_prompt, clean_answer, repeat_probe
+from emend.agents.parsing.answers import clean_answer
+from emend.agents.roles.answer import build_prompt, repeat_probe
 from emend.agents.roles.completion import LINE_TOKENS, continue_text
 from emend.agents.roles.decompose import (
     CHECKED,

@@ -9,8 +9,8 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
+from emend.agents.parsing.answers import NEXT_QUESTION
 from emend.agents.parsing.messages import answer_text, usage_of
-from emend.agents.roles.answer import NEXT_QUESTION
 from emend.agents.scoring import LimitedModel, ScoringModel
 from emend.memory.errors import ModelError
 from emend.memory.probe import Reading, Usage

@@ -17,7 +17,7 @@ from emend.agents.judging.base import (
     YesNo,
     YesNoRole,
 )
-from emend.agents.roles.answer import thoughts_and_answer
+from emend.agents.parsing.answers import thoughts_and_answer
 
 MATCHED = frozenset({"em", "strict", "right", "correct_flip"})
 """Scores that compare an answer with gold by its letters."""

@@ -15,7 +15,7 @@ from jinja2 import TemplateError
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.parsing.reply_marks import strip_marks
 from emend.memory.edit import content_id
 from emend.memory.errors import ModelError
 
@@ -135,7 +135,7 @@ def with_calls_from_text(message: AIMessage, names: Collection[str], place: str)
         names: of the tools in the prompt; in a text with a marker of calls any name counts.
         place: position in the conversation, so that the same call has another id elsewhere.
     """
-    text = strip_reasoning(str(message.text))
+    text = strip_marks(str(message.text))
     try:
         calls = [_call(value, f"{number} {place} {text}") for number, value in enumerate(_calls_in_text(text, names))]
     except ValueError as error:
@@ -175,7 +175,7 @@ def _bare(plain: str, names: Collection[str] | None) -> list[Any]:
     Raises:
         ValueError: a call begins and is no JSON: it must not pass for an answer.
     """
-    text, calls, end = strip_reasoning(plain), [], 0
+    text, calls, end = strip_marks(plain), [], 0
     for brace in re.finditer(r"\{", text):
         if brace.start() < end:
             continue

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.roles.answer import NEXT_QUESTION, thoughts_and_answer
+from emend.agents.parsing.answers import NEXT_QUESTION, thoughts_and_answer
 from emend.agents.roles.completion import continue_text
 from emend.agents.roles.decompose import FINAL, LINES_END, opening, take_step
 from emend.memory.edit import prompt_id

@@ -13,8 +13,8 @@ from typing import Annotated, NamedTuple
 from langchain_core.language_models import BaseChatModel
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from emend.agents.parsing.answers import clean_answer
 from emend.agents.roles import PROMPTS
-from emend.agents.roles.answer import clean_answer
 from emend.agents.roles.completion import LINE_TOKENS, continue_text
 from emend.agents.scoring import join_target
 from emend.memory.edit import prompt_id

@@ -22,6 +22,7 @@ from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
 from emend.memory.retrieval.tokens import whole, words
 from emend.memory.store.superseding import Claim, in_order, parse_time
+from emend.memory.typography import fold_text
 
 SYSTEM = PROMPTS["tools"]["system"]
 NOTHING = "Nothing was found: no change bears on this."
@@ -139,12 +140,12 @@ class _Update(NamedTuple):
 
     def is_about(self, subject: str) -> bool:
         """Return whether that is its subject, or, for a text without subject, whether it is named."""
-        return _plain(subject) in self.subjects if self.subjects else self.names_entity(subject)
+        return fold_text(subject) in self.subjects if self.subjects else self.names_entity(subject)
 
     def names_entity(self, entity: str) -> bool:
         """Return whether the text contains the whole name."""
-        name = _plain(entity)
-        return name in self.names or bool(whole(name).search(_plain(self.hit.entry.text)))
+        name = fold_text(entity)
+        return name in self.names or bool(whole(name).search(fold_text(self.hit.entry.text)))
 
 
 def _updates_of(edit: Edit) -> list[_Update]:
@@ -156,15 +157,11 @@ def _updates_of(edit: Edit) -> list[_Update]:
     out = []
     for place, entry in enumerate(entries):
         triplets = edit.triplets[place : place + 1] if apart else edit.triplets
-        subjects = {_plain(triplet.subject) for triplet in triplets} | ({_plain(edit.subject)} - {""})
-        objects = {_plain(triplet.object) for triplet in triplets}
+        subjects = {fold_text(triplet.subject) for triplet in triplets} | ({fold_text(edit.subject)} - {""})
+        objects = {fold_text(triplet.object) for triplet in triplets}
         relations = " ".join([edit.prompt, *(triplet.relation for triplet in triplets)]).strip() or entry.text
         out.append(_Update(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
     return out
-
-
-def _plain(name: str) -> str:
-    return " ".join(name.casefold().split())
 
 
 def _content_words(text: str) -> set[str]:
