@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, ModelError
-from emend.memory.probe import Usage
+from emend.memory.probe import Form, Usage
 
 
 class TargetScores(FrozenModel):
@@ -19,6 +19,8 @@ class TargetScores(FrozenModel):
     log_probs: tuple[float, ...]
     target_tokens: tuple[int, ...] = ()
     token_log_probs: tuple[tuple[float, ...], ...] = ()
+    greedy_tokens: tuple[int, ...] = ()
+    """Number of tokens of each target that are the most probable ones after those before; empty if not given."""
     cut_tokens: int = 0
     usage: Usage = Usage()
 
@@ -38,6 +40,27 @@ def is_local(model: object) -> bool:
     A model says so by its attribute `is_local`; one of the user's own without it is local if it scores.
     """
     return bool(getattr(model, "is_local", isinstance(model, ScoringModel)))
+
+
+@runtime_checkable
+class TextModel(Protocol):
+    """A model that takes messages through a chat template where `chats` is true, and can continue plain text."""
+
+    @property
+    def chats(self) -> bool:
+        """True if prompts go through a chat template."""
+        ...
+
+    def plain(self) -> Any:
+        """The same model without the template."""
+        ...
+
+
+def form_of(model: object, form: Form) -> Form:
+    """The form in which a model is asked when a probe wants `form`: `plain` text, or messages, `chat`."""
+    if not isinstance(model, TextModel):
+        return "chat"
+    return "plain" if form == "plain" or not model.chats else "chat"
 
 
 @runtime_checkable

@@ -1,14 +1,14 @@
 """Answerers that editors give while edits are applied: a graph, run on one probe after another."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.roles.answer import read_answer
 from emend.agents.roles.decompose import cloze_of
-from emend.agents.scoring import ScoringModel
+from emend.agents.scoring import ScoringModel, TextModel
 from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.direct import DirectContext
 from emend.graphs.execution import Graph, run_graph
@@ -68,7 +68,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
             state["targets"] = list(targets)
         elif probe.reading != "line":
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
-        final, steps = run_graph(graph, state, context)
+        final, steps = run_graph(graph, state, _in_form(context, probe))
         try:
             return _answer(final, steps, cloze_of(probe))
         except ModelReplyError as error:
@@ -78,6 +78,14 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
 
     kind = ScoringAnswerer if isinstance(scorer, ScoringModel) else FunctionAnswerer
     return kind(respond, cost, str(getattr(scorer, "no_scores", "")))
+
+
+def _in_form(context: RespondContext, probe: Probe) -> RespondContext:
+    """The context with a model that takes the probe's form."""
+    model = context.model
+    if probe.form != "plain" or not isinstance(model, TextModel) or not model.chats:
+        return context
+    return replace(context, model=model.plain())
 
 
 def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> Answer:
@@ -95,6 +103,7 @@ def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> An
         reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
         target_tokens=tuple(state.get("target_tokens", ())),
+        greedy_tokens=tuple(state.get("greedy_tokens", ())),
         prompt=state["prompt"],
         retrieved=tuple(hit["edit_id"] for hit in state.get("hits", ())),
         cut_tokens=state["cut_tokens"],

@@ -61,6 +61,14 @@ class Record(FrozenModel):
     retrieved: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     """Nodes of the editor's graph that the probe went through, in order; twice if it was asked twice."""
+    form: str = ""
+    """`plain` if the model continued plain text, `chat` if it was asked in messages; empty in older runs."""
+    is_cut_off: bool = False
+    """The reply ended at the limit of new tokens, before the model had ended it."""
+    no_answer: bool = False
+    """The model gave no answer that can be read: the papers count it as a wrong one."""
+    excluded: str = ""
+    """Why the answer is left out of all figures."""
     cut_tokens: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
@@ -98,6 +106,8 @@ class Metric(FrozenModel):
     group: str = ""
     """Metrics of one group share a table; the first group is shown first."""
     higher_is_better: bool = True
+    protocol: str = ""
+    """Rule by which an answer counts as right, see `metrics/protocols.py`; empty where none does, and in older runs."""
     share: bool = True
     """True if values are shares from 0 to 1; marks and magnitudes that do not vary have no interval."""
 

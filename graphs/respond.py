@@ -34,6 +34,7 @@ class RespondState(TypedDict, total=False):
     reply: str
     log_probs: list[float]
     target_tokens: list[int]
+    greedy_tokens: list[int]
     usage: dict[str, int]
     cut_tokens: int
 
@@ -103,6 +104,7 @@ def _scored(model: BaseChatModel, prompt: str, targets: Sequence[str]) -> Respon
     return {
         "log_probs": list(scores.log_probs),
         "target_tokens": list(scores.target_tokens),
+        "greedy_tokens": list(scores.greedy_tokens),
         "usage": scores.usage.model_dump(),
         "cut_tokens": scores.cut_tokens,
     }

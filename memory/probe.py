@@ -12,13 +12,18 @@ Reading = Literal["line", "thoughts", "whole"]
 """The answer in a reply: its first `line`, the text behind `Answer:` after `thoughts`, or the `whole` reply."""
 
 
+Form = Literal["", "plain", "chat"]
+"""`plain`: the prompt is text that the model continues, though it may have a chat template; `chat`: it is a message."""
+
+
 class Probe(FrozenModel):
     """A question or cloze for the edited model.
 
     `gold` is the correct answer followed by its aliases; `rival` the answer that it competes with in likelihood;
     `scorers` name how the answer is scored (`exact_match`, `choice`, `likelihood`, `agreement`); `edit_ids` are the
     relevant edits (none when it is out of scope); `query` is the retrieval query, where that is not the prompt;
-    `examples` are demonstrations at the beginning of the prompt; `reading` is the part of a reply that is the answer.
+    `examples` are demonstrations at the beginning of the prompt; `reading` is the part of a reply that is the answer;
+    `form` is how a model that takes both is asked, and empty if that is left to the model.
     An empty `id` is filled from the content.
     """
 
@@ -38,6 +43,7 @@ class Probe(FrozenModel):
     reading: Reading = "line"
     new_tokens: int = 0
     """Maximum length of a `whole` reply in tokens; 0 leaves it to the model."""
+    form: Form = ""
     tags: dict[str, str | int | float | bool] = {}
 
     @model_validator(mode="before")
@@ -152,6 +158,8 @@ class Answer(FrozenModel):
     log_probs: tuple[float, ...] = ()
     target_tokens: tuple[int, ...] = ()
     """Number of tokens of each target in `log_probs`; empty if the model does not report it."""
+    greedy_tokens: tuple[int, ...] = ()
+    """Number of tokens of each target that are the most probable ones after those before; empty if not reported."""
     prompt: str = ""
     retrieved: tuple[str, ...] = ()
     cut_tokens: int = 0

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from emend.agents.local.generation import Generator, RunningReplies
-from emend.agents.local.likelihood import Likelihood, Side
+from emend.agents.local.likelihood import Likelihood, Side, TokenScore
 from emend.agents.local.model_folder import load_folder, weights_digest
 from emend.agents.local.offload import DeviceMap, computing_device
 from emend.agents.local.prefixes import Encoded, Ids
@@ -29,13 +29,17 @@ SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
 
 
 class ScoredTarget(NamedTuple):
-    """The natural-log probability of a target, joint and by token, and its token counts."""
+    """The natural-log probability of a target, joint and by token, and its token counts.
+
+    `greedy_tokens` is the number of its tokens that are the most probable ones after those before.
+    """
 
     log_prob: float
     prompt_tokens: int
     target_tokens: int
     cut_tokens: int
     token_log_probs: tuple[float, ...]
+    greedy_tokens: int
 
 
 class CausalLM:
@@ -165,11 +169,8 @@ class CausalLM:
         """
         with self._inference():
             rows = self.encode_pairs(pairs)
-            log_probs = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
-        return [
-            ScoredTarget(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, tuple(logs))
-            for row, logs in zip(rows, log_probs, strict=True)
-        ]
+            scores = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
+        return [_scored_target(row, tokens) for row, tokens in zip(rows, scores, strict=True)]
 
     @contextmanager
     def _inference(self) -> Iterator[int | None]:
@@ -193,3 +194,9 @@ class CausalLM:
             ContextOverflow: a target alone does not fit the window.
         """
         return self._encoder.pairs(pairs)
+
+
+def _scored_target(row: Encoded, tokens: Sequence[TokenScore]) -> ScoredTarget:
+    logs = tuple(token.log_prob for token in tokens)
+    greedy = sum(token.is_greedy for token in tokens)
+    return ScoredTarget(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, logs, greedy)

@@ -123,9 +123,14 @@ class LocalChatModel(BaseChatModel):
             log_probs=tuple(target.log_prob for target in scored),
             target_tokens=tuple(target.target_tokens for target in scored),
             token_log_probs=tuple(target.token_log_probs for target in scored),
+            greedy_tokens=tuple(target.greedy_tokens for target in scored),
             cut_tokens=max((target.cut_tokens for target in scored), default=0),
             usage=Usage(input_tokens=prompt_tokens + sum(target.target_tokens for target in scored), calls=1),
         )
+
+    def plain(self) -> "LocalChatModel":
+        """The same model, on the same worker thread, that continues plain text in place of its chat template."""
+        return self.model_copy(update={"chat": False}) if self.chats else self
 
     def close(self) -> None:
         """Ends the worker thread after the running batch; further calls fail."""

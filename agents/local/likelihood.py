@@ -59,8 +59,15 @@ class TokenPosition(NamedTuple):
     token: int
 
 
-TokenLogProbs = dict[int, list[float]]
-"""Log-probabilities by row, in the order of the target's tokens."""
+class TokenScore(NamedTuple):
+    """Natural-log probability of a token, and whether no other one is more probable there."""
+
+    log_prob: float
+    is_greedy: bool
+
+
+TokenScores = dict[int, list[TokenScore]]
+"""Scores by row, in the order of the target's tokens."""
 
 
 class Likelihood:
@@ -81,8 +88,8 @@ class Likelihood:
 
     def tokens(
         self, rows: Sequence[Encoded], prompts: Sequence[Hashable], side: Side = "right", share: bool = True
-    ) -> list[list[float]]:
-        """The natural-log probability of each token of each row's target.
+    ) -> list[list[TokenScore]]:
+        """The score of each token of each row's target.
 
         Args:
             rows: prompts with targets.
@@ -90,13 +97,13 @@ class Likelihood:
             side: the side of the padding.
             share: compute shared prefixes once; without it rows are only padded into batches.
         """
-        out: TokenLogProbs = {}
+        out: TokenScores = {}
         unsteady = [[place] for place, row in enumerate(rows) if len(row.fed) > self.steady]
         steady = [place for place, row in enumerate(rows) if len(row.fed) <= self.steady]
         for places in [steady, *unsteady]:
             some = [rows[place] for place in places]
-            log_probs = self._tree(some, self._plan(some, [prompts[place] for place in places], share), side)
-            out.update(zip(places, log_probs, strict=True))
+            scores = self._tree(some, self._plan(some, [prompts[place] for place in places], share), side)
+            out.update(zip(places, scores, strict=True))
         return [out[place] for place in range(len(rows))]
 
     def padded(self, rows: Sequence[Ids], side: Side, past: Past | None = None) -> dict[str, Any]:
@@ -152,7 +159,7 @@ class Likelihood:
             return False
         allowed = TOLERANCE.get(self.model.dtype, ROUGH)
         pairs = [two for result in shared for row in zip(plain, result, strict=True) for two in zip(*row, strict=True)]
-        return all(abs(a - b) <= allowed * (1 + abs(a)) for a, b in pairs)
+        return all(abs(a.log_prob - b.log_prob) <= allowed * (1 + abs(a.log_prob)) for a, b in pairs)
 
     def continues(self, width: int) -> bool:
         """True if rows of that width can be continued from keys and values token by token in a batch."""
@@ -190,12 +197,12 @@ class Likelihood:
         branch = plan(rows, prompts, self.least if share and fits else APART)
         return branch if not branch.shares or self.shares else plan(rows, prompts, APART)
 
-    def _tree(self, rows: Sequence[Encoded], tree: Branch, side: Side) -> list[list[float]]:
-        out: TokenLogProbs = defaultdict(list)
+    def _tree(self, rows: Sequence[Encoded], tree: Branch, side: Side) -> list[list[TokenScore]]:
+        out: TokenScores = defaultdict(list)
         self._grow(rows, tree, None, side, out)
         return [out[place] for place in range(len(rows))]
 
-    def _grow(self, rows: Sequence[Encoded], branch: Branch, past: Past | None, side: Side, out: TokenLogProbs) -> None:
+    def _grow(self, rows: Sequence[Encoded], branch: Branch, past: Past | None, side: Side, out: TokenScores) -> None:
         depth = len(branch.trunk)
         if depth > branch.above:
             past = self._extend(branch.trunk[branch.above :], past and past.rows(1))
@@ -214,9 +221,9 @@ class Likelihood:
         return Past(cache, fed["attention_mask"])
 
     def _score(
-        self, rows: Sequence[Encoded], stems: list[Stem], depth: int, past: Past | None, side: Side, out: TokenLogProbs
+        self, rows: Sequence[Encoded], stems: list[Stem], depth: int, past: Past | None, side: Side, out: TokenScores
     ) -> None:
-        """Feed stems with their leaves and add their log-probabilities to `out`."""
+        """Feed stems with their leaves and add their scores to `out`."""
         fed = self.padded([stem.ids[depth:] + _joined(stem) for stem in stems], side, past)
         width = fed["input_ids"].shape[1]
         positions = [
@@ -231,8 +238,8 @@ class Likelihood:
             caching = {"use_cache": True, "past_key_values": past.cache}
         states = self._states(fed | caching)
         lines, columns, tokens = torch.tensor([position[1:] for position in positions], device=states.device).T
-        for position, value in zip(positions, self._at(states, lines, columns, tokens).tolist(), strict=True):
-            out[position.row].append(value)
+        for position, score in zip(positions, self._at(states, lines, columns, tokens), strict=True):
+            out[position.row].append(score)
 
     def _forked(self, stems: list[Stem], depth: int, mask: Tensor, width: int, side: Side) -> dict[str, Tensor]:
         """Positions and mask, shape (rows, 1, width, past + width), by which a leaf sees its stem and no other leaf."""
@@ -259,13 +266,13 @@ class Likelihood:
             return self.model(**fed).logits  # type: ignore[no-any-return]
         return self.model.base_model(**fed).last_hidden_state  # type: ignore[no-any-return]
 
-    def _at(self, states: Tensor, lines: Tensor, columns: Tensor, tokens: Tensor) -> Tensor:
-        """Log-probability of each token at its (line, column), with logits nowhere else if the head is separate."""
-        out = []
+    def _at(self, states: Tensor, lines: Tensor, columns: Tensor, tokens: Tensor) -> Iterator[TokenScore]:
+        """Score of each token at its (line, column), with logits nowhere else if the head is separate."""
         for some, ids in zip(states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True):
             logits = (some if self.head is None else self.head(some)).float()
-            out.append(logits.gather(-1, ids[:, None].to(logits.device))[:, 0] - logits.logsumexp(-1))
-        return torch.cat(out)
+            own = logits.gather(-1, ids[:, None].to(logits.device))[:, 0]
+            greedy = own == logits.amax(-1)
+            yield from map(TokenScore, (own - logits.logsumexp(-1)).tolist(), greedy.tolist())
 
 
 def _joined(stem: Stem) -> Ids:

@@ -146,6 +146,13 @@ class ServedChatModel(ProviderChatModel):
         inner = self.inner.model_copy(update={"model": adapter, "base": self.inner.base or self.inner.model})
         return self.model_copy(update={"inner": inner})
 
+    def plain(self) -> "ServedChatModel":
+        """The same model, which continues plain text in place of its chat template."""
+        if not self.chats:
+            return self
+        settings = self.inner.settings.model_copy(update={"chat": False})
+        return self.model_copy(update={"inner": self.inner.model_copy(update={"settings": settings})})
+
     def close(self) -> None:
         """Free what further calls would need."""
 

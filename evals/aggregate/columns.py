@@ -31,6 +31,14 @@ class MetricRow(FrozenModel):
     high: float | None
     judge: str = ""
     """Judge and its measured agreement with people; empty for metrics without a judge."""
+    protocol: str = ""
+    """Rule by which an answer counts as right, see `metrics/protocols.py`."""
+    form: str = ""
+    """How the model was asked: `plain`, `chat`, or `chat and plain`; empty in older runs."""
+    as_wrong: float | None = None
+    """The mean with probes that the model did not answer as wrong ones, the papers' count, where it differs."""
+    cut_off: int = 0
+    """Number of replies that ended at the limit of new tokens."""
 
 
 class Column(NamedTuple):
@@ -44,27 +52,65 @@ class Column(NamedTuple):
     attempts: Integers
     missing: Integers
     missing_attempts: Integers
+    silent: Integers
+    """Cases of what is missing because the model gave no answer, and in `silent_attempts` their attempts."""
+    silent_attempts: Integers
+    forms: frozenset[str] = frozenset()
+    cut_off: int = 0
+    records: Integers = NO_CASES
+    """Number of the record of each value."""
 
     @classmethod
     def of(cls, values: Iterable[float], cases: Iterable[int]) -> "Column":
         """A column of cases that have one attempt each, in which nothing is missing."""
         cases = np.array([*cases], np.int64)
-        return cls(np.array([*values], np.float64), cases, cases, NO_CASES, NO_CASES)
+        return cls(np.array([*values], np.float64), cases, cases, NO_CASES, NO_CASES, NO_CASES, NO_CASES)
+
+    @property
+    def with_silent(self) -> "Column":
+        """The column in which probes without an answer have the value 0."""
+        left = ~np.isin(self.missing_attempts, self.silent_attempts)
+        return Column(
+            values=np.concatenate([self.values, np.zeros(len(self.silent))]),
+            cases=np.concatenate([self.cases, self.silent]),
+            attempts=np.concatenate([self.attempts, self.silent_attempts]),
+            missing=self.missing[left],
+            missing_attempts=self.missing_attempts[left],
+            silent=NO_CASES,
+            silent_attempts=NO_CASES,
+        )
 
     def only(self, cases: Collection[int]) -> "Column":
         """The part of these cases."""
         chosen = np.array([*cases], np.int64)
-        scored, missing = np.isin(self.cases, chosen), np.isin(self.missing, chosen)
+        scored, missing, silent = (np.isin(cases, chosen) for cases in (self.cases, self.missing, self.silent))
         numbers = self.cases[scored], self.attempts[scored], self.missing[missing], self.missing_attempts[missing]
-        return Column(self.values[scored], *numbers)
+        return Column(
+            self.values[scored], *numbers, self.silent[silent], self.silent_attempts[silent], self.forms, self.cut_off
+        )
 
 
 DIGITS = 14
 """Hexadecimal ones of a case's number: two of a million cases are alike once in a hundred thousand such runs."""
 Columns = dict[tuple[str, str], Column]
 """Columns by output and kind of probe."""
-Likeness = tuple[str, str, str, int, str, tuple[str, ...], tuple[str, ...]]
-"""What records have in common: setting, mode, editor, checkpoint, kind, names of values, names of what is unscored."""
+
+
+class Likeness(NamedTuple):
+    """What records have in common; `values` and `unscored` are the names of outputs with and without a number."""
+
+    setting: str
+    mode: str
+    editor: str
+    checkpoint: int
+    kind: str
+    form: str
+    is_cut_off: bool
+    no_answer: bool
+    values: tuple[str, ...]
+    unscored: tuple[str, ...]
+
+
 SECONDS, TOKENS_IN, TOKENS_OUT = "cost: seconds", "cost: tokens in", "cost: tokens out"
 RETRIES = "cost: retries"
 """Columns beside those of the scorers."""
@@ -84,7 +130,7 @@ class ResultGroup(NamedTuple):
 
     def row(self, metric: Metric, value: Estimate) -> MetricRow:
         """The metric's row of this group."""
-        return MetricRow(**self._asdict(), metric=metric.name, **value.model_dump())
+        return MetricRow(**self._asdict(), metric=metric.name, protocol=metric.protocol, **value.model_dump())
 
 
 def order_by(editors: Sequence[str]) -> Callable[[ResultGroup], tuple[str, str, int]]:
@@ -103,14 +149,29 @@ class RecordTable:
         """Number of each case in each of its repeats, in the order of their positions in rows."""
         self.units: set[str] = set()
         self.reasons: Counter[str] = Counter()
+        self.excluded: Counter[str] = Counter()
+        """Why records are left out of all figures."""
         self.records = self.cut = 0
         self._positions: dict[tuple[str, int], int] = {}
 
     def add(self, record: Record) -> None:
         """Take one record in."""
-        alike = record.setting, record.mode, record.editor, record.checkpoint, record.kind
         usage = record.usage
-        self.rows[*alike, tuple(record.values), tuple(record.unscored)].extend(
+        values, unscored = ({}, {}) if record.excluded else (record.values, record.unscored)
+        self.rows[
+            Likeness(
+                record.setting,
+                record.mode,
+                record.editor,
+                record.checkpoint,
+                record.kind,
+                record.form,
+                record.is_cut_off,
+                record.no_answer,
+                tuple(values),
+                tuple(unscored),
+            )
+        ].extend(
             (
                 self.records,
                 self.position(record.case, record.repeat),
@@ -121,10 +182,12 @@ class RecordTable:
                 usage.calls,
                 usage.untold,
                 record.from_baseline,
-                *record.values.values(),
+                *values.values(),
             )
         )
-        for reason in set(record.unscored.values()) if record.unscored else ():
+        if record.excluded:
+            self.excluded[record.excluded] += 1
+        for reason in set(unscored.values()):
             known = reason in self.reasons or len(self.reasons) < REASONS
             self.reasons[reason if known else "other reasons"] += 1
         self.units.add(record.unit)
@@ -169,28 +232,27 @@ class RecordTable:
         """Columns by result group and checkpoint, in the order in which they first came."""
         parts: dict[tuple[ResultGroup, int], dict[tuple[str, str], list[_Part]]] = {}
         for alike, packed in self.rows.items():
-            setting, mode, editor, checkpoint, kind, values, unscored = alike
-            group, rows = ResultGroup(setting, mode, editor), _by_row((alike, packed))
+            group, rows = ResultGroup(alike.setting, alike.mode, alike.editor), _by_row((alike, packed))
             first = parts.setdefault((group, 0), {})
-            columns = parts.setdefault((group, checkpoint), {})
-            for at, name in enumerate(values, WIDTH):
-                columns.setdefault((name, kind), []).append(_Part(rows, rows[:, at]))
-            for name in unscored:
-                columns.setdefault((name, kind), []).append(_Part(rows, None))
+            columns = parts.setdefault((group, alike.checkpoint), {})
+            for at, name in enumerate(alike.values, WIDTH):
+                columns.setdefault((name, alike.kind), []).append(_Part(rows, rows[:, at], alike))
+            for name in alike.unscored:
+                columns.setdefault((name, alike.kind), []).append(_Part(rows, None, alike))
             has_tokens = rows[:, UNTOLD] == 0
             with_tokens = rows if has_tokens.all() else rows[has_tokens]
             for name, at in COSTS.items():
                 counted = rows if name in (SECONDS, RETRIES) else with_tokens
-                first.setdefault((name, ""), []).append(_Part(counted, counted[:, at]))
+                first.setdefault((name, ""), []).append(_Part(counted, counted[:, at], alike))
                 if len(counted) < len(rows):
-                    first[name, ""].append(_Part(rows[~has_tokens], None))
+                    first[name, ""].append(_Part(rows[~has_tokens], None, alike))
         join = _Joiner(self)
         return {key: {name: join.column(those) for name, those in columns.items()} for key, columns in parts.items()}
 
 
 def row_width(alike: Likeness) -> int:
     """How many numbers the row of a record has."""
-    return WIDTH + len(alike[5])
+    return WIDTH + len(alike.values)
 
 
 def _by_row(of: "tuple[Likeness, array[float]]") -> Floats:
@@ -202,6 +264,7 @@ class _Part(NamedTuple):
 
     rows: Floats
     values: Floats | None
+    alike: Likeness
 
 
 class _Joiner:
@@ -214,26 +277,40 @@ class _Joiner:
     def __init__(self, table: RecordTable) -> None:
         self._cases = np.array([table.cases[case] for case, _ in table.attempts], np.int64)
         self._attempts = np.array([*table.attempts.values()], np.int64)
-        self._known: dict[tuple[int, ...], tuple[Integers, Integers, Integers]] = {}
+        self._known: dict[tuple[int, ...], tuple[Integers, Integers, Integers, Integers]] = {}
 
     def column(self, parts: Sequence[_Part]) -> Column:
         """Make a column of its parts, in the order of the records."""
         scored = [(part.rows, part.values) for part in parts if part.values is not None]
-        order, cases, attempts = self._in_order([rows for rows, _ in scored])
+        order, cases, attempts, records = self._in_order([rows for rows, _ in scored])
         values = np.concatenate([values for _, values in scored])[order] if scored else np.empty(0)
-        _, missing, missing_attempts = self._in_order([part.rows for part in parts if part.values is None])
-        return Column(values, cases, attempts, missing, missing_attempts)
+        missing = [part for part in parts if part.values is None]
+        _, missing_cases, missing_attempts, _ = self._in_order([part.rows for part in missing])
+        _, silent, silent_attempts, _ = self._in_order([part.rows for part in missing if part.alike.no_answer])
+        return Column(
+            values=values,
+            cases=cases,
+            attempts=attempts,
+            missing=missing_cases,
+            missing_attempts=missing_attempts,
+            silent=silent,
+            silent_attempts=silent_attempts,
+            forms=frozenset(part.alike.form for part in parts if part.alike.form),
+            cut_off=sum(len(part.rows) for part in parts if part.alike.is_cut_off),
+            records=records,
+        )
 
-    def _in_order(self, rows: Sequence[Floats]) -> tuple[Integers, Integers, Integers]:
-        """The order of the rows' records, and their cases and attempts in it."""
+    def _in_order(self, rows: Sequence[Floats]) -> tuple[Integers, Integers, Integers, Integers]:
+        """The order of the rows' records, and their cases, attempts and numbers in it."""
         if not rows:
-            return NO_CASES, NO_CASES, NO_CASES
+            return NO_CASES, NO_CASES, NO_CASES, NO_CASES
         key = tuple(map(id, rows))  # of arrays that all live until every column is made
         if key not in self._known:
             # Stable, which is fast where they are sorted.
-            order = np.argsort(np.concatenate([part[:, NUMBER] for part in rows]), kind="stable")
+            numbers = np.concatenate([part[:, NUMBER] for part in rows]).astype(np.int64)
+            order = np.argsort(numbers, kind="stable")
             at = np.concatenate([part[:, ATTEMPT] for part in rows])[order].astype(np.int64)
-            self._known[key] = order, self._cases[at], self._attempts[at]
+            self._known[key] = order, self._cases[at], self._attempts[at], numbers[order]
         return self._known[key]
 
 
@@ -249,6 +326,33 @@ def gather(records: Iterable[Record]) -> RecordTable:
     return gathered
 
 
+NOT_ANSWERS = ("correct_flip", "correct_flip_clean", "pre_edit")
+"""Outputs that need an answer of the unedited model too, so that a missing one is not a wrong answer."""
+
+
+def metric_row(group: ResultGroup, columns: Columns, metric: Metric) -> MetricRow:
+    """The metric's row of a group, with the forms in which the model was asked and what silence would cost."""
+    chosen = columns_of(columns, metric)
+    row = group.row(metric, estimate_of(columns, metric))
+    forms = " and ".join(sorted({form for column in chosen for form in column.forms}))
+    as_wrong = None
+    if metric.protocol and metric.share and metric.value not in NOT_ANSWERS and any(len(c.silent) for c in chosen):
+        answered = {key: column.with_silent for key, column in columns.items() if key[0] == metric.value}
+        mean = estimate_of(answered, metric).mean
+        as_wrong = None if mean == row.mean else mean
+    cut_off = sum(column.cut_off for column in chosen) if metric.protocol else 0
+    return row.model_copy(update={"form": forms if metric.protocol else "", "as_wrong": as_wrong, "cut_off": cut_off})
+
+
+def columns_of(columns: Columns, metric: Metric) -> list[Column]:
+    """The columns that a metric is made up of; those of all kinds where it names none."""
+    return [
+        column
+        for (name, kind), column in columns.items()
+        if name == metric.value and (kind in metric.kinds or not metric.kinds)
+    ]
+
+
 def estimate_of(columns: Columns, metric: Metric) -> Estimate:
     """The metric over its kinds; all kinds where it names none."""
     if metric.per == "kind":
@@ -259,11 +363,7 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
         missing = sum(len(column.missing) for column in per_kind)
         whole = harmonic([(column.values.tolist(), column.cases.tolist()) for column in per_kind]).scaled(metric.scale)
         return whole.model_copy(update={"unscored": missing})
-    chosen = [
-        column
-        for (name, kind), column in columns.items()
-        if name == metric.value and (kind in metric.kinds or not metric.kinds)
-    ]
+    chosen = columns_of(columns, metric)
     if metric.per in EXTREMES:
         return _by_attempt(chosen, metric.per).scaled(metric.scale)
     values = np.concatenate([np.empty(0), *(column.values for column in chosen)])
@@ -277,9 +377,9 @@ def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
     """The mean of each attempt's best or worst; those that what is missing could still turn are unscored."""
     outcomes: list[tuple[int, float | None]] = []
     case_of: dict[int, int] = {}
-    for values, *numbers in chosen:
-        cases, attempts, missing, missing_attempts = (part.tolist() for part in numbers)
-        outcomes += zip(attempts, values.tolist(), strict=True)
+    for column in chosen:
+        values, cases, attempts, missing, missing_attempts = (part.tolist() for part in column[:5])
+        outcomes += zip(attempts, values, strict=True)
         case_of |= zip(attempts, cases, strict=True)
         case_of |= zip(missing_attempts, missing, strict=True)
     outcomes += [(attempt, None) for column in chosen for attempt in column.missing_attempts.tolist()]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emend.evals.aggregate.columns import RecordTable, row_width
+from emend.evals.aggregate.columns import Likeness, RecordTable, row_width
 from emend.evals.case import Record
 from emend.evals.log.kept import keep_summary, read_summary
 from emend.evals.log.lines import RECORDS
@@ -53,6 +53,7 @@ def pack(table: RecordTable) -> dict[str, bytes]:
         "rows": [[alike, len(rows)] for alike, rows in table.rows.items()],
         "attempts": [*table.attempts],
         "reasons": table.reasons,
+        "excluded": table.excluded,
         "cut": table.cut,
     }
     columns = (np.frombuffer(rows).reshape(-1, row_width(alike)).T.tobytes() for alike, rows in table.rows.items())
@@ -70,12 +71,12 @@ def unpack(parts: Mapping[str, bytes]) -> RecordTable:
         return table
     head = json.loads(parts[HEAD])
     table.units.update(json.loads(parts[UNITS]))
-    table.reasons, table.cut = Counter(head["reasons"]), head["cut"]
+    table.reasons, table.excluded, table.cut = Counter(head["reasons"]), Counter(head["excluded"]), head["cut"]
     for case, repeat in head["attempts"]:
         table.position(case, repeat)
     numbers, start = np.frombuffer(zlib.decompress(parts[ROWS])), 0
     for (*alike, values, unscored), size in head["rows"]:
-        key = (*alike, tuple(values), tuple(unscored))
+        key = Likeness._make((*alike, tuple(values), tuple(unscored)))
         width = row_width(key)
         rows = numbers[start : start + size].reshape(width, -1).T
         table.rows[key] = array("d", rows.tobytes())

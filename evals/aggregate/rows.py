@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emend.evals.aggregate.columns import MetricRow as MetricRow
-from emend.evals.aggregate.columns import RecordTable, estimate_of, order_by
+from emend.evals.aggregate.columns import RecordTable, metric_row, order_by
 from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
+from emend.evals.aggregate.gaps import ProtocolGap, gaps_of
 from emend.evals.aggregate.kept_table import gather_run
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
@@ -36,6 +37,10 @@ class Report(FrozenModel):
     """Units that were neither finished nor failed."""
     reasons: dict[str, int]
     """Why something is unscored, and in how many records."""
+    excluded: dict[str, int] = {}
+    """Why records are left out of all figures, and how many."""
+    gaps: tuple[ProtocolGap, ...] = ()
+    """Differences between the protocols of one metric."""
     choices: tuple[str, ...] = ()
     """Scoring choices where the benchmark's paper and code differ or leave it open."""
     forgetting: tuple[ForgettingRow, ...] = ()
@@ -57,7 +62,7 @@ def _comparable(costs: Sequence[MetricRow], concurrency: int) -> list[MetricRow]
 def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[MetricRow]:
     """One row per place and metric that has something to show; editors in the order of the run."""
     rows = (
-        group.row(metric, estimate_of(gathered.places[group], metric))
+        metric_row(group, gathered.places[group], metric)
         for group in sorted(gathered.places, key=order_by(editors))
         for metric in metrics
     )
@@ -98,6 +103,8 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         failed=len(failed),
         missing=max(0, manifest.units - len(gathered.units) - len(failed)),
         reasons=dict(gathered.reasons.most_common()),
+        excluded=dict(gathered.excluded),
+        gaps=tuple(gaps_of(gathered, metrics, manifest.config.editors)),
         choices=(
             *that_apply(manifest.benchmark.get("choices", ()), rows, metrics),
             *(judged_notes(folder, judged) if judged else ()),

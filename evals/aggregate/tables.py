@@ -1,6 +1,6 @@
 """Tables of editors by metrics, of one run or of several side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,11 +8,15 @@ from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.case import Metric
 from emend.evals.log.config import FREE
 from emend.evals.log.manifest import Manifest
+from emend.evals.metrics.protocols import CONTAINS
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 UNLABELLED = {*FREE, "benchmark", "benchmark_options", "editors", "settings", "share", "mode"}
 """Fields of a configuration that name no run: the data, its parts, and what changes no result."""
+
+
+ASKED = {"plain": "asked in plain text", "chat": "asked in messages"}
 
 
 class LabelledReport(NamedTuple):
@@ -37,6 +41,16 @@ class MetricTable(NamedTuple):
     headings: tuple[str, ...]
     metrics: tuple[Metric, ...]
     rows: tuple[TableRow, ...]
+
+    def rows_of(self, metric: Metric) -> list[MetricRow]:
+        """The metric's values, those that there are."""
+        return [row.values[metric.name] for row in self.rows if metric.name in row.values]
+
+    def protocol(self, metric: Metric) -> str:
+        """Protocol of a column, and the form of its probes where the table has several; empty without a protocol."""
+        forms = {row.form for row in self.rows_of(metric) if row.form}
+        several = len({row.form for each in self.metrics for row in self.rows_of(each) if row.form}) > 1
+        return ", ".join(filter(None, [metric.protocol, *(sorted(forms) if several else [])]))
 
 
 class TableChoice(NamedTuple):
@@ -119,19 +133,44 @@ def _tables(
     models = dict.fromkeys(each.report.model for each, _ in members)
     title = f"{benchmark}, {setting}" + (f", mode {mode}" if mode else "")
     title += f", model {next(iter(models))}" if len(models) == 1 else ""
+    forms = {row.form for _, row in members if row.form}
+    title += f", {ASKED.get(next(iter(forms)), '')}".removesuffix(", ") if len(forms) == 1 else ""
     headings = (*members[0][0].labels, "editor")
     metrics = {metric.name: metric for each, _ in members for metric in each.report.metrics}
     measured = [metric for metric in metrics.values() if any(metric.name in values for values in rows.values())]
     judged = {row.metric for _, row in members if row.judge}
     tables = []
-    for name, group in _groups(measured, choice, judged):
+    for name, group in _groups(measured, choice, judged, rows.values()):
         lines = [TableRow(names, values) for names, values in rows.items() if any(m.name in values for m in group)]
         heading = f"{title}: {name}" if name else title
         tables.append(MetricTable(benchmark, heading, headings, tuple(group), tuple(_sorted(lines, metrics, choice))))
     return tables
 
 
-def _groups(measured: Sequence[Metric], choice: TableChoice, judged: set[str]) -> list[tuple[str, list[Metric]]]:
+def _distinct(metrics: Sequence[Metric], rows: Iterable[Mapping[str, MetricRow]]) -> list[Metric]:
+    """The metrics without those of the protocol `contains` that say of every row what the metric before them says."""
+
+    def is_repeated(metric: Metric, before: Metric) -> bool:
+        if metric.protocol != CONTAINS or (metric.kinds, metric.per) != (before.kinds, before.per):
+            return False
+        pairs = [(row.get(before.name), row.get(metric.name)) for row in rows]
+        return all(a and b and (a.mean, a.n, a.unscored) == (b.mean, b.n, b.unscored) for a, b in pairs if a or b)
+
+    return [
+        metric
+        for place, metric in enumerate(metrics)
+        if not (
+            place and metric.name == f"{metrics[place - 1].name} {CONTAINS}" and is_repeated(metric, metrics[place - 1])
+        )
+    ]
+
+
+def _groups(
+    measured: Sequence[Metric],
+    choice: TableChoice,
+    judged: set[str],
+    rows: Collection[Mapping[str, MetricRow]],
+) -> list[tuple[str, list[Metric]]]:
     """Title and metrics of each table."""
     if choice.columns:
         by_name = {metric.name: metric for metric in measured}
@@ -141,6 +180,8 @@ def _groups(measured: Sequence[Metric], choice: TableChoice, judged: set[str]) -
     groups: dict[str, list[Metric]] = {}
     for metric in measured:
         groups.setdefault(metric.group, []).append(metric)
+    if not choice.everything:
+        groups = {name: _distinct(metrics, rows) for name, metrics in groups.items()}
     first = next(iter(groups), "")
     return [
         (name, metrics)

@@ -20,7 +20,9 @@ from emend.memory.registry import nearest
 BY_KIND = ("record", "case", "any", "all")
 """Ways of making up a mean that can also be taken over one of the metric's kinds."""
 
-SETTINGS = "model mode retriever embedding prompt_template overrides benchmark_options limit seed".split()
+SETTINGS = (
+    "model mode retriever embedding prompt_template protocols form overrides benchmark_options limit seed".split()
+)
 """Options of a run whose differences are named beside a comparison."""
 
 
@@ -73,9 +75,10 @@ class Key(NamedTuple):
 
 
 class ProbeOutcome(NamedTuple):
-    """The outcome of a record: kind, question, values and unscored outputs."""
+    """The outcome of a record: kind, question, form in which it was asked, values and unscored outputs."""
 
     kind: str
+    form: str
     prompt: int
     gold: tuple[str, ...]
     values: dict[str, float]
@@ -114,6 +117,7 @@ def compare(
     judged = same_scoring(folder_a, other, scoring)
     sides_a, sides_b = _both_sides(folder_a, folder_b, judged, chosen, checkpoint)
     outputs = {*_outputs(sides_a), *_outputs(sides_b)}
+    refuse_other_protocols(a, b)
     theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
     metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]
     coverage, rows = list[Coverage](), list[ComparisonRow]()
@@ -146,6 +150,23 @@ def _refuse_other_data(a: Manifest, b: Manifest) -> None:
         raise BadSettings(
             f"the runs have the settings {', '.join(a.cases)} and {', '.join(b.cases)}: other edits are given under "
             "another setting. Run one of them with the other's --setting."
+        )
+
+
+def refuse_other_protocols(a: Manifest, b: Manifest) -> None:
+    """Check that two runs count the same probes, and have a protocol in common by which they score them.
+
+    Raises:
+        BadSettings: they do not; names both.
+    """
+    if a.config.count_only != b.config.count_only:
+        counted = " and ".join(run.config.count_only or "all probes" for run in (a, b))
+        raise BadSettings(f"the runs count {counted}: give both the same --count-only.")
+    first, second = ({metric.protocol for metric in run.metrics if metric.protocol} for run in (a, b))
+    if first and second and not first & second:
+        raise BadSettings(
+            f"the runs score answers by {' and '.join(sorted(first))}, and by {' and '.join(sorted(second))}: one "
+            f"cannot stand beside the other. Run one of them again with --protocol {min(first)} or {min(second)}."
         )
 
 
@@ -208,15 +229,16 @@ def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sid
     for record in records:
         if record.editor in editors and record.checkpoint == checkpoint:
             side = sides.setdefault((record.setting, record.editor), {})
+            values, unscored = ({}, {}) if record.excluded else (record.values, record.unscored)
             side[Key(record.case, record.probe, record.repeat)] = ProbeOutcome(
-                record.kind, hash(record.prompt), record.gold, record.values, frozenset(record.unscored)
+                record.kind, record.form, hash(record.prompt), record.gold, values, frozenset(unscored)
             )
     return sides
 
 
 def _plain(metric: Metric) -> Metric:
     """The metric without its group, which names a judge's calibration."""
-    return metric.model_copy(update={"group": ""})
+    return metric.model_copy(update={"group": "", "protocol": "", "summary": ""})
 
 
 def _outputs(sides: Sides) -> Iterator[tuple[str, str]]:
@@ -233,6 +255,12 @@ def _coverage(names: dict[str, str], left: dict[Key, ProbeOutcome], right: dict[
             raise BadSettings(
                 f"case {key.case}, probe {key.probe}: the runs ask something else under the same id, so they are not "
                 "on the same data. Run both on one version of it."
+            )
+        if (left[key].form or right[key].form) != (right[key].form or left[key].form):
+            raise BadSettings(
+                f"{names['editor_a']} was asked in the form {left[key].form}, {names['editor_b']} in {right[key].form} "
+                f"(case {key.case}, probe {key.probe}): their figures measure different things. Run one of them again "
+                f"with --form {left[key].form} or --form {right[key].form}."
             )
     cases, count = len({key.case for key in both}), len(both)
     return Coverage(**names, paired=count, cases=cases, only_a=len(left) - count, only_b=len(right) - count)

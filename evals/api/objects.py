@@ -44,6 +44,7 @@ def name_options(options: dict[str, Any]) -> dict[str, Any]:
             named[option] = str(named[option])
     if "editors" in named:
         named["editors"] = editor_names(named["editors"])
-    if isinstance(named.get("settings"), str):
-        named["settings"] = (named["settings"],)
+    for name in ("settings", "protocols"):
+        if isinstance(named.get(name), str):
+            named[name] = (named[name],)
     return named

@@ -31,6 +31,9 @@ class RunOptions(TypedDict, total=False):
     retriever: Any
     embedding: Any
     prompt_template: str
+    protocols: str | Sequence[str]
+    form: str
+    count_only: str
     preset: str
     seed: int
     repeats: int

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from emend.evals.log.presets import expand_preset
+from emend.evals.metrics.protocols import WRONG_BEFORE, check_protocols
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys, refuse_secrets
@@ -322,6 +323,21 @@ class RunConfig(CallLimits):
         description="Prompt template that joins retrieved edits and a probe: new_fact, based_on_facts or brief; "
         "default: the benchmark's.",
     )
+    protocols: tuple[str, ...] = Field(
+        default=(),
+        description="Rule by which an answer counts as right: likelihood, teacher_forced, exact, contains or judge; "
+        "repeatable; default: the benchmark's own, and contains beside exact.",
+    )
+    form: str | None = Field(
+        default=None,
+        description="How a model with a chat template is asked: plain text that it continues, or chat; default: plain "
+        "for clozes, and for everything in a run with an editor that changes weights.",
+    )
+    count_only: str | None = Field(
+        default=None,
+        description="Probes that count: wrong_before leaves out those about an edit that the unedited model answers "
+        "right; default: all.",
+    )
     preset: str | None = Field(
         default=None,
         description="Named set-up of the editors: paper (as MeLLo and IKE were published) or best (Emend's own); other "
@@ -375,6 +391,13 @@ class RunConfig(CallLimits):
                 f"--reevaluate-at {self.reevaluate_at} with mode {self.mode or 'of the benchmark'}: only mode "
                 "sequential has checkpoints. Give --mode sequential, or leave them out."
             )
+        check_protocols(self.protocols)
+        for option, value, known in (
+            ("--form", self.form, ("plain", "chat")),
+            ("--count-only", self.count_only, (WRONG_BEFORE,)),
+        ):
+            if value is not None and value not in known:
+                raise BadSettings(f"{option} is '{value}': {nearest(value, list(known))}")
         FailureLimit.parse(self.fail_on_error)
         WorkersSpec.parse(self.workers, self.gpus_per_worker)
         if self.share is not None:

@@ -39,6 +39,37 @@ def _text_scorer(output: str, metric: Callable[[Probe, str], float]) -> Scorer:
     return scorer
 
 
+def score_teacher_forced(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`token_accuracy`: share of the gold answer's tokens that are the most probable ones after the tokens before.
+
+    EasyEdit's accuracy (Wang et al. 2024), in which the model is given the right tokens so far and not its own.
+    """
+    if not answer.log_probs:
+        return ProbeScores({}, {"token_accuracy": NO_PROBABILITIES})
+    if not answer.greedy_tokens:
+        return ProbeScores({}, {"token_accuracy": "the model does not say which tokens are the most probable ones"})
+    return ProbeScores({"token_accuracy": answer.greedy_tokens[0] / answer.target_tokens[0]}, {})
+
+
+def score_equivalence(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`equivalent`: unscored until a judge has compared the answer with gold (`emend judge run --kind equivalence`)."""
+    return ProbeScores({}, {"equivalent": NO_TEXT if answer.text is None else "awaits a judge"})
+
+
+def score_wrong_before(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`right_before`: 1.0 when the unedited model's answer is right by the first protocol of the probe's that says so.
+
+    A magnitude says it by its sign, a token accuracy by 1.
+    """
+    if before is None:
+        return ProbeScores({}, {"right_before": NO_BASELINE})
+    others = probe.model_copy(update={"scorers": tuple(name for name in probe.scorers if name in RIGHT)})
+    for name, value in score(others, before).values.items():
+        if name in RIGHT_OUTPUTS:
+            return ProbeScores({"right_before": float(value == 1.0)}, {})
+    return ProbeScores({}, {"right_before": f"the unedited model: {NO_TEXT}"})
+
+
 def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`strict`: the answer, with its final full stop if it has one, is a gold answer letter by letter."""
     if answer.text is None:
@@ -103,6 +134,8 @@ def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Prob
     """
     if before is None:
         return ProbeScores({}, {"agreement": NO_BASELINE})
+    if None in (answer.text, before.text) and not (answer.log_probs and before.log_probs):
+        return ProbeScores({}, {"agreement": NO_TEXT})
     if answer.text is not None and before.text is not None:
         return ProbeScores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})
     now_gold, now_rival, why = _pair(probe, answer)
@@ -155,9 +188,18 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 
 SCORERS: dict[str, Scorer] = {
     "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
+    "contains": _text_scorer(
+        "contains",
+        lambda probe, text: float(
+            any(parse_choice(text, (g, *([probe.rival] if probe.rival else [])))[0] == g for g in probe.gold)
+        ),
+    ),
     "strict_match": score_strict,
     "choice": score_choice,
     "likelihood": score_likelihood,
+    "teacher_forced": score_teacher_forced,
+    "equivalence": score_equivalence,
+    "wrong_before": score_wrong_before,
     "likelihood_code": score_likelihood_code,
     "difference": score_difference,
     "per_token": score_per_token,
@@ -176,15 +218,26 @@ SCORERS: dict[str, Scorer] = {
 }
 
 COMPARED = frozenset(
-    {"agreement", "correct_flip", "effectiveness", "elken_fact_same", "elken_option_same", "judged_same"}
+    {
+        "agreement",
+        "correct_flip",
+        "effectiveness",
+        "elken_fact_same",
+        "elken_option_same",
+        "judged_same",
+        "wrong_before",
+    }
 )
 """Scorers that compare with the unedited model's answer to the same probe."""
 SCORE_BASELINE = frozenset({"correct_flip", "effectiveness"})
 """Scorers among them that also score the unedited model alone, whatever the edited one answers."""
-_NEED_PROBABILITIES = {"likelihood", "likelihood_code", "difference", "per_token"}
+RIGHT = ("exact_match", "elken_fact", "contains", "likelihood", "per_token", "teacher_forced", "choice", "reasoning")
+RIGHT_OUTPUTS = ("em", "right", "contains", "success", "success_token", "token_accuracy", "choice", "acc")
+"""Scorers that say whether an answer is right, and their outputs that do."""
+_NEED_PROBABILITIES = {"likelihood", "likelihood_code", "difference", "per_token", "teacher_forced"}
 """Scorers that compare the probabilities of gold and rival, and are unscored without."""
 _PREFER_PROBABILITIES = {*_NEED_PROBABILITIES, "reasoning"}
-_EITHER = {"generation", "agreement"}
+_EITHER = {"generation", "agreement", "wrong_before"}
 """Scorers that read the text, or the probabilities where no other scorer needs a text."""
 
 
@@ -205,8 +258,9 @@ def ask_of(probe: Probe, scorable: bool) -> Ask:
     names = set(probe.scorers)
     if scorable and "effectiveness" in names:
         return Ask(False, (*probe.gold, *probe.choices))
-    if scorable and probe.rival is not None and names & _PREFER_PROBABILITIES:
-        return Ask(bool(names - _PREFER_PROBABILITIES - _EITHER), (probe.gold[0], probe.rival))
+    pair = (probe.gold[0], *(() if probe.rival is None else (probe.rival,)))
+    if scorable and names & (_PREFER_PROBABILITIES if probe.rival is not None else {"teacher_forced"}):
+        return Ask(bool(names - _PREFER_PROBABILITIES - _EITHER), pair)
     return Ask(bool(names - {*_NEED_PROBABILITIES, "effectiveness"}), ())
 
 
@@ -228,6 +282,11 @@ def _scorer(name: str) -> Scorer:
     if name not in SCORERS:
         raise BadSettings(f"unknown scorer '{name}': {nearest(name, list(SCORERS))}")
     return SCORERS[name]
+
+
+def without_blank(answer: Answer) -> Answer:
+    """The answer, without a text where that is blank: it says nothing, whoever the model is."""
+    return answer if answer.text is None or answer.text.strip() else answer.but(text=None, exact_text=None)
 
 
 def _pair(probe: Probe, answer: Answer) -> tuple[float, float, str]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from emend.memory.probe import Answer, Probe
 
 NO_TEXT = "the model was not asked for text"
+EMPTY = "the reply is empty, or has no answer in it"
 NO_PROBABILITIES = "the model gives no probabilities"
 NO_RIVAL = "the probe has no rival answer"
 NO_BASELINE = "the unedited model was not asked"

@@ -91,6 +91,7 @@ def against(folder: Path, name: str, scoring: str | None = None) -> PublishedCom
             f"{name} is of the benchmark {of}, the run in '{folder}' of {manifest.config.benchmark}: "
             "nothing of it can stand beside the table. Give a table of its own benchmark; see: emend papers."
         )
+    _refuse_other_protocol(folder, manifest)
     outcome = report(folder, scoring)
     placed = placed_rows(folder, published, outcome, manifest)
     if not placed:
@@ -106,6 +107,24 @@ def against(folder: Path, name: str, scoring: str | None = None) -> PublishedCom
         lines=lines,
         notes=tuple(_notes(published, outcome, manifest, placed, models)),
     )
+
+
+def _refuse_other_protocol(folder: Path, manifest: Manifest) -> None:
+    """Check that a run asks and counts as the papers do.
+
+    Raises:
+        BadSettings: it asks in another form, or leaves probes out.
+    """
+    config = manifest.config
+    others = [f"--form {config.form}"] if config.form is not None else []
+    others += [f"--count-only {config.count_only}"] if config.count_only is not None else []
+    others += [f"--protocol {name}" for name in config.protocols if name in ("teacher_forced", "contains")]
+    figures = {metric.protocol for metric in manifest.metrics} - {"", "teacher_forced", "contains"}
+    if config.form == "chat" or config.count_only is not None or (config.protocols and not figures):
+        raise BadSettings(
+            f"the run in '{folder}' measures something else than the published figures ({', '.join(others)}): run "
+            "without, which asks and scores as the paper does."
+        )
 
 
 def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:

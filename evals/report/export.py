@@ -11,7 +11,7 @@ from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, T
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import INTERVALS, interval, number
-from emend.evals.report.tables.metrics import count
+from emend.evals.report.tables.metrics import count, remarks
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -23,7 +23,7 @@ LATEX = str.maketrans(
     | {"<": r"\textless{}", ">": r"\textgreater{}", "Δ": r"$\Delta$", "—": "--"}
 )
 MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*`<>[]"})
-FIELDS = ("setting", "mode", "metric", "mean", "low", "high", "n", "unscored", "judge")
+FIELDS = tuple("setting mode metric protocol form mean low high n unscored as_wrong cut_off judge".split())
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of cells that spreadsheets calculate."""
 
@@ -91,7 +91,9 @@ class TextTable(NamedTuple):
 
 
 def _texts(table: MetricTable) -> TextTable:
-    heads = [*table.headings, *(f"{one_line(metric.name)} ({count(table, metric)})" for metric in table.metrics)]
+    labels = [", ".join(filter(None, [table.protocol(each), count(table, each)])) for each in table.metrics]
+    names = [f"{one_line(each.name)} ({label})" for each, label in zip(table.metrics, labels, strict=True)]
+    heads = [*table.headings, *names]
     rows = [
         [*map(one_line, row.names), *(_value(row.values.get(metric.name), metric) for metric in table.metrics)]
         for row in table.rows
@@ -105,7 +107,7 @@ def _value(row: MetricRow | None, metric: Metric) -> str:
     parts = ["-" if row.mean is None else number(row.mean, metric)]
     if row.low is not None and row.high is not None:
         parts.append(interval(row.low, row.high, metric))
-    return " ".join([*parts, *([f"({row.unscored} unscored)"] if row.unscored else [])])
+    return " ".join([*parts, *(f"({text})" for text in remarks(row, metric))])
 
 
 def markdown_text(table: TextTable) -> str:

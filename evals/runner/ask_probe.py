@@ -30,6 +30,7 @@ def ask_probe(answerer: Answerer, probe: Probe) -> Answer:
     return generated.but(
         log_probs=scored.log_probs,
         target_tokens=scored.target_tokens,
+        greedy_tokens=scored.greedy_tokens,
         cut_tokens=max(generated.cut_tokens, scored.cut_tokens),
         usage=generated.usage.plus(scored.usage),
         steps=(*generated.steps, *scored.steps),

@@ -10,8 +10,8 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.log.events import event_of
-from emend.evals.metrics.scorers import SCORE_BASELINE, score
-from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, ProbeScores
+from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
+from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores
 from emend.evals.runner.ask_probe import ask_recorded, needs_baseline
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.units import EditorPass, Unit
@@ -20,6 +20,7 @@ from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys
 from emend.memory.steps import steps_of, usage_until
 
+RIGHT_BEFORE = "the unedited model is right, and only probes that it answers wrong count"
 UNUSABLE = (ModelReplyError, ContextOverflow, NotApplicable)
 """Errors that are a result: there was an answer, and it is unusable; or there cannot be one."""
 
@@ -36,12 +37,13 @@ class UnitResult(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """Answer to one probe, its scores, the seconds it took, and whether it is the baseline's."""
+    """Answer to one probe, its scores, the seconds it took, whether it is the baseline's, and whether it is none."""
 
     answer: Answer
     scores: ProbeScores
     seconds: float
     from_baseline: bool = False
+    no_answer: bool = False
 
 
 def ask_unit(
@@ -72,6 +74,7 @@ def ask_unit(
 def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Baseline) -> ProbeResult:
     repeat, start = editor_pass.repeat, time.perf_counter()
     error: Exception | None = None
+    no_answer = False
     if needs_baseline(probe) and type(editor_pass.editor) is Unedited:
         line = baseline.get(probe, repeat)
         try:
@@ -87,19 +90,28 @@ def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Ba
         seconds, from_baseline = time.perf_counter() - start, False
     if error is None:
         scores = _score(probe, answer, baseline, repeat)
+        no_answer = EMPTY in scores.unscored.values()
     else:
         answer, scores = _answer_until(error, probe), _unusable_scores(error, probe, baseline, repeat)
+        no_answer = not isinstance(error, NotApplicable)
     if not isinstance(answerer, Scorable):
         scores = _with_reason(scores, editor_pass.name, getattr(answerer, "no_scores", ""))
-    return ProbeResult(answer, _with_hit(scores, probe, answer), seconds, from_baseline)
+    return ProbeResult(answer, _with_hit(scores, probe, answer), seconds, from_baseline, no_answer)
 
 
 def _score(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> ProbeScores:
     """Score an answer; if the unedited model's is unusable, only the comparison with it is unscored."""
+    if (spoken := without_blank(answer)) is not answer:
+        scores = _score(probe, spoken, baseline, repeat)
+        empty = {name: EMPTY if why == NO_TEXT else why for name, why in scores.unscored.items()}
+        return ProbeScores(scores.values, empty)
     if not needs_baseline(probe):
         return score(probe, answer)
     try:
-        return score(probe, answer, baseline.answer(probe, repeat))
+        before = baseline.answer(probe, repeat)
+        if (spoken := without_blank(before)) is not before and not before.log_probs:
+            raise ModelReplyError(EMPTY)
+        return score(probe, answer, spoken)
     except UNUSABLE as error:
         scores, reason = score(probe, answer), f"the unedited model: {hide_keys(str(error))}"
         unscored = {name: reason if why.startswith(NO_BASELINE) else why for name, why in scores.unscored.items()}
@@ -154,6 +166,12 @@ def hit_at_1(probe: Probe, answer: Answer) -> float | None:
     return float(bool(answer.retrieved) and answer.retrieved[0] in probe.edit_ids)
 
 
+def _is_cut_off(answer: Answer) -> bool:
+    """True if the reply ended at the limit of new tokens."""
+    chats = [call for step in answer.steps for call in step.calls if call.kind == "chat"]
+    return bool(chats) and chats[-1].finish == "length"
+
+
 def _searched(answer: Answer) -> bool:
     return bool(answer.retrieved) or any("hits" in step.update for step in answer.steps)
 
@@ -175,6 +193,10 @@ def _record(editor_pass: EditorPass, unit: Unit, probe: Probe, result: ProbeResu
         reply=answer.reply,
         log_probs=answer.log_probs,
         target_tokens=answer.target_tokens,
+        form=probe.form,
+        is_cut_off=_is_cut_off(answer),
+        no_answer=result.no_answer,
+        excluded=RIGHT_BEFORE if result.scores.values.get("right_before") else "",
         values=result.scores.values,
         unscored=result.scores.unscored,
         retrieved=answer.retrieved,

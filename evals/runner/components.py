@@ -13,6 +13,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.providers.policy import CallPolicy
+from emend.agents.scoring import TextModel, form_of
 from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.refused import RefusedEditor
@@ -21,9 +22,10 @@ from emend.evals.benchmarks.fact_file.benchmark import FactFile
 from emend.evals.benchmarks.fact_file.read import is_fact_file
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION, with_triples
-from emend.evals.case import Benchmark, Case
+from emend.evals.case import Benchmark, Case, Metric
 from emend.evals.log.config import MODEL, NO_CHECKPOINTS, Checkpoints, FailureLimit, Mode, RunConfig, Share
 from emend.evals.log.manifest import decisive_fields
+from emend.evals.metrics.protocols import WRONG_BEFORE, form_for, metrics_under, under_protocols
 from emend.evals.runner.batch_ahead import CHUNK
 from emend.evals.runner.perplexity import load_texts
 from emend.evals.runner.units import EditorPass, Group, UnfinishedCases, groups, without_repeats
@@ -33,6 +35,7 @@ from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embe
 from emend.memory.errors import BadSettings
 from emend.memory.files import private_folder
 from emend.memory.paths import cache_folder
+from emend.memory.probe import Probe
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever
@@ -125,9 +128,31 @@ class RunComponents:
     """Cases that are left of a resumed run by setting, once all have been counted."""
 
     def cases(self, setting: str) -> Iterator[Case]:
-        """Yield the cases of a setting, each once; streamed anew at every call."""
+        """Yield the cases of a setting, each once, with probes as the run asks them; streamed anew at every call."""
         stream = self.benchmark.cases(setting, self.config.limit, self.config.seed)
-        return without_repeats(case for case in stream if case.probes)
+        return without_repeats(self._as_asked(case) for case in stream if case.probes)
+
+    def _as_asked(self, case: Case) -> Case:
+        return case.model_copy(update={"probes": tuple(map(self._probe, case.probes))})
+
+    def _probe(self, probe: Probe) -> Probe:
+        """The probe, scored by the run's protocols and in the form in which the run asks it."""
+        probe = under_protocols(probe, self.config.protocols)
+        scorers = probe.scorers
+        if self.config.count_only == WRONG_BEFORE and probe.edit_ids:
+            scorers = (*scorers, WRONG_BEFORE)
+        form = form_of(self.model, form_for(probe, self.config.form, self.edits_weights))
+        return probe.model_copy(update={"form": form, "scorers": scorers})
+
+    @cached_property
+    def edits_weights(self) -> bool:
+        """True if one of the editors changes weights."""
+        return any(getattr(editor, "needs_weights", False) for editor in self.editors.values())
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The benchmark's metrics, under the run's protocols."""
+        return tuple(metrics_under(self.benchmark.metrics(), self.config.protocols))
 
     def groups(self, setting: str) -> Iterator[Group]:
         """Yield the groups of cases of a setting, in order; in a share, those that are dealt to it.
@@ -300,6 +325,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
         model, policy = load_model_and_policy(config)
     else:
         policy = getattr(model, "policy", None) or CallPolicy()
+    _check_form(config, model)
     policy.limit_calls(config.concurrency)
     encoder: Embedding | None = None
     if any(getattr(editor, "reads_memory", False) for editor in editors.values()):
@@ -325,6 +351,21 @@ def load_model_and_policy(config: RunConfig) -> tuple[BaseChatModel, CallPolicy]
     """Load the named model, and make the policy by which it and the editors' own models are called."""
     policy = config.policy()
     return load_model(config.model, policy, **config.overrides.get(MODEL, {})), policy
+
+
+def _check_form(config: RunConfig, model: BaseChatModel) -> None:
+    """Check that the model can be asked in the form that the configuration names.
+
+    Raises:
+        BadSettings: it takes no plain text, or has no chat template.
+    """
+    if config.form == "plain" and not isinstance(model, TextModel):
+        raise BadSettings(f"--form plain with model '{config.model}': it takes messages only. Leave --form out.")
+    if config.form == "chat" and isinstance(model, TextModel) and not model.chats:
+        raise BadSettings(
+            f"--form chat with model '{config.model}': it has no chat template, or model.chat=false turns it off. "
+            "Leave --form out."
+        )
 
 
 def refuse_unused_limits(config: RunConfig, policy: CallPolicy) -> None:

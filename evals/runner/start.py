@@ -79,7 +79,7 @@ def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest
         model=components.model_fingerprint,
         editors=editors,
         benchmark=_provenance(components),
-        metrics=tuple(components.benchmark.metrics()),
+        metrics=components.metrics,
         mode=str(components.mode),
         graphs=_graphs(components),
         versions=versions(),
@@ -107,10 +107,10 @@ def _provenance(components: RunComponents) -> dict[str, Any]:
     """Return the benchmark's provenance, with what readers should know about how this run asks it."""
     provenance = dict(components.benchmark.provenance)
     parametric = sorted({editor_pass.name for editor_pass in components.passes if editor_pass.editor.needs_weights})
-    if parametric and components.model_fingerprint["parameters"].get("chat"):
+    if parametric and components.config.form == "chat":
         choice = (
             f"{', '.join(parametric)}: edits are written on plain text, and the model is asked through its chat "
-            "template; --set model.chat=false asks in plain text, as the papers do"
+            "template; --form plain asks in plain text, as the papers do"
         )
         provenance["choices"] = [*provenance.get("choices", ()), choice]
     return provenance

@@ -10,6 +10,7 @@ from emend.evals.case import Metric, Record
 from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.metrics.protocols import CONTAINS, PROTOCOLS
 from emend.evals.trace.filters import ALL_RECORDS, AnswerFilter, RecordFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
@@ -163,8 +164,12 @@ def _verdict(record: Record, metrics: Sequence[Metric]) -> tuple[Verdict, str]:
 
 
 def deciding_scores(metrics: Sequence[Metric], kind: str) -> tuple[str, ...]:
-    """Names of the scores by which an answer to a probe of that kind is right or wrong; its first one counts."""
-    return tuple(metric.value for metric in metrics if metric.share and kind in (metric.kinds or (kind,)))
+    """Names of the scores by which an answer to a probe of that kind is right or wrong; its first one counts.
+
+    That is `contains` where a run has it beside the papers' match, as it reads an answer as a person does.
+    """
+    names = [metric.value for metric in metrics if metric.share and kind in (metric.kinds or (kind,))]
+    return tuple(sorted(names, key=lambda name: name != PROTOCOLS[CONTAINS].value))
 
 
 def verdict_and_score(

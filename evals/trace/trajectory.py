@@ -11,7 +11,7 @@ from typing import Any
 from emend.evals.case import Record
 from emend.evals.log.events import split_passes
 
-BOOKKEEPING = ("usage", "cut_tokens", "target_tokens")
+BOOKKEEPING = ("usage", "cut_tokens", "target_tokens", "greedy_tokens")
 """Fields of a node's update that are no result."""
 
 

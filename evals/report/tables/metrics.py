@@ -93,7 +93,8 @@ def _by_editor(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
         drawn.add_column(Text(name, style="bold"), no_wrap=True)
     columns = [_cells(column, in_one_line) for column in _columns(table, plain)]
     for metric in table.metrics:
-        heading = Text(one_line(metric.name), style="bold").append("\n" + count(table, metric), style="dim not bold")
+        lines = [line for line in (table.protocol(metric), count(table, metric)) if line]
+        heading = Text(one_line(metric.name), style="bold").append("\n" + "\n".join(lines), style="dim not bold")
         _add_column(drawn, heading, in_one_line)
     for row, *cells in zip(table.rows, *columns, strict=True):
         drawn.add_row(*(Text(one_line(name)) for name in row.names), *cells)
@@ -108,7 +109,8 @@ def _by_metric(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
     lines = zip(*_columns(table, plain), strict=True)
     columns = [_cells(column, in_one_line) for column in lines]
     for metric, *cells in zip(table.metrics, *columns, strict=True):
-        drawn.add_row(Text(one_line(metric.name)).append("  " + count(table, metric), style="dim"), *cells)
+        label = "  ".join(filter(None, [table.protocol(metric), count(table, metric)]))
+        drawn.add_row(Text(one_line(metric.name)).append(f"  {label}", style="dim"), *cells)
     return drawn
 
 
@@ -149,15 +151,27 @@ def _parts(row: MetricRow | None, metric: Metric, best: bool, plain: bool) -> li
     parts = [value]
     if row.low is not None and row.high is not None:
         parts.append(Text(interval(row.low, row.high, metric), style="dim"))
-    if row.unscored:
-        parts.append(Text(f"{row.unscored} unscored", style="yellow"))
+    parts += [Text(text, style="yellow") for text in remarks(row, metric)]
     return parts
+
+
+def remarks(row: MetricRow, metric: Metric) -> list[str]:
+    """What a reader must know of a value: probes without a score, what they cost as wrong ones, replies cut off."""
+    texts = []
+    if row.unscored:
+        texts.append(f"{row.unscored} unscored")
+    if row.as_wrong is not None:
+        texts[-1:] = [f"{row.unscored} unscored, {number(row.as_wrong, metric)} as wrong"]
+    if row.cut_off and row.form != "plain":
+        texts.append(f"{row.cut_off} cut off")
+    return texts
 
 
 def _best(table: MetricTable, metric: Metric) -> list[TableRow]:
     """The rows with the best mean as it is shown; none when there is nothing to compare."""
     means = {
-        place: round(value.mean, decimals(metric))
+        # What was not answered counts as wrong here, so that silence cannot win.
+        place: round(value.mean if value.as_wrong is None else value.as_wrong, decimals(metric))
         for place, row in enumerate(table.rows)
         if (value := row.values.get(metric.name)) and value.mean is not None
     }
@@ -179,7 +193,8 @@ def _stacked(table: MetricTable, plain: bool) -> RenderableType:
     parts: list[RenderableType] = []
     for metric in table.metrics:
         best = _best(table, metric)
-        heading = Text(one_line(metric.name), style="bold").append(f"  {count(table, metric)}", style="dim not bold")
+        label = "  ".join(filter(None, [table.protocol(metric), count(table, metric)]))
+        heading = Text(one_line(metric.name), style="bold").append(f"  {label}", style="dim not bold")
         if metric.summary:
             heading.append(f"  {one_line(metric.summary)}", style="dim not bold")
         lines = Table.grid(padding=(0, 2))
@@ -215,6 +230,8 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
     if report.missing:
         parts_shown.append(f"units that are not done yet: {report.missing}; the run is unfinished")
     parts_shown += [one_line(note, 400) for note in report.notes]
+    parts_shown += [f"left out in {count} records: {one_line(why, 160)}" for why, count in report.excluded.items()]
+    parts_shown += gap_notes(report, tables)
     reasons = list(report.reasons.items())[:5]
     parts_shown += [f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in reasons]
     parts_shown += [one_line(choice, 400) for choice in report.choices]
@@ -226,11 +243,33 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
     return parts_shown
 
 
+def gap_notes(report: Report, tables: Sequence[MetricTable]) -> list[str]:
+    """The gaps between the protocols of the metrics that are shown, a line for each two protocols and editor."""
+    metrics = {metric.name: metric for table in tables for metric in table.metrics}
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for gap in report.gaps:
+        if gap.first not in metrics or gap.second not in metrics:
+            continue
+        metric = metrics[gap.first]
+        reach = "" if gap.low is None or gap.high is None else f" {interval(gap.low, gap.high, metric)}"
+        text = f"{one_line(gap.first)} {'+' * (gap.mean >= 0)}{number(gap.mean, metric)}{reach}"
+        lines.setdefault((*gap.protocols, gap.editor, gap.setting), []).append(text)
+    several = len({gap.setting for gap in report.gaps}) > 1
+    return [
+        f"{second} less {first}, {editor}{f', {setting}' * several}: {'; '.join(texts)}"
+        for (first, second, editor, setting), texts in lines.items()
+    ]
+
+
 def _further(report: Report, tables: Sequence[MetricTable]) -> list[str]:
     """Headings of what a compact report leaves out."""
     displayed = {metric.name for table in tables for metric in table.metrics}
     measured = {row.metric for row in report.rows}
-    groups = dict.fromkeys(m.group or "others" for m in report.metrics if m.name in measured - displayed)
+    hidden = [metric for metric in report.metrics if metric.name in measured - displayed]
+    groups = dict.fromkeys(metric.group or "others" for metric in hidden)
+    for metric in report.metrics:
+        if metric.name in displayed:
+            groups.pop(metric.group or "others", None)
     kinds = {"forgetting": report.forgetting, "perplexity": report.perplexity, "costs": report.costs}
     return [*groups, *(name for name, rows in kinds.items() if rows)]
 

@@ -1,0 +1,172 @@
+"""Protocols: the rules by which an answer counts as right, by name, and a benchmark's probes and metrics under them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from emend.evals.case import Metric
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Form, Probe
+from emend.memory.registry import nearest
+
+
+class Protocol(NamedTuple):
+    """A rule: its scorer, the output of that scorer which is the score, and what it says in words."""
+
+    scorer: str
+    value: str
+    summary: str
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "likelihood": Protocol(
+        "likelihood", "success", "the right answer is more probable than its rival, as in ROME's ES and PS"
+    ),
+    "teacher_forced": Protocol(
+        "teacher_forced", "token_accuracy", "share of the right answer's tokens that are the most probable ones"
+    ),
+    "exact": Protocol("exact_match", "em", "the answer is the right one or an alias, normalised"),
+    "contains": Protocol("contains", "contains", "the answer names the right one or an alias, and no rival"),
+    "judge": Protocol("equivalence", "equivalent", "a judge finds that the answer means the right one"),
+}
+EXACT, CONTAINS = "exact", "contains"
+WRONG_BEFORE = "wrong_before"
+"""Scorer that leaves a probe out where the unedited model is right (HalluEditBench, Huang et al. 2024)."""
+SCORERS: dict[str, str] = {
+    "likelihood": "likelihood",
+    "likelihood_code": "likelihood",
+    "difference": "likelihood",
+    "per_token": "likelihood",
+    "teacher_forced": "teacher_forced",
+    "exact_match": EXACT,
+    "strict_match": EXACT,
+    "elken_fact": EXACT,
+    "contains": CONTAINS,
+    "equivalence": "judge",
+}
+"""Protocol of each scorer that says whether an answer is right; the others compare, choose, or measure something else.
+"""
+OUTPUTS: dict[str, str] = {
+    "success": "likelihood",
+    "success_code": "likelihood",
+    "success_token": "likelihood",
+    "magnitude": "likelihood",
+    "magnitude_code": "likelihood",
+    "difference": "likelihood",
+    "difference_token": "likelihood",
+    "token_accuracy": "teacher_forced",
+    "em": EXACT,
+    "strict": EXACT,
+    "right": EXACT,
+    "overall": EXACT,
+    "contains": CONTAINS,
+    "equivalent": "judge",
+}
+"""Protocol of each output of these scorers."""
+OTHERS: dict[str, str] = {
+    "effective": "likelihood",
+    "acc": "likelihood",
+    "acc_true": "likelihood",
+    "acc_false": "likelihood",
+    "choice": EXACT,
+    "option": EXACT,
+    "option_lenient": EXACT,
+    "correct_flip": EXACT,
+    "correct_flip_clean": EXACT,
+    "pre_edit": EXACT,
+    "generated": CONTAINS,
+    "judged": "judge",
+}
+"""Protocol of the outputs that a benchmark defines by itself, whatever protocols a run names."""
+PROBABILITIES = {"reasoning", "effectiveness"}
+"""Scorers of benchmarks that compare probabilities, as their papers do on plain text."""
+SCORES = ("em", "right", "success", "success_token")
+"""Outputs that every protocol has a counterpart of: whether an answer is right."""
+
+
+RIGHT_VALUES = frozenset((*SCORES, *(protocol.value for protocol in PROTOCOLS.values())))
+"""Outputs that say whether an answer is right, by some protocol."""
+
+
+def check_protocols(names: Sequence[str]) -> None:
+    """Check names of protocols.
+
+    Raises:
+        BadSettings: one is unknown.
+    """
+    for name in names:
+        if name not in PROTOCOLS:
+            raise BadSettings(f"unknown protocol '{name}': {nearest(name, list(PROTOCOLS))}")
+
+
+def under_protocols(probe: Probe, names: Sequence[str]) -> Probe:
+    """The probe, scored by these protocols; without names by the benchmark's own, and by `contains` beside `exact`.
+
+    Of a protocol that the benchmark has scorers for, those are taken. A probe that asks for no right answer (a choice
+    of options, a comparison with the unedited model) stays as it is.
+    """
+    own = [SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS]
+    if not own:
+        return probe
+    chosen = list(names) or _with_contains(own)
+    scorers = [scorer for scorer in probe.scorers if SCORERS.get(scorer) in (None, *chosen)]
+    scorers += [PROTOCOLS[name].scorer for name in chosen if name not in own]
+    return probe.model_copy(update={"scorers": tuple(dict.fromkeys(scorers))})
+
+
+def form_for(probe: Probe, form: str | None, edits_weights: bool) -> Form:
+    """The form in which a probe is asked.
+
+    Args:
+        probe: the probe, with the scorers that it has in the run.
+        form: the run's; None for the default, plain text for what is to be continued, and for everything where weights
+            are edited, since such edits are trained and published on plain text.
+        edits_weights: whether one of the run's editors changes weights.
+    """
+    if form is not None:
+        return "plain" if form == "plain" else "chat"
+    own = {SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS}
+    by_probability = bool(own and own <= {"likelihood", "teacher_forced"}) or bool(PROBABILITIES & {*probe.scorers})
+    return "plain" if edits_weights or probe.style == "cloze" or by_probability else "chat"
+
+
+def metrics_under(metrics: Sequence[Metric], names: Sequence[str]) -> list[Metric]:
+    """The metrics of a run under these protocols, each labelled with its own.
+
+    Args:
+        metrics: of the benchmark, in its order. Those of the first group, the paper's table, have a counterpart under
+            each protocol, in the same group; it has the name of the metric and of the protocol.
+        names: the protocols; none for the benchmark's own, and `contains` beside `exact`.
+    """
+    labelled = [metric.model_copy(update={"protocol": protocol_of(metric.value)}) for metric in metrics]
+    columns: list[Metric] = []
+    for metric in labelled:
+        if metric.value in SCORES and metric.group == labelled[0].group:
+            chosen = names or _with_contains([metric.protocol])
+            columns += [_counterpart(metric, name, labelled) for name in chosen]
+        elif metric.value not in OUTPUTS or not names or metric.protocol in names:
+            columns.append(metric)
+    by_name: dict[str, Metric] = {}
+    for metric in columns:
+        by_name.setdefault(metric.name, metric)
+    return list(by_name.values())
+
+
+def protocol_of(output: str) -> str:
+    """The protocol of an output; empty if it depends on none."""
+    return OUTPUTS.get(output) or OTHERS.get(output, "")
+
+
+def _with_contains(protocols: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([*protocols, *([CONTAINS] if EXACT in protocols else [])]))
+
+
+def _counterpart(metric: Metric, name: str, metrics: Sequence[Metric]) -> Metric:
+    """The metric under a protocol: itself, the one that the benchmark has for it, or one of its own."""
+    if metric.protocol == name:
+        return metric
+    for other in metrics:
+        if other.value in SCORES and (other.protocol, other.kinds, other.per) == (name, metric.kinds, metric.per):
+            return other.model_copy(update={"group": metric.group})
+    _, value, summary = PROTOCOLS[name]
+    named = {"name": f"{metric.name} {name}", "summary": f"{metric.summary}: {summary}"}
+    return metric.model_copy(update={**named, "value": value, "protocol": name})
