@@ -8,6 +8,7 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, bound_of, split_address
+from emend.agents.providers.environment import clean_keys
 from emend.agents.providers.http_client import bound_exchanges
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.redaction import hide_keys
@@ -42,8 +43,10 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
     model, url = split_address(f"langchain:{provider}", model, f"{provider.upper()}_API_KEY")
     options = {key: value for key, value in settings.items() if key not in DEFAULT_BOUNDS}
     options |= {"base_url": url} if url else {}
-    known = _settings_of(type(_make(provider, model, spec, options)))
+    trial = _make(provider, model, spec, options)
+    known = _settings_of(type(trial))
     _refuse_unknown(spec, options, known)
+    options |= clean_keys(trial, spec)
     defaults = {key: value for key, value in (API_DEFAULTS | {OWN_RETRIES: 0}).items() if key in known}
     options = {key: value for key, value in (defaults | options).items() if value is not None}
     client = _make(provider, model, spec, options)

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
@@ -58,6 +59,8 @@ DEFAULT_BOUNDS = {"deadline": 600.0, "reply_mb": 8.0}
 """Settings of models behind an API: seconds of a whole call with its retries, and megabytes of a reply."""
 LM_SETTINGS = ("dtype", "device", "device_map", "batch_tokens", "keep_mb")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
+ENDPOINT = re.compile(r"/(chat/completions|completions|responses|messages)/*$", re.I)
+"""Path that clients add to an address themselves."""
 ADDRESS = re.compile(r"@(?=https?://)", re.I)
 """Start of the address of a model's server."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -92,12 +95,15 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
         MissingExtra: the provider's package is not installed.
         ModelError: the model cannot be loaded.
     """
+    from emend.agents.providers.environment import named_problems
+
     provider, _, name = spec.partition(":")
-    if name and provider not in MODELS.names():
-        model = _load_user_model(spec, settings)
-    else:
-        check_spec(spec)
-        model = MODELS.load(provider)(name, **settings)
+    with named_problems() if provider not in LOCAL else nullcontext():
+        if name and provider not in MODELS.names():
+            model = _load_user_model(spec, settings)
+        else:
+            check_spec(spec)
+            model = MODELS.load(provider)(name, **settings)
     if is_local(model):  # nothing to wait for or to pay
         return model
     if hasattr(model, "under_policy"):
@@ -237,7 +243,9 @@ def split_address(provider: str, name: str, key: str) -> tuple[str, str]:
             f"the address of model '{provider}:{name}' has {'a password' if '@' in parts.netloc else 'a query'}, "
             f"which a run would write down: leave it out, and set the key as {key}."
         )
-    return name, url
+    url = ENDPOINT.sub("", url)
+    # Anthropic's client adds the version too.
+    return name, url.rstrip("/").removesuffix("/v1") if provider.endswith("anthropic") else url
 
 
 def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
@@ -250,10 +258,14 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
         raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
     from langchain.chat_models import init_chat_model
 
+    from emend.agents.providers.environment import clean_key
     from emend.agents.providers.http_client import bound_exchanges
 
     if settings.get("max_retries"):
         raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
+    given = settings.get("api_key") or os.environ[key]
+    if isinstance(given, str):
+        settings = settings | {"api_key": clean_key(given, "model.api_key" if settings.get("api_key") else key)}
     # Servers compatible with OpenAI count the tokens of a stream only on request.
     counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
     seconds, megabytes = (bound_of(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)

@@ -3,6 +3,7 @@
 A run folder may come from a stranger, so a name in it may be a symbolic link to a file of the user, a FIFO or a device.
 """
 
+import codecs
 import errno
 import os
 import sqlite3
@@ -80,7 +81,12 @@ def read_input(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
-        return file.read()
+        return without_mark(file.read())
+
+
+def without_mark(content: bytes) -> bytes:
+    """Return a text in UTF-8 without the byte-order mark that Excel and Windows' editors put before it."""
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 def line_ends(file: BinaryIO) -> Iterator[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.memory.errors import BadData
-from emend.memory.files import open_file
+from emend.memory.files import open_file, without_mark
 
 DEPTH_LIMIT = 200
 """Maximum nesting; Python's recursion limit is 1,000, and what is read is also copied, shown and written again."""
@@ -16,7 +16,8 @@ DIGITS_LIMIT = 40
 """Maximum number of digits of an integer; Python parses at most 4,300, and no field of Emend needs more than 20."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_MARKS = ((b"\xef\xbb\xbf", "a byte-order mark"), (b"\xff\xfe", "UTF-16's mark"), (b"\xfe\xff", "UTF-16's mark"))
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""Byte-order marks of UTF-16."""
 
 
 class LinePlace(NamedTuple):
@@ -183,9 +184,9 @@ def replace_in_all(value: Any) -> Any:
 
 
 def _text_of(raw: bytes) -> str:
-    for mark, name in _MARKS:
-        if raw.startswith(mark):
-            raise ValueError(f"it begins with {name}: save the file as UTF-8 without one")
+    if raw.startswith(_UTF_16):
+        raise ValueError("it begins with UTF-16's mark: save the file as UTF-8")
+    raw = without_mark(raw)
     if b"\0" in raw:
         raise ValueError("it has zero bytes, as UTF-16 and files that were not written to their end do")
     try:

@@ -24,7 +24,11 @@ CUT = ("length", "max_tokens", "max_output_tokens", PARTIAL, *WINDOW)
 """Finish reasons of replies that end at their limit of new tokens, or at the end of the context window."""
 LOCAL_MARK = "cut_tokens"
 """Metadata that only local models give: tokens of the prompt that did not fit."""
-DECLINED = ("refusal", "content_filter")
+DECLINED = "refusal"
+FILTERED = re.compile(r"content_?filter|safety|prohibited|recitation|blocklist|spii", re.I)
+"""Finish reasons of replies that the provider's filter stopped; servers pass on Gemini's own words for them."""
+REASONING = ("reasoning_content", "reasoning")
+"""Fields beside the content in which servers give a reasoning model's thoughts."""
 NOT_STRICT = ("minLength", "maxLength", "default", "title", "examples", "uniqueItems", "format")
 """Keywords that strict structured output refuses; the reply is validated against the whole schema anyway."""
 
@@ -138,9 +142,8 @@ def parse_message(message: AIMessage, schema: ReplySchema[T]) -> T:
         ReplyCutOff: nothing can be read because the reply stops at its limit.
         ModelReplyError: there is no value, or there are two that differ.
     """
-    declined = refusal_of(message)
-    if declined is not None:
-        raise ReplyRefused(f"the model declined to answer: {hide_keys(declined)[:200]!r}.", declined, usage_of(message))
+    if (refusal := refusal_error(message)) is not None:
+        raise refusal
     reply = schema.reply_of(message)
     try:
         if message.tool_calls:
@@ -219,8 +222,24 @@ def answer_text(message: AIMessage) -> str:
     return answer
 
 
-def refusal_of(message: AIMessage) -> str | None:
-    """Return the text of a refusal of the model or its provider's filter; None for any other reply."""
+def refusal_error(message: AIMessage, who: str = "") -> ReplyRefused | None:
+    """Return the error to raise for a refusal of the model or its provider's filter; None for any other reply.
+
+    Args:
+        message: the reply.
+        who: text before the message.
+    """
+    text, reason = _refusal_of(message), finish_reason_of(message)
+    if text is None:
+        return None
+    excerpt = f": {hide_keys(text)[:200]!r}" if text.strip() else ""
+    cause = "the model declined to answer"
+    if FILTERED.search(reason):
+        cause = f"the provider's content filter stopped the reply (finish reason {reason[:60]})"
+    return ReplyRefused(f"{who}{cause}{excerpt}.", text, usage_of(message))
+
+
+def _refusal_of(message: AIMessage) -> str | None:
     refusal = message.additional_kwargs.get("refusal")
     if refusal:
         return str(refusal)
@@ -228,12 +247,19 @@ def refusal_of(message: AIMessage) -> str | None:
     for block in content:
         if isinstance(block, dict) and block.get("type") == "refusal":
             return str(block.get("refusal", ""))
-    return str(message.text) if finish_reason_of(message) in DECLINED else None
+    reason = finish_reason_of(message)
+    return str(message.text) if reason == DECLINED or FILTERED.search(reason) else None
+
+
+def reasoning_beside(message: AIMessage) -> str:
+    """Return the thoughts that came beside a message's content; empty without any."""
+    fields = message.additional_kwargs
+    return next((str(fields[name]) for name in REASONING if fields.get(name)), "")
 
 
 def was_cut_off(message: AIMessage) -> bool:
     """Return whether the reply stops at its limit of new tokens."""
-    return finish_reason_of(message) in CUT
+    return finish_reason_of(message).lower() in CUT
 
 
 def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "") -> ReplyCutOff:

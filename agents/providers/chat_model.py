@@ -17,12 +17,19 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr, SkipValidation
 from tenacity import RetryCallState
 
-from emend.agents.parsing.messages import ReplySchema, cut_off_error, refusal_of, usage_of, was_cut_off
+from emend.agents.parsing.messages import (
+    ReplySchema,
+    cut_off_error,
+    reasoning_beside,
+    refusal_error,
+    usage_of,
+    was_cut_off,
+)
 from emend.agents.providers.errors import TRANSIENT, as_model_error, retry_after, status_of
 from emend.agents.providers.http_client import call_end
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy
-from emend.agents.providers.repair import attach_responses
+from emend.agents.providers.repair import NoChoices, attach_responses
 from emend.agents.providers.repetition import current_repeat
 from emend.agents.providers.request import (
     address_of,
@@ -35,7 +42,7 @@ from emend.agents.providers.request import (
 from emend.agents.providers.tool_binding import bound_arguments, structured_result
 from emend.agents.providers.usage import ProviderUsage
 from emend.agents.structured import supports_structure
-from emend.memory.errors import ModelError, ModelReplyError, ProviderPaused, RateLimited, ReplyRefused
+from emend.memory.errors import ModelError, ModelReplyError, ProviderPaused, RateLimited
 from emend.memory.redaction import add_secrets, hide_keys
 
 NOT_PARAMETERS = {
@@ -188,6 +195,16 @@ class ProviderChatModel(BaseChatModel):
         exchanges = 0.0
 
         def exchange(waited: float, is_retry: bool) -> AIMessage:
+            try:
+                return exchange_once(waited, is_retry)
+            except NoChoices as first:  # some servers give them now and then; if it stays so, the reply is unscored
+                try:
+                    return exchange_once(waited, is_retry=True)
+                except NoChoices as second:
+                    second.usage = first.usage.plus(second.usage)
+                    raise
+
+        def exchange_once(waited: float, is_retry: bool) -> AIMessage:
             nonlocal exchanges
             sent = self.policy.limiter.acquire(tokens)
             start = time.monotonic()
@@ -260,16 +277,17 @@ class ProviderChatModel(BaseChatModel):
         """
         if not {"tools", "functions"} & arguments.keys():  # nobody asked for calls, and nobody will make them
             message.tool_calls, message.invalid_tool_calls = [], []
-        refusal, usage = refusal_of(message), usage_of(message)
-        if refusal is not None:
-            excerpt = hide_keys(refusal)[:200]
-            raise ReplyRefused(f"{self.spec}: the model declined to answer: {excerpt!r}.", refusal, usage)
+        if (refusal := refusal_error(message, who=f"{self.spec}: ")) is not None:
+            raise refusal
         has_content = bool(str(message.text).strip() or message.tool_calls or message.invalid_tool_calls)
         if was_cut_off(message) and not (has_content and OWN_LIMIT & arguments.keys()):
             raise cut_off_error(message, str(message.text), who=f"{self.spec}: ")
         if has_content:
             return message
-        raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty.", "", usage)
+        thoughts = hide_keys(reasoning_beside(message))
+        beside = f" beside reasoning_content {thoughts[-100:]!r}: allow more new tokens, or less effort"
+        detail = beside if thoughts else ""
+        raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty{detail}.", "", usage_of(message))
 
     def _payload(
         self, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]

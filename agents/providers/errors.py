@@ -12,6 +12,7 @@ from emend.memory.errors import (
     ModelError,
     ModelReplyError,
     ModelUnreachable,
+    ProviderPaused,
     QuotaExhausted,
     RateLimited,
     ReplyCutOff,
@@ -24,11 +25,17 @@ from emend.memory.redaction import hide_keys
 TRANSIENT = (ModelUnreachable, RateLimited)
 """Errors that may pass with time; all others are final."""
 NO_CREDIT = re.compile(
-    r"insufficient_quota|billing_hard_limit_reached|credit balance|payment required|specified api usage limits"
+    r"insufficient_quota|billing_hard_limit_reached|credit balance|payment required|specified (\w+ )?api usage limits"
 )
+REGAINED = re.compile(r"regain access on")
+"""Words before the day on which a spending limit ends."""
 PLAN = re.compile(r"billing|exceeded your current quota")
 PASSES = re.compile(r"rate_limit|try again in|retry in|per minute")
 """Words of a limit that passes; a mention of the account's plan beside them is advice."""
+REQUESTED = re.compile(r"limit:?\W+([\d,]+)\b[^{}]{0,80}?requested:?\W+([\d,]+)")
+"""Tokens per minute that the account has, and those of the request, as OpenAI, Azure and Groq write them."""
+OVERSIZED = re.compile(r"request too large|request_too_large|request exceeds the maximum")
+"""Words about the size of the request itself, which no wait changes."""
 OVERFLOW = re.compile(
     r"context_length_exceeded|context length|context window|prompt is too long|too many tokens|input tokens exceed"
     r"|exceed context limit|exceeds the maximum number of tokens|maximum model length|available context size"
@@ -48,6 +55,8 @@ NO_ANSWER = {
     "RemoteProtocolError",
 }  # fmt: skip
 """Classes of errors without an answer over HTTP, or with a broken body."""
+NOT_SENT = {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL", "UnicodeEncodeError", "InvalidHeader"}
+"""Classes of errors of a request that no byte was sent of; clients wrap them into those of a lost connection."""
 
 
 class Row(NamedTuple):
@@ -76,6 +85,21 @@ LONG = Row(
     ContextOverflow,
     "the prompt does not fit the model's context window",
     "Take fewer retrieved entries or a model with a longer window.",
+)
+TOO_LARGE_AT_ONCE = Row(
+    ContextOverflow,
+    "the request is larger than the account may send at once",
+    "Take fewer retrieved entries, allow fewer new ones (--set model.max_tokens=1024), or raise the provider's limit.",
+)
+PAUSED = Row(
+    ProviderPaused,
+    "the account's spending limit is reached",
+    "Raise the limit at the provider, or resume the run after that day.",
+)
+UNSENT = Row(
+    RequestRefused,
+    "the request cannot be sent",
+    "Check the address (PROVIDER:NAME@URL), the headers and the proxy: nothing has gone over the network.",
 )
 TOO_MANY = Row(
     RequestRefused, "the request was rejected", "Allow fewer new tokens, for example --set model.max_tokens=1024."
@@ -138,7 +162,7 @@ def as_model_error(error: BaseException, model: str) -> ModelError | None:
 
 def _problem(error: BaseException, row: Row) -> str:
     excerpt = hide_keys(" ".join(_message(error).split()))[:300]
-    if isinstance(error, BrokenReply) and not error.body:
+    if isinstance(error, BrokenReply) and not error.body and row is not UNSENT:
         return excerpt.rstrip(".")
     code = f" (HTTP {status})" if (status := _status(error)) else ""
     return f"{row.problem}{code}: {excerpt.rstrip('.') or type(error).__name__}"
@@ -157,6 +181,8 @@ def _row_of(error: BaseException) -> Row | None:
         no_credit = status in (400, 403) or (retry_after(error) is None and not PASSES.search(text))
     if status >= 400:
         return _by_status(status, text, no_credit)
+    if any(type(cause).__name__ in NOT_SENT for cause in _chain(error)):
+        return UNSENT
     if kinds & NO_ANSWER:
         return AWAY
     # Inside a stream an error has a code and no status.
@@ -164,6 +190,10 @@ def _row_of(error: BaseException) -> Row | None:
 
 
 def _by_status(status: int, text: str, no_credit: bool) -> Row:
+    if REGAINED.search(text) and no_credit:
+        return PAUSED
+    if (size := _size_row(text)) is not None and status in (400, 413, 429):
+        return size
     if status == 413:
         return LONG
     if status == 402 or (status in (400, 403, 429) and no_credit):
@@ -181,9 +211,19 @@ def _by_status(status: int, text: str, no_credit: bool) -> Row:
     return LONG if OVERFLOW.search(text) else REFUSED if FILTERED.search(text) else WRONG
 
 
+def _size_row(text: str) -> Row | None:
+    """Row for a request that names its size: one above the limit never passes, one below it does, after a wait."""
+    if numbers := REQUESTED.search(text):
+        limit, requested = (int(number.replace(",", "")) for number in numbers.groups())
+        return TOO_LARGE_AT_ONCE if requested > limit else LIMITED
+    return TOO_LARGE_AT_ONCE if OVERSIZED.search(text) else None
+
+
 def _by_text(text: str, no_credit: bool) -> Row:
     if no_credit:
-        return EMPTY
+        return PAUSED if REGAINED.search(text) else EMPTY
+    if (size := _size_row(text)) is not None:
+        return size
     if OVERFLOW.search(text):
         return LONG
     if FILTERED.search(text):

@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
+from emend.agents.parsing.messages import REASONING
 from emend.memory.errors import ModelReplyError
 from emend.memory.json_files import replace_in_all
 from emend.memory.probe import Usage
@@ -23,8 +24,15 @@ READERS = ("_create_chat_result", "_format_output")
 """Methods of the clients of OpenAI and Anthropic that turn the provider's response into a message."""
 
 
+class NoChoices(ModelReplyError):
+    """Raised for a reply with status 200 and a usage, and with no text or call to choose from."""
+
+
 def attach_responses(client: BaseChatModel) -> None:
-    """Make parsing errors of the client carry the provider's response as `response`."""
+    """Make parsing errors of the client carry the provider's response as `response`, and messages their reasoning.
+
+    Its reader then raises `NoChoices` for a response without choices.
+    """
     for name in READERS:
         read = getattr(client, name, None)
         if read is not None and not hasattr(read, "__wrapped__"):
@@ -34,13 +42,30 @@ def attach_responses(client: BaseChatModel) -> None:
 def _attaching(read: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(read)
     def wrapper(response: Any, *args: Any, **kwargs: Any) -> Any:
+        if (
+            _part(response, "choices", [None]) in ([], None)
+            and _part(response, "usage")
+            and not _part(response, "error")
+        ):
+            raise NoChoices("expected a reply, and it has no choices, twice.", "", _usage_of_response(response))
         try:
-            return read(response, *args, **kwargs)
+            result = read(response, *args, **kwargs)
         except UNREADABLE as error:
             error.response = response  # type: ignore[union-attr]
             raise
+        _attach_reasoning(response, result)
+        return result
 
     return wrapper
+
+
+def _attach_reasoning(response: Any, result: Any) -> None:
+    """Give messages without content the thoughts of the response, which clients drop."""
+    for generation, choice in zip(getattr(result, "generations", ()), _part(response, "choices") or (), strict=False):
+        reply = _part(choice, "message")
+        thoughts = next((text for name in REASONING if isinstance(text := _part(reply, name), str) and text), "")
+        if thoughts and not generation.message.content:
+            generation.message.additional_kwargs.setdefault(REASONING[0], thoughts)
 
 
 def invalid_call_error(error: Exception) -> ModelReplyError | None:
@@ -76,8 +101,8 @@ def _usage_of_response(response: Any) -> Usage:
     return Usage(calls=1, untold=1)
 
 
-def _part(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+def _part(thing: Any, name: str, default: Any = None) -> Any:
+    return thing.get(name, default) if isinstance(thing, Mapping) else getattr(thing, name, default)
 
 
 def repaired(message: AIMessage) -> AIMessage:

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from emend.agents.llm import split_address
+from emend.agents.providers.environment import clean_key
 from emend.agents.served.chat_model import ServedChatModel
 from emend.agents.served.client import CompletionsClient
 from emend.agents.served.connection import Connection
@@ -37,7 +38,7 @@ def _client(dialect: str, name: str, settings: dict[str, Any]) -> CompletionsCli
         raise BadSettings(
             f"model '{dialect}:{name}' needs a name and an address: write {dialect}:NAME@http://HOST:PORT/v1."
         )
-    key = str(settings.pop("api_key", None) or os.environ.get(KEYS[dialect], ""))
+    key = clean_key(str(settings.pop("api_key", None) or os.environ.get(KEYS[dialect], "")), KEYS[dialect])
     options = read_settings(f"{dialect}:{model}", settings)
     connection = Connection(url, key, options.timeout, options.deadline, int(options.reply_mb * 1e6))
     return CompletionsClient(

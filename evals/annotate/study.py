@@ -92,7 +92,7 @@ def load_study(name: str) -> Study:
 
 def _read(path: Path) -> dict[str, Study]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("study", [])
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("study", [])
         studies = [Study.model_validate(table) for table in tables]
     except ValidationError as error:
         first = error.errors()[0]

@@ -1,5 +1,6 @@
 """A benchmark's files: data folder, rows of a JSON file, and errors that name record, field and value."""
 
+import codecs
 import hashlib
 import json
 import os
@@ -12,10 +13,11 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from emend.evals.benchmarks.rows import BenchmarkRow, NumberedRow
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import open_file
+from emend.memory.files import open_file, without_mark
 from emend.memory.json_files import parse_json
 
 FETCH = "Fetch the file again."
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BETWEEN = re.compile(r"[,\s]*")
 
 
@@ -48,17 +50,22 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed asks for readinto
 
 
-def read_text(path: Path) -> str:
-    """Read a text in UTF-8, such as a prompt.
+def read_text(path: Path, remedy: str = FETCH) -> str:
+    """Read a text in UTF-8, such as a prompt, or in UTF-16 with its mark, as Excel writes one.
+
+    Args:
+        path: the file.
+        remedy: ends the error.
 
     Raises:
         BadData: it is no such text.
     """
     with open_file(path, links=True) as file:
-        try:
-            return file.read().decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise BadData(f"{path.name} is not a text in UTF-8: {error}. {FETCH}") from error
+        content = file.read()
+    try:
+        return without_mark(content).decode("utf-16" if content.startswith(UTF_16) else "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadData(f"{path.name} is not a text in UTF-8: {error}. {remedy}") from error
 
 
 def read_rows(path: Path, row: type[R], remedy: str = FETCH) -> list[R]:
@@ -76,7 +83,7 @@ def read_rows(path: Path, row: type[R], remedy: str = FETCH) -> list[R]:
         BadData: not JSON, not a list, or a record that does not validate.
     """
     with open_file(path, links=True) as file:
-        content = file.read()
+        content = without_mark(file.read())
     wrapped = content.lstrip()[:1] == b"{"
     adapter: TypeAdapter[Any] = TypeAdapter(_Data[row] if wrapped else list[row])  # type: ignore[valid-type]
     try:

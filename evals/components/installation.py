@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from emend.agents.providers.environment import clean_key, network_problem
 from emend.evals.log.manifest import versions
 from emend.evals.runner.failures import error_text
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import EmendError
+from emend.memory.errors import EmendError, KeyRefused
 from emend.memory.redaction import hide_keys
 
 EXTRAS = {
@@ -67,13 +68,23 @@ def _installed() -> Iterator[Finding]:
             yield "extras", extra, "absent", f"pip install 'emend[{extra}]'"
         else:
             yield "extras", extra, "ok", "installed"
-    for name in KEYS:
-        if os.environ.get(name):
-            yield "keys", name, "ok", "set"
-        else:
-            yield "keys", name, "absent", "not set; needed only for that provider's models"
+    yield from map(_key, KEYS)
+    if problem := network_problem():
+        yield "network", "environment", "broken", hide_keys(problem)
     for name, detail in devices().items():
         yield "devices", name, "ok", detail
+
+
+def _key(name: str) -> Finding:
+    """Finding about a provider's key, which is not shown."""
+    key = os.environ.get(name)
+    if not key:
+        return "keys", name, "absent", "not set; needed only for that provider's models"
+    try:
+        is_clean = clean_key(key, name) == key
+    except KeyRefused as error:
+        return "keys", name, "broken", str(error)
+    return "keys", name, "ok", "set" if is_clean else "set; white space, quotes or Bearer around it are not sent"
 
 
 def _data() -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from emend.evals.benchmarks.files import whole_records
 from emend.evals.data.shapes import Shape
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
-from emend.memory.files import open_file
+from emend.memory.files import open_file, without_mark
 from emend.memory.json_files import parse_json
 
 LONGEST = 80
@@ -29,7 +29,7 @@ class Fault(FrozenModel):
 def records(path: Path, name: str) -> tuple[list[object], Fault | None]:
     """Read the records of a JSON file, a list or `{"data": [...]}`; of a file that is cut off, those before the cut."""
     with open_file(path, links=True) as file:
-        raw = file.read()
+        raw = without_mark(file.read())
     try:
         content = parse_json(raw, "not whole")
     except BadData as error:

@@ -109,8 +109,8 @@ def _from_triplet(fields: dict[str, Any]) -> Edit:
     if implied := [name for name in IMPLIED if name in fields]:
         raise BadData(f"field '{implied[0]}' is implied by subject, relation and object: leave it out.")
     prompt = fields.get("prompt")
-    if prompt and "{}" not in prompt:
-        raise BadData(f"prompt {prompt!r} has no {{}} in place of the subject.")
+    if prompt and (count := prompt.count("{}")) != 1:
+        raise BadData(f"prompt {prompt!r} has {count or 'no'} {{}} in place of the subject: write one.")
     triplet = Triplet.model_validate({key: fields.pop(key) for key in tuple(fields) if key in Triplet.model_fields})
     if prompt and "text" not in fields:
         return Edit.from_triplet(triplet, fields.pop("prompt"), **fields)

@@ -1,7 +1,9 @@
 """Rows of a file of facts: JSON lines, JSON, CSV, YAML or a data set of the Hugging Face hub, with their places."""
 
+import ast
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,12 @@ LISTS = ("aliases", "paraphrases")
 QUESTIONS = ("locality", "multihop")
 SEPARATOR, ARROW = "|", "=>"
 """In a cell of a table, between the items of a list, and between a question and its answer."""
+DELIMITERS = ",;\t|"
+"""Characters between cells: a comma, Excel's semicolon where the decimal is a comma, and a tab."""
+INDEX = re.compile(r"(Unnamed: [\d.]+)?")
+"""Header of a column that pandas writes for its index, or Excel for nothing."""
+ELSEWHERE = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".txt")
+"""Endings of tables that are not read."""
 MAX_FAULTS = 5
 """Faults that one error lists."""
 
@@ -32,7 +40,7 @@ class PlacedRow(NamedTuple):
 
 def is_fact_file(name: str) -> bool:
     """True for a name that is a file of facts and no benchmark."""
-    return name.startswith(HUB) or Path(name).suffix.lower() in READERS
+    return name.startswith(HUB) or Path(name).suffix.lower() in (*READERS, *ELSEWHERE)
 
 
 def read_facts(name: str) -> list[FactRow]:
@@ -55,14 +63,21 @@ def read_facts(name: str) -> list[FactRow]:
 
 def check_facts(name: str) -> tuple[list[FactRow], list[str]]:
     """The rows that can be read, and what is wrong with the others."""
-    rows, faults = list[FactRow](), list[str]()
+    rows, faults = placed_facts(name)
+    return [row for _, row in rows], faults
+
+
+def placed_facts(name: str) -> tuple[list[tuple[str, FactRow]], list[str]]:
+    """The rows that can be read with their places, and what is wrong with the others."""
+    rows, faults = list[tuple[str, FactRow]](), list[str]()
     for place, fields in placed_rows(name):
         try:
             if isinstance(fields, BadData):
                 raise fields
             if not isinstance(fields, dict):
                 raise BadData(f"no object with fields but {fields!r:.60}")
-            rows.append(FactRow.model_validate({k: v for k, v in fields.items() if v not in (None, "")}))
+            row = FactRow.model_validate({field: value for field, value in fields.items() if value not in (None, "")})
+            rows.append((place, row))
         except ValidationError as error:
             faults += [f"{place}, {_fault(item)}" for item in error.errors()]
         except BadData as error:
@@ -78,7 +93,9 @@ def placed_rows(name: str) -> Iterator[PlacedRow]:
     path = Path(name).expanduser()
     if not path.is_file():
         raise MissingData(f"there is no file '{name}': correct the path, or write a template with emend data new FILE.")
-    yield from READERS[path.suffix.lower()](read_text(path), name)
+    if path.suffix.lower() in ELSEWHERE:
+        raise BadData(f"'{name}' is not read: save it as .csv (in Excel: CSV UTF-8), .tsv, .jsonl, .json or .yaml.")
+    yield from READERS[path.suffix.lower()](read_text(path, "Save it as UTF-8 (in Excel: CSV UTF-8)."), name)
 
 
 def _fault(item: Any) -> str:
@@ -86,6 +103,8 @@ def _fault(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         return f"field '{field}' is unknown: {nearest(field, list(FactRow.model_fields))}"
     message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "tuple_type":
+        message = f'should be a list, such as ["{item["input"]}"]' if isinstance(item["input"], str) else "no list"
     return f"field '{field}': {message}, got {item['input']!r:.60}" if field else message
 
 
@@ -121,28 +140,67 @@ def _yaml(text: str, name: str) -> Iterator[PlacedRow]:
         raise BadData(f"{name}: no YAML ({' '.join(str(error).split())[:200]}).") from error
 
 
-def _csv(text: str, name: str) -> Iterator[PlacedRow]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+def _table(text: str, name: str) -> Iterator[PlacedRow]:
+    """Rows of a table with a header; rows and columns without any text are left out, and so is an index."""
+    hint, _, rest = text.partition("\n")
+    named = re.fullmatch(r'"?sep=(.)"?\r?', hint)  # Excel's own first line
+    header = (rest if named else hint).partition("\n")[0]
+    delimiter = named[1] if named else max(DELIMITERS, key=header.count)
+    reader = csv.reader(io.StringIO(rest if named else text, newline=""), strict=True, delimiter=delimiter)
+    before = int(named is not None)
     try:
-        for row in reader:
-            place = f"{name}, line {reader.line_num}"
-            if None in row or None in row.values():
-                cells_there = sum(value is not None for value in row.values()) + len(row.get(None) or [""]) - 1
-                message = f"{cells_there} cells, and the first line names {len(reader.fieldnames or ())} columns"
-                yield PlacedRow(place, BadData(message))
-            else:
-                cells = {field.strip(): cell for field, cell in row.items() if cell.strip()}
-                yield PlacedRow(place, {field: _cell(field, cell) for field, cell in cells.items()})
+        names = [cell.strip() for cell in next(reader, [])]
+        _check_header(names, f"{name}, line {before + 1}")
+        rows = [(reader.line_num + before, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
-        raise BadData(f"{name}, line {reader.line_num}: no CSV ({error}).") from error
+        raise BadData(f"{name}, line {reader.line_num + before}: no CSV ({error}).") from error
+    index = [
+        place for place, field in enumerate(names) if _is_index(field, [row[place : place + 1] for _, row in rows])
+    ]
+    for number, row in rows:
+        yield PlacedRow(f"{name}, line {number}", _fields(names, row, index))
+
+
+def _check_header(names: list[str], where: str) -> None:
+    twice = [field for place, field in enumerate(names) if field and field in names[:place]]
+    if twice:
+        raise BadData(f"{where}: the column '{twice[0]}' stands there twice: remove or rename one.")
+    if len(names) == 1 and names[0] and names[0] not in FactRow.model_fields:
+        raise BadData(f"{where}: one column '{names[0]:.60}': separate the names of fields by a comma, ; or a tab.")
+
+
+def _is_index(field: str, cells: list[list[str]]) -> bool:
+    """True for a column that pandas or Excel wrote beside the data: numbers or nothing, under no name of its own."""
+    return INDEX.fullmatch(field) is not None and all(not cell or not cell[0] or cell[0].isdigit() for cell in cells)
+
+
+def _fields(names: list[str], row: list[str], index: list[int]) -> dict[str, Any] | BadData:
+    if len(row) < len(names) or any(cell.strip() for cell in row[len(names) :]):
+        return BadData(f"{len(row)} cells, and the first line names {len(names)} columns")
+    cells = {names[place]: cell for place, cell in enumerate(row[: len(names)]) if place not in index}
+    try:
+        return {field: _cell(field, cell) for field, cell in cells.items() if cell.strip()}
+    except BadData as error:
+        return error
 
 
 def _cell(field: str, text: str) -> Any:
-    """The value of a cell: lists are separated by |, and a question from its answer by =>."""
+    """The value of a cell: a list is separated by | (other names by ; too) or written as JSON, a question has =>."""
     if field not in (*LISTS, *QUESTIONS):
         return text
-    items = [part.strip() for part in text.split(SEPARATOR) if part.strip()]
+    if text.strip().startswith("["):
+        return _written_list(field, text.strip())
+    separator = ";" if field == "aliases" and SEPARATOR not in text else SEPARATOR
+    items = [part.strip() for part in text.split(separator) if part.strip()]
     return items if field in LISTS else [_question(item) for item in items]
+
+
+def _written_list(field: str, text: str) -> Any:
+    """The value of a list in JSON, or as Python and pandas write one."""
+    try:
+        return ast.literal_eval(text) if "'" in text[:3] else parse_json(text, f"field '{field}'")
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise BadData(f'field \'{field}\' begins as a list and is none: write ["A", "B"], or A | B') from error
 
 
 def _question(item: str) -> dict[str, str]:
@@ -175,7 +233,8 @@ def _without_empty(value: Any) -> Any:
 READERS: dict[str, Callable[[str, str], Iterator[PlacedRow]]] = {
     ".jsonl": _json_lines,
     ".json": _json,
-    ".csv": _csv,
+    ".csv": _table,
+    ".tsv": _table,
     ".yaml": _yaml,
     ".yml": _yaml,
 }

@@ -1,9 +1,10 @@
 """Rows of a file of facts, and the cases that they become."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from emend.evals.benchmarks.rows import golds
 from emend.evals.case import Case
@@ -11,7 +12,34 @@ from emend.memory.edit import Edit, FrozenModel
 from emend.memory.probe import Probe, Style
 from emend.memory.store.jsonl import edit_from
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+"""Soft hyphen, zero-width space and marks of direction; joiners, which words and emoji need, are not among them."""
+_ARTEFACTS = {
+    r"nan|NaN|NaT|<NA>|#N/A|NULL": "what pandas and Excel write for an empty cell: leave it empty",
+    r"#(REF|VALUE|NAME\?|DIV/0|NUM|NULL)!?": "an error of Excel's: correct the cell",
+    r"\d{3,}\.0+": "a whole number that pandas or Excel has written with a decimal: write it without",
+    r"\d{4}-\d\d-\d\d[ T]00:00:00(\.0+)?": "a date that pandas or Excel has written with a time: write it without",
+    r"\d(\.\d+)?E\+\d+": "a long number that Excel has rounded: write all of its digits",
+}
+"""Texts that programs write in place of what was meant, and that no answer can match; patterns of whole texts."""
+
+
+def _cleaned(value: Any) -> Any:
+    """Text without invisible characters.
+
+    Raises:
+        ValueError: it is none that anyone has written.
+    """
+    if not isinstance(value, str):
+        return value
+    text = _INVISIBLE.sub("", value)
+    for pattern, meaning in _ARTEFACTS.items():
+        if re.fullmatch(pattern, text.strip()):
+            raise ValueError(f"{meaning}")
+    return text
+
+
+Text = Annotated[str, BeforeValidator(_cleaned), StringConstraints(strip_whitespace=True, min_length=1)]
 FACT_FIELDS = ("subject", "relation", "object", "prompt", "document", "event", "time")
 
 
@@ -33,7 +61,7 @@ class FactRow(FrozenModel):
     subject: Text | None = Field(default=None, description="Subject of a fact.")
     relation: Text | None = Field(default=None, description="Relation of a fact.")
     object: Text | None = Field(default=None, description="New object of a fact.")
-    prompt: str | None = Field(
+    prompt: Annotated[str, BeforeValidator(_cleaned)] | None = Field(
         default=None, description="Sentence up to the object with {} for the subject, which weight editors train on."
     )
     document: Text | None = Field(default=None, description="Text that states the new fact, in place of the three.")
@@ -57,6 +85,8 @@ class FactRow(FrozenModel):
             raise ValueError("field 'answer' is missing: say what the right answer is now")
         if self.question is None and self.prompt is None:
             raise ValueError("field 'question' is missing: a fact without a prompt needs a question")
+        if any("{}" in text for text in (self.question or "", *self.paraphrases)):
+            raise ValueError("field 'question' has {}, which is for prompts: write the subject out")
         if any(row.answer is None for row in self.multihop):
             raise ValueError("field 'multihop': each question needs an answer")
         return self

@@ -12,6 +12,7 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 EXAMPLES: list[dict[str, Any]] = [
     {
         "subject": "Veldania",
@@ -73,17 +74,17 @@ def _template(ending: str) -> str:
         return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in EXAMPLES)
     if ending == ".json":
         return json.dumps(EXAMPLES, ensure_ascii=False, indent=2) + "\n"
-    if ending == ".csv":
-        return _table()
+    if ending in DELIMITERS:
+        return _table(DELIMITERS[ending])
     import yaml
 
     return str(yaml.safe_dump(EXAMPLES, allow_unicode=True, sort_keys=False))
 
 
-def _table() -> str:
+def _table(delimiter: str) -> str:
     names = list(dict.fromkeys(name for row in EXAMPLES for name in row))
     file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer = csv.DictWriter(file, names, lineterminator="\n", delimiter=delimiter)
     writer.writeheader()
     writer.writerows({name: _cell(name, value) for name, value in row.items()} for row in EXAMPLES)
     return file.getvalue()

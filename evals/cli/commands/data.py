@@ -115,7 +115,7 @@ def schema(as_json: Json = False) -> None:
 
 @data.command()
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file: .jsonl, .json, .csv or .yaml.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file: .jsonl, .json, .csv, .tsv or .yaml.")],
 ) -> None:
     """Write a template of a file of facts."""
     from emend.evals.benchmarks.fact_file.template import write_template
@@ -126,15 +126,26 @@ def new(
 
 
 def _check_facts(name: str, as_json: bool) -> None:
-    from emend.evals.benchmarks.fact_file.read import check_facts
+    from emend.evals.benchmarks.fact_file.oddities import oddities_of
+    from emend.evals.benchmarks.fact_file.read import placed_facts
     from emend.evals.report.escape import one_line
 
-    rows, faults = check_facts(name)
-    counts = {"facts": len(rows), "questions": sum(len(row.case.probes) for row in rows), "faults": len(faults)}
+    rows, faults = placed_facts(name)
+    odd = oddities_of(rows)
+    counts = {"facts": len(rows), "questions": sum(len(row.case.probes) for _, row in rows), "faults": len(faults)}
+    counts |= {"warnings": len(odd)} if odd else {}
     listed = [{"kind": "count", "reading": name, "what": what, "count": count} for what, count in counts.items()]
-    lines = [*map(one_line, faults), ", ".join(f"{count} {what}" for what, count in counts.items())]
+    lines = [
+        *map(one_line, faults),
+        *(f"warning: {one_line(text)}" for text in odd),
+        ", ".join(f"{count} {what}" for what, count in counts.items()),
+    ]
     emit(
-        [*listed, *({"kind": "fault", "problem": fault} for fault in faults)],
+        [
+            *listed,
+            *({"kind": "fault", "problem": fault} for fault in faults),
+            *({"kind": "warning", "problem": text} for text in odd),
+        ],
         as_json,
         lambda console: print_text("\n".join(lines)),
     )

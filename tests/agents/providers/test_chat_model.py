@@ -11,7 +11,15 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import Backoff
-from emend.memory.errors import BudgetReached, CallDropped, ModelReplyError, ModelUnreachable, ProviderPaused
+from emend.memory.errors import (
+    BudgetReached,
+    CallDropped,
+    ContextOverflow,
+    ModelReplyError,
+    ModelUnreachable,
+    ProviderPaused,
+    ReplyRefused,
+)
 from tests.fakes import InstantChatModel
 from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
@@ -242,3 +250,58 @@ def test_a_call_that_waits_gives_up_when_the_run_ends():
 def test_the_provider_can_serve_a_model():
     with Provider.of_model(InstantChatModel(text="Halmen")) as provider:
         assert str(asked_model(provider, "anthropic").invoke("x").text) == "Halmen"
+
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+NO_CHOICES = [
+    {"choices": [], "usage": USAGE},
+    {"choices": None, "usage": USAGE},
+    {"id": "x", "choices": [], "usage": USAGE},
+]
+
+
+@pytest.mark.parametrize("body", NO_CHOICES)
+def test_a_reply_without_choices_is_asked_for_once_more_and_its_tokens_are_counted(body):
+    with Provider(lambda asked: Raw(body)) as provider:
+        model = asked_model(provider)
+        with pytest.raises(ModelReplyError, match="no choices") as caught:
+            model.invoke("Where?")
+        assert (provider.count, caught.value.usage.input_tokens, caught.value.usage.calls) == (2, 10, 2)
+        assert model.policy.ledger.total().input_tokens == 10
+
+
+def test_a_reply_without_choices_that_comes_at_the_second_time_is_an_answer():
+    bodies = [Raw({"choices": [], "usage": USAGE}), "Ostrim"]
+    with Provider(lambda asked: bodies.pop(0)) as provider:
+        assert asked_model(provider).invoke("Where?").text == "Ostrim"
+
+
+def test_a_request_too_large_for_the_account_is_not_repeated():
+    text = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 41000."
+    with Provider(lambda asked: Raw({"error": {"message": text, "code": "rate_limit_exceeded"}}, 429)) as provider:
+        with pytest.raises(ContextOverflow, match="Requested 41000"):
+            asked_model(provider).invoke("Where?")
+        assert provider.count == 1
+
+
+REASONS = ["content_filter", "SAFETY", "PROHIBITED_CONTENT", "content_filter: PROHIBITED_CONTENT", "RECITATION"]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reply_that_a_filter_stopped_is_called_so(reason):
+    choice = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": reason}
+    with Provider(lambda asked: Raw({"choices": [choice], "usage": USAGE})) as provider:
+        with pytest.raises(ReplyRefused, match=f"content filter.*{reason}"):
+            asked_model(provider).invoke("Where?")
+        assert provider.count == 1
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_text_beside_an_empty_content_is_mentioned(field):
+    message = {"role": "assistant", "content": "", field: "Ostrim, I think."}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    with (
+        Provider(lambda asked: Raw({"choices": [choice], "usage": USAGE})) as provider,
+        pytest.raises(ModelReplyError, match="reasoning_content 'Ostrim, I think.'"),
+    ):
+        asked_model(provider).invoke("Where?")

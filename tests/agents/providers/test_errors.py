@@ -7,6 +7,7 @@ from emend.memory.errors import (
     ContextOverflow,
     KeyRefused,
     ModelUnreachable,
+    ProviderPaused,
     QuotaExhausted,
     RateLimited,
     ReplyRefused,
@@ -24,7 +25,10 @@ class APIStatusError(Exception):
 
 
 FULL = ContextOverflow
+TPM = "in organization org-x on tokens per min (TPM):"
+GROQ = "in organization `org_x` service tier `on_demand` on tokens per minute (TPM):"
 GEMINI, GEMINI_MOST = "The input token count", "exceeds the maximum number of tokens allowed"
+LIMITS = "You have reached your specified workspace API usage limits."
 PLAN = "You exceeded your current quota, please check your plan and billing details."
 
 
@@ -63,6 +67,44 @@ PLAN = "You exceeded your current quota, please check your plan and billing deta
         (400, {"error": {"message": "Output blocked by content filtering policy"}}, {}, ReplyRefused),
         (400, {"error": {"message": "You have reached your specified API usage limits. Wait."}}, {}, QuotaExhausted),
         (500, {"message": "tools param requires --jinja flag"}, {}, RequestRefused),
+        (429, {"message": f"Request too large for m {TPM} Limit 30000, Requested 41000. Reduce the input."}, {}, FULL),
+        (429, {"message": f"Request too large for m {TPM} Limit 30,000, Requested 41,000."}, {}, FULL),
+        (429, {"message": f"Request too large for m {TPM} Limit 30000, Requested 22000."}, {}, RateLimited),
+        (429, {"message": f"Rate limit reached for m {TPM} Limit 30000, Used 29000, Requested 2000."}, {}, RateLimited),
+        (
+            429,
+            {"message": "Rate limit reached on requests per min (RPM): Limit 3, Used 3, Requested 1."},
+            {},
+            RateLimited,
+        ),
+        (413, {"message": f"Request too large for model `m` {GROQ} Limit 6000, Requested 11814, please."}, {}, FULL),
+        (413, {"message": f"Rate limit reached {GROQ} Limit 6000, Used 5900, Requested 900, please."}, {}, RateLimited),
+        (429, {"code": "429", "message": "Request too large for gpt-4o: the tokens must be reduced."}, {}, FULL),
+        (413, {"error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}, {}, FULL),
+        (
+            429,
+            {"message": "This request would exceed your organization's rate limit of 30,000 input tokens per minute."},
+            {},
+            RateLimited,
+        ),
+        (
+            429,
+            {"message": "Requests to the Operation have exceeded token rate limit. Retry after 9 seconds."},
+            {},
+            RateLimited,
+        ),
+        (
+            400,
+            {"error": {"message": f"{LIMITS} You will regain access on 2026-12-01 at 00:00 UTC."}},
+            {},
+            ProviderPaused,
+        ),
+        (
+            400,
+            {"message": f"{LIMITS.replace('workspace ', '')} You will regain access on 2026-12-01."},
+            {},
+            ProviderPaused,
+        ),
         (502, {"message": "no answer: is the context size has been exceeded?"}, {}, ModelUnreachable),
     ],
 )
