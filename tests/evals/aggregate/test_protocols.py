@@ -1,5 +1,7 @@
 """Figures carry protocol and form; gaps between protocols, silence and filters are shown beside them."""
 
+from typing import Any
+
 import pytest
 
 from emend.evals.aggregate.rows import report
@@ -14,11 +16,11 @@ METRICS = metrics_under([Metric(name="EM", value="em", kinds=("efficacy",), scal
 BOTH = metrics_under(METRICS[:1], ("exact", "likelihood"))
 
 
-def said(case: str, em: float, contains: float, editor: str = "rag", **more: object):
+def said(case: str, em: float, contains: float, editor: str = "rag", **more: Any):
     return record(case, editor, values={"em": em, "contains": contains}, form="chat", **more)
 
 
-def silent(case: str, **more: object):
+def silent(case: str, **more: Any):
     reasons = {"em": "the reply is empty", "contains": "the reply is empty"}
     return record(case, unscored=reasons, no_answer=True, form="chat", **more)
 

@@ -1,5 +1,7 @@
 """A run names the rules by which answers count as right; a benchmark's own are its paper's."""
 
+from typing import Any
+
 import pytest
 
 from emend.evals.benchmarks.registry import BENCHMARKS
@@ -25,7 +27,7 @@ STRICT = Metric(name="strict", value="strict", kinds=("efficacy",), group="stric
 ES = Metric(name="ES", value="success", kinds=("efficacy",), group="likelihood")
 
 
-def probe(*scorers: str, **fields: object) -> Probe:
+def probe(*scorers: str, **fields: Any) -> Probe:
     return Probe(kind="efficacy", prompt="Ana lives in", gold=("Italy",), rival="Spain", scorers=scorers, **fields)
 
 
