@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import cache
 from typing import Any
 
 from langchain.chat_models import init_chat_model
@@ -56,6 +57,17 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
     return client
 
 
+@cache
+def provider_names() -> tuple[str, ...]:
+    """Return the names of the providers that LangChain has a class for, from its error about another."""
+    try:
+        init_chat_model("none", model_provider="none")
+    except ValueError as error:
+        supported = _SUPPORTED.search(str(error))
+        return tuple(name.strip() for name in supported[1].split(",")) if supported else ()
+    return ()
+
+
 def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> BaseChatModel:
     try:
         with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused
@@ -66,11 +78,9 @@ def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> Base
     except Exception as error:  # noqa: BLE001  clients have errors of their own for keys and settings
         if "langchain_community" in str(error):  # where LangChain looks for ollama's class without its package
             raise MissingExtra(_missing(spec, f"langchain-{provider}")) from error
-        if supported := _SUPPORTED.search(str(error)):
-            names = [name.strip() for name in supported[1].split(",")]
-            raise BadSettings(
-                f"model '{spec}': LangChain knows no such provider: {nearest(provider, names)}"
-            ) from error
+        if _SUPPORTED.search(str(error)):
+            known = nearest(provider, provider_names())
+            raise BadSettings(f"model '{spec}': LangChain knows no such provider: {known}") from error
         reason = hide_keys(" ".join(str(error).split()))[:300]
         raise BadSettings(f"model '{spec}' cannot be made ({type(error).__name__}): {reason}") from error
     return client

@@ -73,6 +73,12 @@ FAMILIES = {
     "claude": "anthropic",
 }
 """Providers by the beginning of their models' names, for hints."""
+LANGCHAIN = {
+    "azure": "azure_openai", "bedrock": "bedrock_converse", "gemini": "google_genai", "google": "google_genai",
+    "grok": "xai", "mistral": "mistralai", "vertex": "google_vertexai",
+    "vertex_ai": "google_vertexai", "watsonx": "ibm",
+}  # fmt: skip
+"""Providers of LangChain by other names that people and tools have for them."""
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
@@ -132,9 +138,19 @@ def _full_spec(name: str) -> str:
     provider, slash, rest = name.partition("/")
     if name.endswith(".py"):
         return f"{name.removesuffix('.py').rpartition('/')[2]}:ATTRIBUTE, a class or function in that file"
+    if slash and rest and (provider in LANGCHAIN or provider == "ollama") and provider != "google":  # as LiteLLM has it
+        return _langchain_spec(provider, rest)
     if slash and rest:
         return f"{provider}:{rest}" if provider in MODELS.names() else f"hf:{name}" if HUB_ID.fullmatch(name) else ""
     return next((f"{provider}:{name}" for start, provider in FAMILIES.items() if name.startswith(start)), "")
+
+
+def _langchain_spec(provider: str, name: str) -> str:
+    """Spec of a model of a provider that LangChain has a class for; empty for any other."""
+    from emend.agents.any_provider import provider_names
+
+    provider = LANGCHAIN.get(provider.lower(), provider.lower()).replace("-", "_")
+    return f"langchain:{provider}:{name}" if provider in provider_names() else ""
 
 
 def fingerprint(model: "BaseChatModel", spec: str) -> str:
@@ -181,7 +197,8 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
     except BadSettings as error:
         if error.__cause__ is None:
             raise
-        known = nearest(spec.partition(":")[0], MODELS.names())
+        full = _langchain_spec(*spec.split(":", 1))
+        known = f"write {full}." if full else nearest(spec.partition(":")[0], MODELS.names())
         raise BadSettings(
             f"unknown model '{spec}': {known} As module:attribute, one of your own, it cannot be loaded: "
             f"{error.__cause__}."

@@ -9,13 +9,15 @@ import pytest
 
 from emend.evals.aggregate.rows import report
 from emend.evals.case import Case
-from emend.evals.log.config import Mode
+from emend.evals.log.config import Mode, RunConfig
 from emend.evals.log.lines import CASES, COSTS, EVENTS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.runner.run import run
 from emend.evals.runner.units import groups
 from tests.evals.toy_runs import go, records, untimed_records
 from tests.evals.toys import EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
+from tests.paths import DATA
 
 
 @pytest.fixture(autouse=True)
@@ -233,3 +235,12 @@ def test_events_have_one_line_per_node(tmp_path: Path) -> None:
 def test_a_setting_named_twice_is_run_once(tmp_path: Path) -> None:
     result, two = go(tmp_path / "one", settings=("plain",)), go(tmp_path / "two", settings=("plain", "plain"))
     assert result.records == two.records and result.units == two.units
+
+
+def test_fewer_cases_than_were_asked_for_are_said_with_the_other_data_sets(tmp_path, caplog):
+    rows = {"benchmark": "counterfact", "data": str(DATA / "counterfact"), "editors": ("unedited",)}
+    run(RunConfig.model_validate(rows | {"model": "tiny", "limit": 99}), tmp_path / "short", model=ScriptedModel())
+    (note,) = report(tmp_path / "short").notes
+    assert note.startswith("99 cases asked for, the data has ") and "dataset=flat" in note and note in caplog.text
+    run(RunConfig.model_validate(rows | {"model": "tiny", "limit": 1}), tmp_path / "whole", model=ScriptedModel())
+    assert not report(tmp_path / "whole").notes
