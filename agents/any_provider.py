@@ -7,7 +7,7 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, bound_of, split_address
+from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, SUPPORTED, bound_of, provider_names, split_address
 from emend.agents.providers.environment import clean_keys
 from emend.agents.providers.http_client import bound_exchanges
 from emend.memory.errors import BadSettings, MissingExtra
@@ -18,7 +18,6 @@ BOUNDED = ("openai", "anthropic")
 """Providers to whose clients `bound_exchanges` can set limits of time and size; others have their own timeout alone."""
 OWN_RETRIES = "max_retries"
 _PACKAGE = re.compile(r"pip install ([\w.-]+)")
-_SUPPORTED = re.compile(r"providers are: (.*)", re.DOTALL)
 
 
 def load_langchain(name: str, **settings: Any) -> BaseChatModel:
@@ -66,11 +65,9 @@ def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> Base
     except Exception as error:  # noqa: BLE001  clients have errors of their own for keys and settings
         if "langchain_community" in str(error):  # where LangChain looks for ollama's class without its package
             raise MissingExtra(_missing(spec, f"langchain-{provider}")) from error
-        if supported := _SUPPORTED.search(str(error)):
-            names = [name.strip() for name in supported[1].split(",")]
-            raise BadSettings(
-                f"model '{spec}': LangChain knows no such provider: {nearest(provider, names)}"
-            ) from error
+        if SUPPORTED.search(str(error)):
+            known = nearest(provider, list(provider_names()))
+            raise BadSettings(f"model '{spec}': LangChain knows no such provider: {known}") from error
         reason = hide_keys(" ".join(str(error).split()))[:300]
         raise BadSettings(f"model '{spec}' cannot be made ({type(error).__name__}): {reason}") from error
     return client

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
@@ -73,6 +74,14 @@ FAMILIES = {
     "claude": "anthropic",
 }
 """Providers by the beginning of their models' names, for hints."""
+LANGCHAIN = {
+    "azure": "azure_openai", "bedrock": "bedrock_converse", "gemini": "google_genai", "google": "google_genai",
+    "grok": "xai", "mistral": "mistralai", "vertex": "google_vertexai",
+    "vertex_ai": "google_vertexai", "watsonx": "ibm",
+}  # fmt: skip
+"""Providers of LangChain by other names that people and tools have for them."""
+SUPPORTED = re.compile(r"providers are: (.*)", re.DOTALL)
+"""LangChain's list of its providers, in its error about one that it does not know."""
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
@@ -132,9 +141,30 @@ def _full_spec(name: str) -> str:
     provider, slash, rest = name.partition("/")
     if name.endswith(".py"):
         return f"{name.removesuffix('.py').rpartition('/')[2]}:ATTRIBUTE, a class or function in that file"
+    if slash and rest and (provider in LANGCHAIN or provider == "ollama") and provider != "google":  # as LiteLLM has it
+        return _langchain_spec(provider, rest)
     if slash and rest:
         return f"{provider}:{rest}" if provider in MODELS.names() else f"hf:{name}" if HUB_ID.fullmatch(name) else ""
     return next((f"{provider}:{name}" for start, provider in FAMILIES.items() if name.startswith(start)), "")
+
+
+def _langchain_spec(provider: str, name: str) -> str:
+    """Spec of a model of a provider that LangChain has a class for; empty for any other."""
+    provider = LANGCHAIN.get(provider.lower(), provider.lower()).replace("-", "_")
+    return f"langchain:{provider}:{name}" if provider in provider_names() else ""
+
+
+@cache
+def provider_names() -> tuple[str, ...]:
+    """Return the names of the providers that LangChain has a class for, from its error about another."""
+    from langchain.chat_models import init_chat_model
+
+    try:
+        init_chat_model("none", model_provider="none")
+    except ValueError as error:
+        supported = SUPPORTED.search(str(error))
+        return tuple(name.strip() for name in supported[1].split(",")) if supported else ()
+    return ()
 
 
 def fingerprint(model: "BaseChatModel", spec: str) -> str:
@@ -181,7 +211,8 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
     except BadSettings as error:
         if error.__cause__ is None:
             raise
-        known = nearest(spec.partition(":")[0], MODELS.names())
+        full = _langchain_spec(*spec.split(":", 1))
+        known = f"write {full}." if full else nearest(spec.partition(":")[0], MODELS.names())
         raise BadSettings(
             f"unknown model '{spec}': {known} As module:attribute, one of your own, it cannot be loaded: "
             f"{error.__cause__}."
@@ -263,9 +294,9 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
 
     if settings.get("max_retries"):
         raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
-    given = settings.get("api_key") or os.environ[key]
-    if isinstance(given, str):
-        settings = settings | {"api_key": clean_key(given, "model.api_key" if settings.get("api_key") else key)}
+    api_key = settings.get("api_key") or os.environ[key]
+    if isinstance(api_key, str):
+        settings = settings | {"api_key": clean_key(api_key, "model.api_key" if settings.get("api_key") else key)}
     # Servers compatible with OpenAI count the tokens of a stream only on request.
     counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
     seconds, megabytes = (bound_of(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)

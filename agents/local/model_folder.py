@@ -1,6 +1,7 @@
 """Model folders on disk: validation, loading, and the digest of their weights."""
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from emend.agents.local.offload import DeviceMap, check_map, computes_on_gpu, is_offloaded
 from emend.agents.local.token_ids import SpecialTokens, first_line, load_tokenizer, pass_interrupt
 from emend.memory.embeddings.silence import silence
-from emend.memory.errors import BadSettings, ModelError
+from emend.memory.errors import BadData, BadSettings, ModelError
+from emend.memory.json_files import read_json
 from emend.memory.registry import nearest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -84,6 +86,8 @@ def weights_digest(folder: Path) -> str:
 
 def _check(folder: Path) -> None:
     remedy = "name a folder that `save_pretrained` of model and tokenizer wrote"
+    if other := _other_format(folder):
+        raise ModelError(f"model folder {folder} {other}")
     if not folder.is_dir():
         raise ModelError(f"model folder {folder} is not a folder: {remedy}.")
     if odd := [path.name for path in sorted(folder.iterdir()) if not path.is_file() and not path.is_dir()]:
@@ -92,6 +96,22 @@ def _check(folder: Path) -> None:
     for part, names in needed.items():
         if not any(any(folder.glob(name)) for name in names):
             raise ModelError(f"model folder {folder} has no {part}: {remedy}.")
+
+
+def _other_format(folder: Path) -> str:
+    """Return what a path holds in place of a whole model, with the remedy; empty for anything else."""
+    files = [folder] if folder.is_file() else sorted(folder.glob("*.gguf"))
+    if files and files[0].suffix.lower() == ".gguf" and not any(folder.glob("*.safetensors")):
+        return f"is in the format GGUF: emend model get gguf:{files[0]} makes a folder of it, to be named hf:FOLDER."
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file() and not (folder / "config.json").exists():
+        base = ""
+        with suppress(BadData):
+            settings = read_json(adapter, links=True)
+            base = str(settings.get("base_model_name_or_path") or "") if isinstance(settings, dict) else ""
+        named = f"the base model, hf:{base}" if base else "the base model"
+        return f"is a PEFT adapter: name {named}, or a folder into which peft's merge_and_unload has merged both."
+    return ""
 
 
 def _model(folder: Path, dtype: Any, device_map: DeviceMap | None) -> Any:

@@ -28,6 +28,11 @@ class AgentSettings(RagSettings):
     rounds: Annotated[int, Field(ge=1, le=ROUNDS_LIMIT)] = ROUNDS
 
 
+def _name_of(model: Any) -> str:
+    """Name of a model as its user knows it: its spec or folder."""
+    return str(getattr(model, "spec", "") or getattr(model, "model_name", "") or type(model).__name__)
+
+
 class Agent(MemoryEditor):
     """Lets the model search the memory, look facts up and list updates.
 
@@ -42,7 +47,7 @@ class Agent(MemoryEditor):
     def __init__(self, context: EditorContext) -> None:
         if not can_call_tools(context.model):
             raise BadSettings(
-                f"editor 'agent' needs a model that calls tools, and {type(context.model).__name__} does not: take "
+                f"editor 'agent' needs a model that calls tools, and '{_name_of(context.model)}' does not: take "
                 "one of a provider (openai:NAME, anthropic:NAME), a local one whose chat template shows tools, or the "
                 "editor 'rag' or 'mello'."
             )

@@ -115,5 +115,5 @@ def report(folder: Path, scoring: str | None = None) -> Report:
             perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
         ),
         spent=spent_of(gathered, folder),
-        notes=merge_notes(manifest),
+        notes=(*manifest.benchmark.get("shortfalls", ()), *merge_notes(manifest)),
     )

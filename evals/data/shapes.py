@@ -67,3 +67,11 @@ SHAPES: dict[str, list[Shape]] = {
         Shape(names, row, "case_id", {"dataset": name}) for name, (row, names) in counterfact.DATASETS.items()
     ],
 }
+
+
+def other_datasets(benchmark: str, folder: Path | None, options: Mapping[str, str]) -> list[str]:
+    """Return the values of the option `dataset` for which a folder has a file, and which these options do not name."""
+    if folder is None:
+        return []
+    names = [shape.options.get("dataset", "") for shape in SHAPES.get(benchmark, ()) if shape.find(folder)]
+    return [name for name in dict.fromkeys(names) if name and name != options.get("dataset")]

@@ -1,6 +1,7 @@
 """The start of a run: counts its cases and writes its manifest, or compares with the one that is there."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Collection
 from contextlib import ExitStack
@@ -73,12 +74,15 @@ def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest
     editors: dict[str, dict[str, dict[str, Any]]] = {}
     for editor_pass in components.passes:
         editors.setdefault(editor_pass.setting, {})[editor_pass.name] = editor_pass.editor.fingerprint
+    shortfalls = _shortfalls(components, cases)
+    for text in shortfalls:
+        logging.getLogger(__name__).warning(text)
     return Manifest(
         config=components.config,
         cases=cases,
         model=components.model_fingerprint,
         editors=editors,
-        benchmark=_provenance(components),
+        benchmark=_provenance(components) | ({"shortfalls": shortfalls} if shortfalls else {}),
         metrics=components.metrics,
         mode=str(components.mode),
         graphs=_graphs(components),
@@ -114,6 +118,23 @@ def _provenance(components: RunComponents) -> dict[str, Any]:
         )
         provenance["choices"] = [*provenance.get("choices", ()), choice]
     return provenance
+
+
+def _shortfalls(components: RunComponents, cases: dict[str, CaseList]) -> list[str]:
+    """Say for each setting that has fewer cases than were asked for how many there are, and where more may be."""
+    limit, benchmark = components.config.limit or 0, components.benchmark
+    short = {setting: listed.cases for setting, listed in cases.items() if listed.cases < limit}
+    if not short:
+        return []
+    from emend.evals.data.shapes import other_datasets
+
+    others = other_datasets(benchmark.name, getattr(benchmark, "folder", None), getattr(benchmark, "options", {}))
+    hint = f"; its folder has files of {', '.join(f'--benchmark-option dataset={name}' for name in others)}"
+    return [
+        f"{limit} cases asked for, the data has {count}{f' in setting {setting!r}' if len(cases) > 1 else ''}"
+        f"{hint if others else ''}"
+        for setting, count in short.items()
+    ]
 
 
 def _graphs(components: RunComponents) -> dict[str, Any]:

@@ -168,3 +168,24 @@ def test_a_second_layer_of_retries_and_settings_of_a_wrong_type_are_refused_with
     with pytest.raises(BadSettings, match="refuses its settings") as caught:
         load_model("openai:gpt-4.1-mini", temperature="hot", api_key="k-secret")
     assert "k-secret" not in str(caught.value)
+
+
+PREFIXES = {
+    "ollama:llama3": "langchain:ollama:llama3",
+    "azure_openai:m": "langchain:azure_openai:m",
+    "azure:m": "langchain:azure_openai:m",
+    "google_genai:m": "langchain:google_genai:m",
+    "google-genai:m": "langchain:google_genai:m",
+    "gemini:m": "langchain:google_genai:m",
+    "groq:m": "langchain:groq:m",
+    "Mistral:m": "langchain:mistralai:m",
+    "bedrock:m": "langchain:bedrock_converse:m",
+    "ollama/llama3": "langchain:ollama:llama3",
+    "google/gemma-3-270m": "hf:google/gemma-3-270m",
+}
+
+
+@pytest.mark.parametrize("spec", PREFIXES)
+def test_a_provider_of_langchain_is_named_with_its_prefix(spec):
+    with pytest.raises(BadSettings, match=PREFIXES[spec]):
+        load_model(spec)

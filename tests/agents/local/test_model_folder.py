@@ -89,3 +89,23 @@ def test_loading_prints_nothing_and_restores_the_settings_of_transformers(copy, 
     CausalLM(copy, device="cpu")
     assert capfd.readouterr() == ("", "")
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (level, bars)
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "remedy"),
+    [
+        (
+            {"adapter_config.json": '{"base_model_name_or_path": "org/base"}', "adapter_model.safetensors": ""},
+            "",
+            "adapter.*hf:org/base",
+        ),
+        ({"adapter_config.json": "{ torn", "adapter_model.safetensors": ""}, "", "adapter: name the base model, or"),
+        ({"model.Q4_K_M.gguf": "GGUF", "config.json": "{}"}, "", "emend model get gguf:.*model.Q4_K_M.gguf"),
+        ({"model.gguf": "GGUF"}, "model.gguf", "emend model get gguf:.*model.gguf"),
+    ],
+)
+def test_another_format_is_named_with_the_remedy(files, path, remedy, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ModelError, match=remedy):
+        CausalLM(tmp_path / path)

@@ -176,7 +176,7 @@ def test_the_model_decides_the_form_and_an_agent_needs_one_that_calls_tools(trai
     assert build("mello", model=trained_model).form == "lines" and build("cot", model=trained_model).form == "steps"
     assert build("mello").form == "text" and build("cot").form == "thoughts"
     for model in (ReadingModel(), StepwiseModel()):
-        with pytest.raises(BadSettings, match="calls tools, and .*Model does not"):
+        with pytest.raises(BadSettings, match="calls tools, and .* does not"):
             build("agent", model=model)
 
 

@@ -19,7 +19,7 @@ from emend.evals.runner.summary import Summary
 from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
 from tests.evals.toys import BENCHMARK
 from tests.provider.models import asked_model
-from tests.provider.protocols import Asked
+from tests.provider.protocols import Asked, Raw
 from tests.provider.server import Provider
 
 PRICES = '[models."openai:any-model"]\ninput = 1000\noutput = 1000\n'
@@ -205,3 +205,23 @@ def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(
     assert (summary.failed, summary.records) == (0, 2)
     assert len({request.body["messages"][0]["content"] for request in provider.requests}) == provider.count - 1
     assert (first, provider.count) == (3, 4) and not (tmp_path / "run" / "replies.sqlite").exists()
+
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}
+TOO_LARGE = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 41000."
+
+
+@pytest.mark.parametrize(
+    ("reply", "requests", "reason"),
+    [
+        (Raw({"choices": [], "usage": USAGE}), 2, "no choices"),
+        (Raw({"error": {"message": TOO_LARGE, "code": "rate_limit_exceeded"}}, 429), 1, "Requested 41000"),
+    ],
+)
+def test_replies_that_never_come_are_unscored_and_do_not_end_the_run(reply, requests, reason, tmp_path):
+    with Provider(lambda asked: reply) as provider:
+        plan = config(provider, editors=("unedited",), benchmark_options={"cases": "20"}, concurrency=1)
+        summary = run(plan, tmp_path / "run", model=asked_model(provider))
+    results = list(read_records(tmp_path / "run"))
+    assert (summary.failed, provider.count) == (0, requests * len(results)) and len(results) > 2 * IN_A_ROW
+    assert all(reason in str(record.unscored) for record in results)

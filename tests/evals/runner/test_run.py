@@ -9,14 +9,16 @@ import pytest
 
 from emend.evals.aggregate.rows import report
 from emend.evals.case import Case
-from emend.evals.log.config import Mode
+from emend.evals.log.config import Mode, RunConfig
 from emend.evals.log.lines import CASES, COSTS, EVENTS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.runner.run import run
 from emend.evals.runner.units import groups
 from emend.memory.errors import BadSettings
 from tests.evals.toy_runs import go, records, untimed_records
 from tests.evals.toys import EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
+from tests.paths import DATA
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +270,12 @@ def test_a_run_under_named_protocols_scores_by_these_alone(tmp_path: Path) -> No
 def test_a_model_that_takes_messages_only_is_not_asked_in_plain_text(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="--form plain"):
         go(tmp_path / "run", form="plain")
+
+
+def test_fewer_cases_than_were_asked_for_are_said_with_the_other_data_sets(tmp_path, caplog):
+    rows = {"benchmark": "counterfact", "data": str(DATA / "counterfact"), "editors": ("unedited",)}
+    run(RunConfig.model_validate(rows | {"model": "tiny", "limit": 99}), tmp_path / "short", model=ScriptedModel())
+    (note,) = report(tmp_path / "short").notes
+    assert note.startswith("99 cases asked for, the data has ") and "dataset=flat" in note and note in caplog.text
+    run(RunConfig.model_validate(rows | {"model": "tiny", "limit": 1}), tmp_path / "whole", model=ScriptedModel())
+    assert not report(tmp_path / "whole").notes
