@@ -120,7 +120,7 @@ def parse_reply(
         calls = [_call(call, f"{place} {prompt}") for place, call in enumerate(marked or _bare(plain, names))]
     except ValueError as error:
         broken = invalid_tool_call(name=None, args=raw, id=_id(prompt), error=str(error)[:300])
-        return AIMessage(content="", invalid_tool_calls=[broken])
+        return AIMessage(content=plain, invalid_tool_calls=[broken])
     content = str(parsed.get("content") or "") if own_template or marked else "" if calls else plain
     return AIMessage(
         content=content,
