@@ -63,15 +63,19 @@ def supports_tools(tokenizer: Any) -> bool:
 
 
 def render_chat(tokenizer: Any, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
-    """Return the conversation in the form of the chat template, up to where the reply begins.
+    """Return the conversation in the form of the chat template, up to where the reply goes on.
+
+    A last message of the assistant without calls is the beginning of the reply.
 
     Raises:
         ModelError: the template refuses it.
     """
     chat = [_as_chat(message) for message in messages]
     options = {"tools": list(tools)} if tools else {}
+    begun = bool(messages) and chat[-1]["role"] == "assistant" and "tool_calls" not in chat[-1]
+    where = {"continue_final_message" if begun else "add_generation_prompt": True}
     try:
-        return str(tokenizer.apply_chat_template(chat, **options, tokenize=False, add_generation_prompt=True))
+        return str(tokenizer.apply_chat_template(chat, **options, tokenize=False, **where))
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in chat)
         raise ModelError(
@@ -116,7 +120,7 @@ def parse_reply(
         calls = [_call(call, f"{place} {prompt}") for place, call in enumerate(marked or _bare(plain, names))]
     except ValueError as error:
         broken = invalid_tool_call(name=None, args=raw, id=_id(prompt), error=str(error)[:300])
-        return AIMessage(content="", invalid_tool_calls=[broken])
+        return AIMessage(content=plain, invalid_tool_calls=[broken])
     content = str(parsed.get("content") or "") if own_template or marked else "" if calls else plain
     return AIMessage(
         content=content,

@@ -1,10 +1,11 @@
 """The answering role: prompts with new facts."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
+from emend.agents.roles.conversation import ASSISTANT, Prompt, as_text
 from emend.agents.scoring import join_target
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Probe, Style
@@ -58,6 +59,8 @@ WORDINGS = _WORDINGS | {
 }
 ALONE = {"cloze": "{prompt}", "question": "Q: {prompt}\nA:", "raw": "{prompt}"}
 """Templates of {asked} without facts, for every prompt template."""
+IN_TURNS = ALONE | {"question": "{prompt}"}
+"""The same in a turn of a chat model, also with facts: its template says that a reply follows."""
 BETWEEN_DEMONSTRATIONS = "\n\n"
 
 
@@ -99,23 +102,33 @@ def find_wording(name: str) -> Wording:
 def build_prompt(
     probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
 ) -> str:
+    """The text of `probe_prompt`."""
+    return probe_prompt(probe, facts, demonstrations, wording).text
+
+
+def probe_prompt(
+    probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
+) -> Prompt:
     """The exact prompt: the probe's examples, demonstrations, the facts, then the probe's prompt in its style.
 
-    Without facts a cloze is left as it is and a question becomes "Q: ...", newline, "A:"; the template's `before`
-    precedes both.
+    Without facts a cloze is left as it is and a question becomes "Q: ...", newline, "A:", in a turn the question alone;
+    the template's `before` precedes both.
 
     Raises:
         BadSettings: unknown prompt template, or a demonstration of unknown style.
     """
     words = find_wording(wording)
-    solved = [
-        join_target(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations
-    ]
-    solved = [probe.examples, *solved] if probe.examples else solved
-    return words.before + BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
+    prompt = Prompt().asked(words.before, words.before.strip()) if words.before else Prompt()
+    if probe.examples:
+        prompt = prompt.plus(probe.examples + BETWEEN_DEMONSTRATIONS)
+    for solved in demonstrations:
+        prompt = _ask(prompt, words, (solved.fact,) if solved.fact else (), solved.prompt, solved.style)
+        target = join_target(prompt.text, solved.target)[len(prompt.text) :]
+        prompt = prompt.begun(target + BETWEEN_DEMONSTRATIONS, solved.target.strip())
+    return _ask(prompt, words, facts, probe.prompt, probe.style, begins=probe.reading == "thoughts")
 
 
-def repeat_probe(transcript: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
+def repeat_probe(transcript: Prompt, probe: Probe, facts: Sequence[str], wording: str) -> Prompt:
     """A transcript of steps, followed by the probe's own prompt under the facts that the steps retrieved.
 
     For a probe with choices and a model that takes one line at a time: the last line of such steps is a name, which is
@@ -124,23 +137,36 @@ def repeat_probe(transcript: str, probe: Probe, facts: Sequence[str], wording: s
     Raises:
         BadSettings: unknown prompt template.
     """
-    return (
-        f"{transcript.rstrip()}{BETWEEN_DEMONSTRATIONS}{build_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)}"
-    )
+    again = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)
+    steps = Prompt(transcript.text.rstrip(), transcript.turns)
+    return steps.asked(f"{BETWEEN_DEMONSTRATIONS}{again.text}", as_text(again.turns))
 
 
-def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str) -> str:
-    if style not in ALONE:
-        raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(ALONE))}")
+def _ask(
+    prompt: Prompt, words: Wording, facts: Sequence[str], asked: str, style: Style | str, *, begins: bool = False
+) -> Prompt:
+    """The prompt with facts and what is asked under them; `begins` if its last line may begin the reply."""
+    text, turn = (_asked(words, facts, asked, style, templates) for templates in (ALONE, IN_TURNS))
+    question, _, label = text.rpartition("\n")
+    if begins and label.strip() in ASSISTANT:
+        return prompt.asked(f"{question}\n", question).begun(label, label)
+    return prompt.asked(text, turn)
+
+
+def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str, alone: Mapping[str, str]) -> str:
+    if style not in alone:
+        raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(alone))}")
     if not facts:
-        return ALONE[style].format(prompt=prompt)
-    question = {"cloze": words.cloze, "question": words.question, "raw": words.raw}[style].format(prompt=prompt)
+        return alone[style].format(prompt=prompt)
+    templates = {"cloze": words.cloze, "question": words.question, "raw": words.raw}
+    if alone is IN_TURNS:
+        templates["question"] = IN_TURNS["question"]
     joined = words.between.join(words.fact.format(fact=fact.strip()) for fact in facts)
-    return words.whole.format(facts=joined, asked=question)
+    return words.whole.format(facts=joined, asked=templates[style].format(prompt=prompt))
 
 
-def wording_id(wording: str) -> str:
-    """Eight hex digits that change with the prompt template.
+def wording_id(wording: str, chats: bool = False) -> str:
+    """Eight hex digits that change with the prompt template, and with its form for chat models if the model `chats`.
 
     Raises:
         BadSettings: unknown prompt template.
@@ -151,5 +177,6 @@ def wording_id(wording: str) -> str:
         *((template.before,) if template.before else ()),
         *sorted(ALONE.items()),
         BETWEEN_DEMONSTRATIONS,
+        *(sorted(IN_TURNS.items()) if chats else ()),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
