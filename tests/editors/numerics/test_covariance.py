@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.conformance import CAPITAL
+from emend.editors.hyperparameters import covariance_layers
 from emend.editors.numerics import covariance as moments
 from emend.editors.numerics import factorise as decomposing
 from emend.editors.numerics import tensor_files
@@ -274,17 +275,25 @@ def test_few_tokens_are_warned_of_each_time_and_alphaedit_s_null_space_too(lm, t
 
 
 def layers_of(lm, overrides):
-    return {layer for settings in covariance_settings(lm, overrides) for layer in settings.layers}
+    return {layer for settings in covariance_settings(lm, overrides).values() for layer in settings.layers}
 
 
-def test_the_layers_to_collect_are_those_that_rome_and_memit_write_to(lm):
-    assert layers_of(lm, {}) == {4, 5, 6, 7, 8}
-    named = {"rome": {"layers": [1]}, "memit": {"layers": [0, -1]}}
+def test_the_layers_to_collect_are_those_of_all_editors_that_need_a_covariance(lm):
+    assert layers_of(lm, {}) == set(covariance_layers(lm.model.config))
+    named = {name: {"layers": [layer]} for name, layer in (("rome", 1), ("r_rome", 1), ("memit", -1), ("alphaedit", 0))}
     assert layers_of(lm, named) == {0, 1, -1}
 
 
-def test_an_editor_that_is_named_decides_alone(lm):
-    assert layers_of(lm, {"r_rome": {"layers": [1]}}) == {1}
+@pytest.mark.parametrize("method", METHODS)
+def test_an_editor_without_covariance_names_the_command_that_serves_them_all(random_model, method):
+    model = random_model()
+    with pytest.raises(MissingData, match="emend covariance --model") as refused:
+        editor(method, model, **ROOM.get(method, {}))
+    assert "--layers" not in str(refused.value)
+    with pytest.raises(MissingData, match="emend covariance --model") as refused:
+        editor(method, model, layers=[1], **ROOM.get(method, {}))
+    needed = {1, *covariance_layers(model.lm.model.config)}
+    assert ("--layers" in str(refused.value)) == (needed != set(covariance_layers(model.lm.model.config)))
 
 
 @pytest.mark.parametrize(
