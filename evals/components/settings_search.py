@@ -24,6 +24,7 @@ from emend.evals.runner.components import load_benchmark
 from emend.evals.runner.run import run
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, EmendError
+from emend.memory.files import replace_file
 from emend.memory.registry import name_object
 
 DEPTH = "depth"
@@ -202,6 +203,8 @@ class _Search:
         self.journal, self.notify = journal, notify
         self.ends = None if config.budget is None else time.monotonic() + 60 * config.budget
         self.finished = {trial.key: trial for trial in read_journal(journal)}
+        whole = "".join(f"{trial.model_dump_json()}\n" for trial in self.finished.values())
+        replace_file(journal, whole.encode())  # without a torn last line, behind which the next one would stand
         self._of_model = fingerprint(model, config.model)
 
     def trials(self, several: Sequence[dict[str, Any]], cases: Sequence[Case]) -> Iterator[Trial]:

