@@ -13,7 +13,7 @@ from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import DIRECT, direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditCost, EditorContext
 from emend.editors.cost import count_tokens
-from emend.editors.hyperparameters import build_settings, settings_tables, shipped_settings
+from emend.editors.hyperparameters import build_settings, shipped_settings
 from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.parametric.sequential import sequential_edits
 from emend.memory.edit import Edit
@@ -42,9 +42,7 @@ class WeightEditor(ABC):
         Raises:
             BadSettings: an unknown setting, or a value of the wrong type or out of range.
         """
-        return build_settings(
-            cls.schema, shipped_settings(cls.name, settings_tables(lm.model.config)) | dict(overrides), cls.name
-        )
+        return build_settings(cls.schema, shipped_settings(cls.name, lm.model.config) | dict(overrides), cls.name)
 
     @property
     @abstractmethod
