@@ -18,6 +18,8 @@ from emend.agents.scoring import LimitedModel, ScoringModel, is_chat_model
 from emend.memory.errors import ModelError
 from emend.memory.probe import Reading, Usage
 
+SENTENCE = 2
+"""Factor on the limit for a chat model's line, since it answers in a sentence and ends it itself."""
 LONGER = 8
 """Factor on the model's limit of new tokens for replies of several lines (256 tokens by default).
 Chat models behind an API end such a reply themselves."""
@@ -103,6 +105,8 @@ def _generated(
         options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
+    elif isinstance(model, LimitedModel) and is_chat_model(model):
+        options = {"max_new_tokens": SENTENCE * model.max_new_tokens}
     message = invoke(model, prompt, **options)
     answer_text(message)  # raises if there are thoughts only
     return {
