@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_openai_messages
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables import ensure_config
 from langchain_core.tracers.context import register_configure_hook
@@ -27,6 +27,8 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
 from emend.memory.redaction import hide_keys
 
+TURNS = "turns"
+"""Field of a state that has the messages of a prompt in OpenAI's format."""
 NAMESPACE = "langgraph_checkpoint_ns"
 """Metadata of a call within a graph: `NODE:TASK`, with those of the graphs around it before it, parted by `|`."""
 
@@ -155,7 +157,7 @@ def record_calls() -> Iterator[CallRecorder]:
         _RECORDER.reset(token)
 
 
-def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> TargetScores:
+def score_targets(model: ScoringModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
     """Score targets as `model.score` does, and record that as a call.
 
     Raises:
@@ -164,11 +166,12 @@ def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> T
     at, start = time.time(), time.perf_counter()
     scores = model.score(prompt, targets)
     if recorder := _RECORDER.get():
+        sent: Any = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
         call = ModelCall(
             kind="score",
             provider=_provider_of(model),
             model=str(getattr(model, "model_name", "") or type(model).__name__),
-            messages=({"role": "user", "content": prompt},),
+            messages=tuple(convert_to_openai_messages(sent)),
             input_tokens=scores.usage.input_tokens,
             cached=bool(scores.usage.cached),
             ms=round((time.perf_counter() - start) * 1000, 3),
@@ -188,6 +191,8 @@ def drop_state_texts(call: ModelCall, before: Mapping[str, Any], after: Mapping[
     changes: dict[str, Any] = {}
     if only.get("role") == "user" and (name := _field_with(only.get("content"), before)):
         changes |= {"messages": (), "messages_field": name}
+    elif call.messages and list(call.messages) == before.get(TURNS):
+        changes |= {"messages": (), "messages_field": TURNS}
     if set(call.reply) <= {"role", "content"} and (name := _field_with(call.reply.get("content"), after)):
         changes |= {"reply": {}, "reply_field": name}
     return call.model_copy(update=changes) if changes else call

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, ModelError
 from emend.memory.probe import Form, Usage
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 
 class TargetScores(FrozenModel):
@@ -29,8 +32,11 @@ class TargetScores(FrozenModel):
 class ScoringModel(Protocol):
     """A chat model that also gives the probability of a continuation."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
-        """Score each target as the continuation of the prompt, see `join_target`."""
+    def score(self, prompt: "str | Sequence[BaseMessage]", targets: Sequence[str]) -> TargetScores:
+        """Score each target as the continuation of the prompt, see `join_target`.
+
+        Only a model whose attribute `chats` is true gets messages; the last may be the beginning of the reply.
+        """
         ...
 
 
@@ -58,9 +64,9 @@ class TextModel(Protocol):
 
 def form_of(model: object, form: Form) -> Form:
     """The form in which a model is asked when a probe wants `form`: `plain` text, or messages, `chat`."""
-    if not isinstance(model, TextModel):
-        return "chat"
-    return "plain" if form == "plain" or not model.chats else "chat"
+    if not is_chat_model(model):
+        return "plain"
+    return "plain" if form == "plain" and isinstance(model, TextModel) else "chat"
 
 
 @runtime_checkable
@@ -68,6 +74,15 @@ class LimitedModel(Protocol):
     """A model that continues plain text up to `max_new_tokens`; a call may set another limit, and stop texts."""
 
     max_new_tokens: int
+
+
+def is_chat_model(model: object) -> bool:
+    """Return whether prompts reach the model as the messages of a conversation, and not as a text to be continued.
+
+    A model says so by its attribute `chats`; one without it chats unless it scores, or has a limit of new tokens.
+    """
+    declared = getattr(model, "chats", None)
+    return not isinstance(model, (LimitedModel, ScoringModel)) if declared is None else bool(declared)
 
 
 def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.roles.answer import read_answer
+from emend.agents.parsing.answers import read_answer
 from emend.agents.roles.decompose import cloze_of
 from emend.agents.scoring import ScoringModel, TextModel
 from emend.editors.base import NO_COST, Answerer, EditCost

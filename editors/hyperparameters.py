@@ -18,6 +18,14 @@ S = TypeVar("S")
 SHIPPED = Path(__file__).parent / "settings"
 VERIFIED = "verified"
 """Key of a shipped table that says on which model its values were tried; it is no setting."""
+OF_LAYERS = "of_layers"
+"""Key of a shipped table with the number of layers of the model that `layers` are published for; it is no setting."""
+ONE_AFTER_NORM = "one_layer_after_norm"
+"""Key of a shipped table: where a norm follows the MLP, only the last of its layers is taken; it is no setting."""
+DEFAULT_CORPUS = "factbook"
+"""Corpus of the key covariances of editors where none is named."""
+SEARCH = "search"
+"""Table of a shipped file with the values of each setting that `emend tune` tries; it belongs to no model."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +59,72 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
     return built
 
 
-def shipped_settings(editor: str, names: Sequence[str]) -> dict[str, Any]:
-    """The `default` table of an editor's shipped TOML file, overlaid with the first table whose name is in `names`.
+def shipped_settings(editor: str, config: Any = None) -> dict[str, Any]:
+    """The `default` table of an editor's shipped TOML file, overlaid with the model's own one; layers fit the model.
 
-    `names` goes from the most to the least specific name of a model; a model without a table gets the default.
+    Args:
+        editor: its name.
+        config: the model's configuration (transformers); None for the values as they are in the file.
     """
     tables = shipped_tables(editor)
-    values = tables["default"] | next((tables[name] for name in names if name in tables), {})
-    return {name: value for name, value in values.items() if name != VERIFIED}
+    names = () if config is None else settings_tables(config)
+    own = next((tables[name] for name in names if name in tables), {})
+    values = tables["default"] | own
+    if config is not None and values.get("layers"):
+        published_for = (own if "layers" in own else tables["default"]).get(OF_LAYERS)
+        number = config.get_text_config().num_hidden_layers
+        values["layers"] = layers_by_depth(values["layers"], published_for or number, number)
+        if values.get(ONE_AFTER_NORM) and not adds_to_residual_stream(config):
+            values["layers"] = values["layers"][-1:]
+    return {name: value for name, value in values.items() if name not in (VERIFIED, OF_LAYERS, ONE_AFTER_NORM)}
+
+
+def covariance_editors() -> list[str]:
+    """The editors that need a key covariance: their shipped tables have a setting of that name."""
+    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
+    return [name for name in names if "covariance" in shipped_tables(name)["default"]]
+
+
+def covariance_layers(config: Any) -> list[int]:
+    """The layers whose covariance the editors need for this model, all with their shipped settings."""
+    return sorted({layer for name in covariance_editors() for layer in shipped_settings(name, config)["layers"]})
+
+
+def layers_by_depth(layers: Sequence[int], published_for: int, number: int) -> list[int]:
+    """Layers at the share of a model's depth that published ones have: neighbours, and at most as many.
+
+    Layers that count from the end stay as they are.
+
+    Args:
+        layers: the published layers, from 0.
+        published_for: number of layers of the model that they are published for.
+        number: number of layers of this model.
+
+    >>> layers_by_depth([4, 5, 6, 7, 8], 32, 64), layers_by_depth([4, 5, 6, 7, 8], 32, 16)
+    ([12, 13, 14, 15, 16], [2, 3, 4])
+    """
+    if published_for == number or min(layers) < 0:
+        return list(layers)
+    first, last = (int(layer * number / published_for + 0.5) for layer in (min(layers), max(layers)))
+    return list(range(max(first, last + 1 - len(layers)), last + 1))
+
+
+def layers_at_depth(share: float, count: int, number: int) -> list[int]:
+    """Neighbouring layers of a model of `number` layers, of which the last stands at that share of its depth.
+
+    >>> layers_at_depth(0.25, 5, 33)
+    [4, 5, 6, 7, 8]
+    """
+    last = int(share * (number - 1) + 0.5)
+    return list(range(max(0, last + 1 - count), last + 1))
+
+
+def adds_to_residual_stream(config: Any) -> bool:
+    """False for architectures with a norm between MLP and residual stream; True for unknown ones."""
+    from emend.editors.numerics.architectures import ARCHITECTURES
+
+    known = ARCHITECTURES.get(config.model_type)
+    return known is None or known.adds
 
 
 def settings_tables(config: Any) -> list[str]:
@@ -66,19 +132,28 @@ def settings_tables(config: Any) -> list[str]:
     return [f"{config.model_type}-{config.get_text_config().hidden_size}", config.model_type]
 
 
-def folder_settings_tables(folder: Path) -> list[str]:
-    """Names of those tables for the model in a folder; none where its configuration cannot be read."""
+def folder_config(folder: Path) -> Any:
+    """The configuration of the model in a folder; None where it cannot be read."""
     from transformers import AutoConfig
 
     try:
-        return settings_tables(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False))
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError):
-        return []
+        return None
 
 
 @cache
 def shipped_tables(editor: str) -> dict[str, dict[str, Any]]:
     """The tables of an editor's shipped TOML file by name; none for an editor without such a file."""
+    return {name: table for name, table in _shipped_file(editor).items() if name != SEARCH}
+
+
+def search_space(editor: str) -> dict[str, list[Any]]:
+    """The values of each setting that `emend tune` tries for an editor; empty for one that is not searched."""
+    return dict(_shipped_file(editor).get(SEARCH, {}))
+
+
+def _shipped_file(editor: str) -> dict[str, dict[str, Any]]:
     file = SHIPPED / f"{editor}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 

@@ -1,7 +1,7 @@
 """A tool-calling agent over the memory: the model decides what to look up, and when to answer."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -15,14 +15,15 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.parsing.messages import usage_of
-from emend.agents.parsing.reasoning_text import strip_reasoning
-from emend.agents.roles.answer import build_prompt
+from emend.agents.parsing.reply_marks import strip_marks
+from emend.agents.roles.answer import probe_prompt
+from emend.agents.roles.conversation import as_text as turns_text
 from emend.agents.roles.decompose import stepwise_question
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
 from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import RagContext, RagState, as_hits
-from emend.graphs.respond import respond, spent
-from emend.memory.errors import ModelReplyError
+from emend.graphs.respond import prompt_state, respond, spent
+from emend.memory.errors import ModelReplyError, ReplyRefused
 from emend.memory.probe import Probe
 
 ROUNDS = 6
@@ -53,25 +54,28 @@ def begin(state: AgentState, runtime: Runtime[AgentContext]) -> Literal["plan", 
 
 
 def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """Let the model call tools or answer.
+    """Let the model call tools or answer; if it does neither, or exceeds the limit of rounds, nothing more is called.
 
     Raises:
-        ModelReplyError: it does neither, its calls are malformed, or it exceeds the limit of rounds.
+        ReplyRefused: the model declined.
     """
     context, messages = runtime.context, _messages(state)
-    message = call_with_tools(context.model, messages)
+    try:
+        message = call_with_tools(context.model, messages)
+    except ReplyRefused:
+        raise
+    except ModelReplyError as error:
+        return {"fallback": str(error), "usage": spent(state, error.usage)}
     conversation = messages_to_dict([*messages, message])
     usage = spent(state, usage_of(message))
-    raw = str(message.text)
-    text = strip_reasoning(raw).strip()
-    if message.invalid_tool_calls:
-        raise ModelReplyError(f"a tool is called in a broken form: {message.invalid_tool_calls[0]}.", text)
-    if message.tool_calls and state.get("rounds", 0) >= context.rounds:
-        raise ModelReplyError(f"no answer after {context.rounds} rounds of tools; the last message is {text!r}.", text)
-    if not message.tool_calls and not text:
-        raise ModelReplyError("the model neither calls a tool nor answers.", raw)
-    if message.tool_calls:
+    text = strip_marks(str(message.text)).strip()
+    calls = bool(message.tool_calls or message.invalid_tool_calls)
+    if calls and state.get("rounds", 0) >= context.rounds:
+        return {"fallback": f"no answer after {context.rounds} rounds of tools", "usage": usage}
+    if calls:
         return {"messages": conversation, "usage": usage}
+    if not text:
+        return {"fallback": "the model neither calls a tool nor answers", "usage": usage}
     return {"messages": conversation, "usage": usage, "final": text}
 
 
@@ -80,18 +84,18 @@ def _messages(state: AgentState) -> list[BaseMessage]:
         return messages_from_dict(state["messages"])
     probe = Probe.model_validate(state["probe"])
     plain = bool(probe.prompt.strip()) and probe.reading != "thoughts"  # the model answers at once, see `SYSTEM`
-    return [SystemMessage(SYSTEM), HumanMessage(build_prompt(probe) if plain else stepwise_question(probe))]
+    question = turns_text(probe_prompt(probe).turns) if plain else stepwise_question(probe)
+    return [SystemMessage(SYSTEM), HumanMessage(question)]
 
 
 def after_plan(state: AgentState) -> Literal["use_tools", "compose"]:
     """Use tools as long as the model calls some."""
-    return "compose" if "final" in state else "use_tools"
+    return "compose" if "final" in state or "fallback" in state else "use_tools"
 
 
 def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     """Run the calls of the last message; a call that cannot be run returns the reason as its result."""
-    messages = _messages(state)
-    last = messages[-1]
+    *messages, last = _messages(state)
     assert isinstance(last, AIMessage)
     results, hits = results_of(last, runtime.context.toolbox)
     return {
@@ -102,9 +106,15 @@ def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 
 
 def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """Build the prompt: the conversation as text, up to the answer; the probe alone if no edit is applied."""
-    if "messages" not in state:
-        return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
+    """Build the prompt: the conversation as text, up to the answer.
+
+    Without an answer it is the probe under the facts that the tools gave, as for `rag`: a reply that was cut off, say,
+    is followed by a question for the answer alone. The probe stands alone if no edit is applied.
+    """
+    if "final" not in state:
+        context, facts = runtime.context, dict.fromkeys(hit["text"] for hit in state.get("hits", ()))
+        prompt = probe_prompt(Probe.model_validate(state["probe"]), tuple(facts), (), context.wording)
+        return cast(AgentState, prompt_state(context.model, prompt))
     update: AgentState = {"prompt": as_text(_messages(state)[:-1]) + "\nai:"}
     return {**update, "reading": "line"} if state.get("reading") == "thoughts" else update
 

@@ -1,17 +1,18 @@
 """Chain of thought under new facts (Wei et al. 2022; as a baseline of editing in MQuAKE, DocTER and ReCoE)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import build_prompt, find_wording, repeat_probe
-from emend.agents.roles.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
+from emend.agents.roles.answer import find_wording, probe_prompt, repeat_probe
+from emend.agents.roles.chain import ANSWER, DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
+from emend.agents.roles.conversation import Prompt
 from emend.agents.roles.decompose import FINAL, cloze_of, stepwise_question
 from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
-from emend.graphs.respond import respond, spent
+from emend.graphs.respond import prompt_state, respond, spent
 from emend.memory.probe import Probe, Reading
 
 Form = Literal["thoughts", "steps"]
@@ -48,22 +49,27 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     facts = [hit["text"] for hit in state["hits"]]
     context_lines = "\n".join(find_wording("new_fact").fact.format(fact=fact.strip()) for fact in facts) + "\n"
     if probe.reading == "thoughts":
-        prompt = build_prompt(probe, facts, (), context.wording)
-        thought = think_aloud(context.model, prompt)
-        thought = thought._replace(final=f"{thought.text.removeprefix(prompt).strip()} {thought.final}")
+        thought = think_aloud(context.model, probe_prompt(probe, facts, (), context.wording))
+        thought = thought._replace(final=f"{thought.thoughts}\n{ANSWER} {thought.final}".strip())
     elif context.form == "steps":
         hops = min(int(probe.tags.get("hops", 1)), HOPS)
         thought = think_in_steps(context.model, context_lines, stepwise_question(probe), bool(cloze_of(probe)), hops)
         if probe.choices:  # the last line of the steps would be a name
-            steps = thought.text.removesuffix(FINAL)
-            thought = thought._replace(text=repeat_probe(steps, probe, facts, context.wording))
+            thought = thought._replace(prompt=repeat_probe(thought.prompt, probe, facts, context.wording))
+        else:
+            thought = thought._replace(prompt=thought.prompt.plus(FINAL))
     else:
         head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
-        thought = think_aloud(context.model, head + context_lines + LEAD.format(question=stepwise_question(probe)))
+        question, _, label = LEAD.format(question=stepwise_question(probe)).rpartition("\n")
+        asked = context_lines + question
+        thought = think_aloud(context.model, Prompt().plus(head).asked(f"{asked}\n", asked).plus(label))
     reading: Reading = "thoughts" if probe.reading == "thoughts" else "line"
-    update: CotState = {"prompt": thought.text, "reading": reading, "usage": spent(state, thought.usage)}
+    fields: CotState = {"reading": reading, "usage": spent(state, thought.usage)}
+    update = cast(CotState, {**prompt_state(context.model, thought.prompt), **fields})
     if thought.final is not None:
         update |= {"final": thought.final, "cut_tokens": thought.cut_tokens}
+    if thought.fallback:
+        update["fallback"] = thought.fallback
     return update
 
 

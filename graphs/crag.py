@@ -7,18 +7,18 @@ both. The search is any retriever; without one an incorrect retrieval leaves the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.relevance import Evaluator
 from emend.graphs.crag_strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
 from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
-from emend.graphs.respond import respond, spent
+from emend.graphs.respond import prompt_state, respond, spent
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Retriever
 
@@ -204,7 +204,9 @@ def _searched(hit: HitState, cut: Sequence[tuple[str, HitState]], weighed: Weigh
 def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     """Build the prompt with the refined knowledge of either source; without any it is the probe alone."""
     facts = [text for text in (state.get("internal", ""), state.get("external", "")) if text]
-    return {"prompt": build_prompt(Probe.model_validate(state["probe"]), facts, (), runtime.context.wording)}
+    context = runtime.context
+    prompt = probe_prompt(Probe.model_validate(state["probe"]), facts, (), context.wording)
+    return cast(CragState, prompt_state(context.model, prompt))
 
 
 def build() -> Graph:

@@ -1,13 +1,13 @@
 """The probe alone, for a model without edits or with edited weights."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.answer import probe_prompt
 from emend.graphs.execution import Graph, linear_graph
-from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.probe import Probe
 
 
@@ -26,7 +26,9 @@ class DirectContext(RespondContext):
 
 def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
     """Build the prompt, which is the probe alone."""
-    return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
+    context = runtime.context
+    prompt = probe_prompt(Probe.model_validate(state["probe"]), (), (), context.wording)
+    return cast(DirectState, prompt_state(context.model, prompt))
 
 
 def build() -> Graph:

@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import Solved, build_prompt
+from emend.agents.roles.answer import Solved, probe_prompt
 from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.rag import RagContext, RagState, retrieve
-from emend.graphs.respond import respond
+from emend.graphs.respond import prompt_state, respond
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, Vectors
 from emend.memory.errors import BadSettings
@@ -178,7 +178,8 @@ def compose(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     facts = [hit["text"] for hit in state["hits"]]
     probe = Probe.model_validate(state["probe"])
     examples = [Example(**example) for example in state["demonstrations"]]
-    return {"prompt": build_prompt(probe, facts, examples, runtime.context.wording)}
+    context = runtime.context
+    return cast(IkeState, prompt_state(context.model, probe_prompt(probe, facts, examples, context.wording)))
 
 
 def build() -> Graph:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.answer import probe_prompt
 from emend.graphs.direct import DirectContext, DirectState
 from emend.graphs.execution import Graph, linear_graph
-from emend.graphs.respond import respond
+from emend.graphs.respond import prompt_state, respond
 from emend.memory.probe import Probe
 
 
@@ -38,7 +39,8 @@ def choose(state: InContextState, runtime: Runtime[InContextContext]) -> InConte
 def compose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
     """Build the prompt; without facts it is the probe alone, as for the unedited model."""
     probe = Probe.model_validate(state["probe"])
-    return {"prompt": build_prompt(probe, state["facts"], (), runtime.context.wording)}
+    context = runtime.context
+    return cast(InContextState, prompt_state(context.model, probe_prompt(probe, state["facts"], (), context.wording)))
 
 
 def build() -> Graph:

@@ -3,22 +3,25 @@
 Three forms. `text` is the published one: one generation per round, which begins with the check of the last retrieved
 fact and ends with the next subquestion and its tentative answer, or with the final answer. `lines` gives the model the
 label of each line and generates one line at a time, for models too small to follow a format. `structured` asks for each
-step, and for each check, by a schema.
+step, and for each check, by a schema. A context may name a form to fall back to for a probe whose steps are in none.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.roles.answer import build_prompt, clean_answer, repeat_probe
+from emend.agents.parsing.answers import clean_answer
+from emend.agents.roles.answer import probe_prompt, repeat_probe
 from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.conversation import Prompt
 from emend.agents.roles.decompose import (
     CHECKED,
     DEMONSTRATIONS,
     FINAL,
+    MISSING,
     NOTHING,
     RETRIEVED,
     SUBQUESTION,
@@ -26,8 +29,10 @@ from emend.agents.roles.decompose import (
     Checked,
     FactCheck,
     NextStep,
+    Round,
     check_prompt,
     cloze_of,
+    opened,
     opening,
     read_check,
     read_round,
@@ -35,19 +40,20 @@ from emend.agents.roles.decompose import (
     stepwise_question,
     take_step,
 )
+from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import RagContext, RagState, as_hits
-from emend.graphs.respond import respond, spent
-from emend.memory.errors import ModelReplyError
-from emend.memory.probe import Probe
+from emend.graphs.respond import prompt_state, respond, spent
+from emend.memory.errors import ModelReplyError, ReplyRefused
+from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import search
 
 Form = Literal["text", "lines", "structured"]
 HOPS = 4
 HOPS_LIMIT = 12
-RECURSION_LIMIT = 4 + 3 * HOPS_LIMIT
-"""Three nodes a hop, and those before and after."""
+RECURSION_LIMIT = 5 + 2 * 3 * HOPS_LIMIT
+"""Three nodes a hop, twice where a second form follows, and those before and after."""
 ROUND_TOKENS = 256
 """Maximum number of tokens of a round, as in the published code."""
 
@@ -63,8 +69,12 @@ class HopState(TypedDict, total=False):
 
 
 class MelloState(RagState, total=False):
-    """The state of rag; `transcript` has the steps as text, `final` the final answer once the model has given it."""
+    """The state of rag; `transcript` has the steps as text, `final` the final answer once the model has given it.
 
+    `form` is set for a chat model, and changes to the second form with the reason in `fallback`.
+    """
+
+    form: Form
     transcript: str
     hops: list[HopState]
 
@@ -73,10 +83,12 @@ class MelloState(RagState, total=False):
 class MelloContext(RagContext):
     """The context of rag, with the form, the maximum number of subquestions, and the demonstrations.
 
-    `empty` means that no edit is applied: nothing has to be checked then, and the probe is asked unchanged.
+    `second` is the form for a probe whose steps are not in the first; without one, such a probe has no answer, as
+    published. `empty` means that no edit is applied: nothing has to be checked, and the probe is asked unchanged.
     """
 
     form: Form = "text"
+    second: Form | None = None
     hops: int = HOPS
     demonstrations: str = DEMONSTRATIONS
     empty: bool = False
@@ -91,15 +103,32 @@ def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """Generate the next subquestion with a tentative answer, or the final answer; MeLLo's stop rule is `limit_of`.
 
     Raises:
-        ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows.
+        ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows, and there
+            is no second form.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
-    hops, demonstrations = list(state.get("hops", ())), context.demonstrations if context.form == "text" else ""
-    transcript = state.get("transcript") or opening(stepwise_question(probe), demonstrations)
-    if context.form == "lines":
-        return _next_line(probe, context, hops, transcript, state)
-    step = _next_round if context.form == "text" else _next_schema
-    return step(probe, context, hops, transcript, state)
+    form, hops = state.get("form", context.form), list(state.get("hops", ()))
+    transcript = state.get("transcript") or _opening(probe, context, form)
+    step = {"text": _next_round, "lines": _next_line, "structured": _next_schema}[form]
+    try:
+        update = step(probe, replace(context, form=form), hops, transcript, state)
+    except ModelReplyError as error:
+        return _second_form(state, context, error)
+    return {"form": form, **update} if "form" not in state and is_chat_model(context.model) else update
+
+
+def _opening(probe: Probe, context: MelloContext, form: Form) -> str:
+    return opening(stepwise_question(probe), context.demonstrations if form == "text" else "")
+
+
+def _second_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:
+    """Begin again in the second form; raises the error where there is none, or it is in use, or the model declined."""
+    form = state.get("form", context.form)
+    if context.second in (None, form) or isinstance(error, ReplyRefused):
+        raise error
+    probe, usage = Probe.model_validate(state["probe"]), spent(state, error.usage)
+    again = _opening(probe, context, context.second)
+    return {"form": context.second, "fallback": f"{form}: {error}", "transcript": again, "hops": [], "usage": usage}
 
 
 def limit_of(probe: Probe, context: MelloContext) -> int:
@@ -112,22 +141,48 @@ def limit_of(probe: Probe, context: MelloContext) -> int:
     return min(tagged if context.form == "lines" else max(tagged, context.hops), HOPS_LIMIT)
 
 
+def _prompt(probe: Probe, context: MelloContext, form: Form, transcript: str) -> Prompt:
+    """The transcript as a prompt in both forms."""
+    steps = transcript.removeprefix(_opening(probe, context, form))
+    return opened(stepwise_question(probe), context.demonstrations if form == "text" else "", steps)
+
+
 def _next_round(
     probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
 ) -> MelloState:
-    reply = continue_text(context.model, transcript, [RETRIEVED], ROUND_TOKENS)
-    step = read_round(reply.text, checking=bool(hops))
+    step, cost, cut_tokens = _read_round(context, _prompt(probe, context, "text", transcript), checking=bool(hops))
     if step.check is not None and hops:
         hops[-1] = {**hops[-1], "contradicts": step.check.contradicts, "answer": step.check.answer}
-    usage = spent(state, reply.usage)
+    usage = spent(state, cost)
     if step.final is not None:
         before = step.text.rpartition("\n")[0]
         transcript += f"{before}\n" if before else ""
-        final: MelloState = {"final": step.final, "cut_tokens": reply.cut_tokens}
+        final: MelloState = {"final": step.final, "cut_tokens": cut_tokens}
         return {**final, "transcript": transcript, "hops": hops, "usage": usage}
-    _check_limit(probe, context, hops, reply.text)
+    _check_limit(probe, context, hops, step.text, cost)
     hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
     return {"transcript": f"{transcript}{step.text}\n", "hops": hops, "usage": usage}
+
+
+def _read_round(context: MelloContext, prompt: Prompt, checking: bool) -> tuple[Round, Usage, int]:
+    """A generation with its cost and cut tokens; where a second form would follow, one that cannot be read is repeated.
+
+    Raises:
+        ModelReplyError: it is not in the form; carries the usage of both.
+    """
+    usage, attempt = Usage(), prompt
+    for left in (1, 0) if context.second else (0,):
+        reply = continue_text(context.model, attempt, [RETRIEVED], ROUND_TOKENS)
+        usage = usage.plus(reply.usage)
+        try:
+            return read_round(reply.text, checking), usage, reply.cut_tokens
+        except ModelReplyError as error:
+            error.usage = usage
+            if not left:
+                raise
+            problem = str(error).partition("; the reply is")[0].partition(" in the reply")[0]
+            attempt = prompt.begun("", reply.text).asked("", MISSING.format(problem=f"{problem}."))
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _next_schema(
@@ -141,9 +196,10 @@ def _next_schema(
         return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
     if step.finished or not step.subquestion.strip() or not step.tentative_answer.strip():
         raise ModelReplyError(
-            f"the step has neither a subquestion with an answer nor a final answer: {reply.reply}", reply.reply
+            f"the step has neither a subquestion with an answer nor a final answer: {reply.reply}",
+            *(reply.reply, reply.usage),
         )
-    _check_limit(probe, context, hops, reply.reply)
+    _check_limit(probe, context, hops, reply.reply, reply.usage)
     hops.append({"subquestion": step.subquestion.strip(), "tentative": step.tentative_answer.strip()})
     transcript += f"{SUBQUESTION} {hops[-1]['subquestion']}\n{TENTATIVE} {hops[-1]['tentative']}\n"
     return {"transcript": transcript, "hops": hops, "usage": usage}
@@ -154,20 +210,23 @@ def _next_line(
 ) -> MelloState:
     if len(hops) >= limit_of(probe, context):
         return {"transcript": transcript, "hops": hops}
-    step = take_step(context.model, transcript, cloze_of(probe))
+    step = take_step(context.model, _prompt(probe, context, "lines", transcript), cloze_of(probe))
     hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
-    return {"transcript": step.text, "hops": hops, "usage": spent(state, step.usage)}
+    return {"transcript": step.prompt.text, "hops": hops, "usage": spent(state, step.usage)}
 
 
-def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], reply: str) -> None:
+def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], reply: str, usage: Usage) -> None:
     limit = limit_of(probe, context)
     if len(hops) >= limit:
-        raise ModelReplyError(f"no final answer after {limit} subquestions; the last reply is {reply!r}.", reply)
+        message = f"no final answer after {limit} subquestions; the last reply is {reply!r}."
+        raise ModelReplyError(message, reply, usage)
 
 
-def after_decompose(state: MelloState) -> Literal["retrieve", "compose"]:
-    """Retrieve for a new subquestion, else compose."""
+def after_decompose(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "retrieve", "compose"]:
+    """Retrieve for a new subquestion, decompose again in the second form, else compose."""
     hops = state["hops"]
+    if not hops and state.get("form", runtime.context.form) != runtime.context.form:
+        return "decompose"
     return "compose" if "final" in state or not hops or "fact" in hops[-1] else "retrieve"
 
 
@@ -187,7 +246,7 @@ def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
 def after_retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "check"]:
     """Check by a call of its own, except in the published form, where the next generation begins with the check."""
-    return "decompose" if runtime.context.form == "text" else "check"
+    return "decompose" if state.get("form", runtime.context.form) == "text" else "check"
 
 
 def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
@@ -197,19 +256,28 @@ def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
         ModelReplyError: the reply does not say whether it does.
     """
     context, hops = runtime.context, list(state["hops"])
-    if context.form == "lines":
-        reply = continue_text(context.model, state["transcript"] + CHECKED, ["\n"], LINE_TOKENS)
-        line = f"{CHECKED} {reply.text.strip()}".partition("\n")[0].strip()
-        verdict, usage = read_check(line), reply.usage
-        if verdict is None:
-            raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text)
-    else:
-        hop = hops[-1]
-        prompt = check_prompt(hop["subquestion"], hop["tentative"], hop["fact"])
-        value, _, usage = ask_structured(context.model, prompt, Checked)
-        verdict = FactCheck(value.contradicts, clean_answer(value.intermediate_answer))
+    try:
+        if state.get("form", context.form) == "lines":
+            probe = Probe.model_validate(state["probe"])
+            verdict, usage = _check_in_line(context, _prompt(probe, context, "lines", state["transcript"]), hops[-1])
+        else:
+            hop = hops[-1]
+            prompt = check_prompt(hop["subquestion"], hop["tentative"], hop["fact"])
+            value, _, usage = ask_structured(context.model, prompt, Checked)
+            verdict = FactCheck(value.contradicts, clean_answer(value.intermediate_answer))
+    except ModelReplyError as error:
+        return _second_form(state, context, error)
     hops[-1] = {**hops[-1], "contradicts": verdict.contradicts, "answer": verdict.answer}
     return {"hops": hops, "transcript": f"{state['transcript']}{_check_line(verdict)}\n", "usage": spent(state, usage)}
+
+
+def _check_in_line(context: MelloContext, prompt: Prompt, hop: HopState) -> tuple[FactCheck, Usage]:
+    reply = continue_text(context.model, prompt.plus(CHECKED), ["\n"], LINE_TOKENS)
+    line = f"{CHECKED} {reply.text.strip()}".partition("\n")[0].strip()
+    verdict = read_check(line)
+    if verdict is None:
+        raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text, reply.usage)
+    return verdict, reply.usage
 
 
 def _check_line(verdict: FactCheck) -> str:
@@ -224,11 +292,15 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
     if "transcript" not in state:
-        return {"prompt": build_prompt(probe, (), (), context.wording)}
-    if context.form == "lines" and probe.choices:
+        return cast(MelloState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording)))
+    form = state.get("form", context.form)
+    steps = _prompt(probe, context, form, state["transcript"])
+    if form == "lines" and probe.choices:
         facts = [hit["text"] for hit in state.get("hits", ())]
-        return {"prompt": repeat_probe(state["transcript"], probe, facts, context.wording), "reading": "line"}
-    return {"prompt": state["transcript"] + FINAL, "reading": "line"}
+        prompt = repeat_probe(steps, probe, facts, context.wording)
+    else:
+        prompt = steps.plus(FINAL)
+    return cast(MelloState, {**prompt_state(context.model, prompt), "reading": "line"})
 
 
 def build() -> Graph:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.answer import probe_prompt
 from emend.graphs.execution import Graph, linear_graph
-from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Hit, Retriever, search_probe
 
@@ -61,7 +61,8 @@ def compose(state: RagState, runtime: Runtime[C]) -> RagState:
     """Build the prompt; without hits it is the probe alone, as for the unedited model."""
     facts = [hit["text"] for hit in state["hits"]]
     probe = Probe.model_validate(state["probe"])
-    return {"prompt": build_prompt(probe, facts, (), runtime.context.wording)}
+    context = runtime.context
+    return cast(RagState, prompt_state(context.model, probe_prompt(probe, facts, (), context.wording)))
 
 
 def build() -> Graph:

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
+from emend.agents.parsing.answers import NEXT_QUESTION
 from emend.agents.parsing.messages import answer_text, usage_of
-from emend.agents.roles.answer import NEXT_QUESTION
-from emend.agents.scoring import LimitedModel, ScoringModel
+from emend.agents.roles.completion import invoke
+from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json
+from emend.agents.scoring import LimitedModel, ScoringModel, is_chat_model
 from emend.memory.errors import ModelError
 from emend.memory.probe import Reading, Usage
 
@@ -23,10 +26,14 @@ Chat models behind an API end such a reply themselves."""
 class RespondState(TypedDict, total=False):
     """JSON values: the prompt, `targets` if they are scored instead of generating a reply, and the response.
 
-    `reading` is set if the reply has several lines; `final` is an answer that an earlier node already has.
+    `reading` is set if the reply has several lines; `final` is an answer that an earlier node already has. `turns` has
+    the messages of a prompt to a chat model, if it is more than one of the user; `prompt` is then their text.
+    `fallback` says what an answer was got by that is not in the form that the prompt asks for.
     """
 
     prompt: str
+    turns: list[dict[str, Any]]
+    fallback: str
     targets: list[str]
     reading: Reading
     new_tokens: int
@@ -61,7 +68,8 @@ def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
         ModelError: the model gives no probabilities, and there are targets.
         ModelReplyError: the reply has thoughts only.
     """
-    model, prompt, targets = runtime.context.model, state["prompt"], state.get("targets")
+    model, targets = runtime.context.model, state.get("targets")
+    prompt = from_json(state["turns"]) if state.get("turns") else state["prompt"]
     if "final" in state and targets is None:
         return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     if targets is None:
@@ -78,14 +86,24 @@ def spent(state: RespondState, usage: Usage) -> dict[str, int]:
     return Usage.model_validate(state.get("usage", {})).plus(usage).model_dump()
 
 
-def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: int) -> RespondState:
+def prompt_state(model: BaseChatModel, prompt: Prompt) -> RespondState:
+    """The fields of a prompt in the form that the model is sent."""
+    if not is_chat_model(model):
+        return {"prompt": prompt.text}
+    turns = {"turns": as_json(prompt.turns)} if len(prompt.turns) > 1 else {}
+    return cast(RespondState, {"prompt": as_text(prompt.turns), **turns})
+
+
+def _generated(
+    model: BaseChatModel, prompt: str | Sequence[BaseMessage], reading: Reading, new_tokens: int
+) -> RespondState:
     options: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
         limit = max(new_tokens, model.max_new_tokens) if new_tokens else LONGER * model.max_new_tokens
         options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
-    message = model.invoke(prompt, **options)
+    message = invoke(model, prompt, **options)
     answer_text(message)  # raises if there are thoughts only
     return {
         "reply": str(message.text),
@@ -94,7 +112,7 @@ def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: 
     }
 
 
-def _scored(model: BaseChatModel, prompt: str, targets: Sequence[str]) -> RespondState:
+def _scored(model: BaseChatModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> RespondState:
     if not isinstance(model, ScoringModel):
         raise ModelError(
             f"{type(model).__name__} gives no probabilities, and {len(targets)} targets are to be scored: "

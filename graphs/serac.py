@@ -5,19 +5,19 @@ in its prompt, as in DocTER and ELKEN. Out of scope the base model gets the prob
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.answer import probe_prompt
 from emend.agents.scope.base import Scope, corpus_of
 from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
-from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
@@ -79,13 +79,15 @@ def after_classify(state: SeracState) -> Literal["counterfact", "leave"]:
 
 def counterfact(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
     """Build the prompt of the counterfactual model: the edits in scope, and the probe."""
-    return compose(state, runtime)
+    context = runtime.context
+    return compose(state, Runtime(context=replace(context, model=context.counterfactual or context.model)))
 
 
 def leave(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
     """Build the prompt of the base model: the probe alone."""
     probe = Probe.model_validate(state["probe"])
-    return {"prompt": build_prompt(probe, (), (), runtime.context.wording)}
+    context = runtime.context
+    return cast(SeracState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording)))
 
 
 def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:

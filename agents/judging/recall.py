@@ -12,6 +12,7 @@ from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
 from emend.agents.judging.verdicts import NO_THOUGHTS, thoughts_of
 from emend.memory.edit import prompt_id
+from emend.memory.typography import fold_text
 
 MOST = 40
 """Maximum number of atomic facts of one chain; a model that repeats itself would produce hundreds."""
@@ -132,9 +133,9 @@ class Recall(Role):
             ModelReplyError: there are none, or not at the end.
         """
         line = re.compile(rf"<?(\d+)[.):>]\s*<?({'|'.join(LABELS)})>?\s*(?:</\1>)?\.?", re.IGNORECASE)
-        texts = {" ".join(row.split()).casefold() for text in item.texts for row in text.splitlines()}
+        texts = {fold_text(row) for text in item.texts for row in text.splitlines()}
         hits = [hit for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))]
-        unquoted = [hit for hit in hits if " ".join(hit[0].split()).casefold() not in texts]
+        unquoted = [hit for hit in hits if fold_text(hit[0]) not in texts]
         if not unquoted:
             last_line(reply, re.compile(rf"({'|'.join(LABELS)})"), item.texts)
         facts = [{"number": int(hit[1]), "reason": "", "label": hit[2]} for hit in unquoted]

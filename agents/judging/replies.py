@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from emend.agents.parsing.reasoning_text import REASONING, REASONING_START
+from emend.agents.parsing.reply_marks import has_open_reasoning, strip_marks
 from emend.memory.errors import ModelReplyError
+from emend.memory.typography import fold_text
 
 _UNSURE = re.compile(
     r"\b(?:not|never|no longer|instead of|rather than|wrong|incorrect|unlike|cannot|quote[sd]?|says?|claims?"
@@ -54,10 +55,9 @@ def own_words(reply: str) -> str:
     Raises:
         ModelReplyError: they have no end.
     """
-    text = REASONING.sub("", reply)
-    if REASONING_START.search(text):
+    if has_open_reasoning(reply):
         _refuse("the thoughts have no end, so no verdict follows them.", reply)
-    return text
+    return strip_marks(reply)
 
 
 def last_line(reply: str, pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str]:
@@ -79,8 +79,8 @@ def last_line(reply: str, pattern: re.Pattern[str], texts: Iterable[str]) -> re.
         _refuse("expected a JSON object, or a last line that is the verdict and nothing else; there is neither.", reply)
     if len({tuple(part.casefold() for part in hit.groups() if part) for hit in hits}) > 1:
         _refuse(f"{len(hits)} verdict lines, and they differ.", reply)
-    line = " ".join(last[0].casefold().split())
-    if any(line in {" ".join(row.casefold().split()) for row in text.splitlines()} for text in texts):
+    line = fold_text(last[0])
+    if any(line in {fold_text(row) for row in text.splitlines()} for text in texts):
         _refuse("the verdict line stands word for word in the text under judgement: it may be a quotation.", reply)
     return last
 

@@ -17,7 +17,7 @@ from emend.agents.judging.base import (
     YesNo,
     YesNoRole,
 )
-from emend.agents.roles.answer import thoughts_and_answer
+from emend.agents.parsing.answers import thoughts_and_answer
 
 MATCHED = frozenset({"em", "strict", "right", "correct_flip"})
 """Scores that compare an answer with gold by its letters."""
@@ -48,8 +48,9 @@ class Equivalence(YesNoRole):
     swaps = ("one", "other")
 
     def pick(self, record: JudgeInput) -> Item | str | None:
-        """Pick answers in words that were matched with gold."""
-        if record.local or not MATCHED & record.outputs or record.answer is None or not record.gold:
+        """Pick answers in words that were matched with gold, and all that a run under the protocol `judge` asks for."""
+        matched = self.output in record.outputs or (not record.local and MATCHED & record.outputs)
+        if not matched or record.answer is None or not record.gold:
             return None
         return Item.of(self.name, question=record.question, one=record.answer, other="\n".join(record.gold))
 

@@ -39,6 +39,8 @@ class LocalChatModel(BaseChatModel):
     supports_structure: ClassVar[bool] = False
     """JSON is requested in the prompt: a tool call, which the model need not make, would not be more reliable."""
     is_local: ClassVar[bool] = True
+    supports_prefill: ClassVar[bool] = True
+    """A last message of the assistant is the beginning of the reply."""
     lm: CausalLM
     model_name: str = ""
     max_new_tokens: int = 32
@@ -104,17 +106,18 @@ class LocalChatModel(BaseChatModel):
         """A name that changes whenever replies may change: folder name, sha256 of weights and tokenizer, dtype."""
         return self.lm.fingerprint
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
         """The natural-log probability of each target, joint and by token, as the continuation of the prompt.
 
-        With a chat template the prompt, unless empty, is a message and the target the beginning of the reply.
+        With a chat template a text, unless empty, is a message and the target the beginning of the reply, or goes on
+        where a last message of the assistant ends.
 
         Raises:
             BadData: a target is blank.
             ContextOverflow: a target alone does not fit the window.
         """
-        if prompt and self.chats:
-            prompt = self._text([HumanMessage(prompt)])
+        if not isinstance(prompt, str) or (prompt and self.chats):
+            prompt = self._text([HumanMessage(prompt)] if isinstance(prompt, str) else prompt)
         for target in targets:
             join_target(prompt, target)  # refuses a blank target before it joins a batch
         scored: list[ScoredTarget] = self._batcher.ask("score", [(prompt, target) for target in targets])
@@ -162,7 +165,7 @@ class LocalChatModel(BaseChatModel):
             message = parse_reply(self.lm.tokenizer, ids, reply.text, text, tools)
         return ChatResult(generations=[ChatGeneration(message=self._with_usage(message, reply))])
 
-    def _text(self, messages: list[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
+    def _text(self, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
         if not self.chats:
             return "\n\n".join(str(message.text) for message in messages)
         return render_chat(self.lm.tokenizer, messages, tools)

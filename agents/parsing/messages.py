@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.parsing.reply_marks import has_reasoning, strip_marks
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
@@ -172,7 +172,7 @@ def parse_text(reply: str, schema: ReplySchema[T]) -> T:
     Raises:
         ModelReplyError: there is no value, or there are two that differ.
     """
-    text = strip_reasoning(reply)
+    text = strip_marks(reply)
     if not text.strip():
         raise ModelReplyError("expected a JSON object, the reply is empty.", reply)
     candidates = json_objects(text)
@@ -214,8 +214,8 @@ def answer_text(message: AIMessage) -> str:
         ModelReplyError: it has nothing but thoughts, which is neither an answer nor an empty one; carries the whole.
     """
     whole = str(message.text)
-    answer = strip_reasoning(whole)
-    if whole.strip() and not answer.strip():
+    answer = strip_marks(whole)
+    if has_reasoning(whole) and not answer.strip():
         if was_cut_off(message):
             raise cut_off_error(message, whole, ", within its thoughts")
         raise ModelReplyError("the reply holds thoughts and no answer.", whole, usage_of(message))

@@ -15,7 +15,7 @@ from jinja2 import TemplateError
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.parsing.reply_marks import strip_marks
 from emend.memory.edit import content_id
 from emend.memory.errors import ModelError
 
@@ -63,15 +63,19 @@ def supports_tools(tokenizer: Any) -> bool:
 
 
 def render_chat(tokenizer: Any, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
-    """Return the conversation in the form of the chat template, up to where the reply begins.
+    """Return the conversation in the form of the chat template, up to where the reply goes on.
+
+    A last message of the assistant without calls is the beginning of the reply.
 
     Raises:
         ModelError: the template refuses it.
     """
     chat = [_as_chat(message) for message in messages]
     options = {"tools": list(tools)} if tools else {}
+    begun = bool(messages) and chat[-1]["role"] == "assistant" and "tool_calls" not in chat[-1]
+    where = {"continue_final_message" if begun else "add_generation_prompt": True}
     try:
-        return str(tokenizer.apply_chat_template(chat, **options, tokenize=False, add_generation_prompt=True))
+        return str(tokenizer.apply_chat_template(chat, **options, tokenize=False, **where))
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in chat)
         raise ModelError(
@@ -116,7 +120,7 @@ def parse_reply(
         calls = [_call(call, f"{place} {prompt}") for place, call in enumerate(marked or _bare(plain, names))]
     except ValueError as error:
         broken = invalid_tool_call(name=None, args=raw, id=_id(prompt), error=str(error)[:300])
-        return AIMessage(content="", invalid_tool_calls=[broken])
+        return AIMessage(content=plain, invalid_tool_calls=[broken])
     content = str(parsed.get("content") or "") if own_template or marked else "" if calls else plain
     return AIMessage(
         content=content,
@@ -135,7 +139,7 @@ def with_calls_from_text(message: AIMessage, names: Collection[str], place: str)
         names: of the tools in the prompt; in a text with a marker of calls any name counts.
         place: position in the conversation, so that the same call has another id elsewhere.
     """
-    text = strip_reasoning(str(message.text))
+    text = strip_marks(str(message.text))
     try:
         calls = [_call(value, f"{number} {place} {text}") for number, value in enumerate(_calls_in_text(text, names))]
     except ValueError as error:
@@ -175,7 +179,7 @@ def _bare(plain: str, names: Collection[str] | None) -> list[Any]:
     Raises:
         ValueError: a call begins and is no JSON: it must not pass for an answer.
     """
-    text, calls, end = strip_reasoning(plain), [], 0
+    text, calls, end = strip_marks(plain), [], 0
     for brace in re.finditer(r"\{", text):
         if brace.start() < end:
             continue

@@ -52,6 +52,8 @@ NOT_PARAMETERS = {
 """Prompt and reply schema of a request, and what may hold a key."""
 OWN_LIMIT = {"max_tokens", "max_completion_tokens", "response_format", "tools", "output_config"}
 """Arguments of calls that limit their reply themselves, or read what there is of a reply that was cut off."""
+TAKES_PREFILL = ("ChatAnthropic",)
+"""Clients whose provider takes a last message of the assistant as the beginning of the reply."""
 CHARACTERS = 4
 """Characters per token, about: for rate limits, until the reply has the number."""
 
@@ -74,6 +76,8 @@ class ProviderChatModel(BaseChatModel):
     """Whether the provider is asked for structured replies; False after it has rejected such a request."""
     supports_stop: bool = True
     """Whether the provider is sent stop texts; False after it has rejected them."""
+    supports_prefill: bool = False
+    """Whether the provider is sent the beginning of a reply; False after it has rejected one."""
     reply_limit: int = 0
     """Maximum new tokens of a reply, as the user has set them; 0 where nothing is set."""
     deadline: float = 600.0
@@ -104,6 +108,7 @@ class ProviderChatModel(BaseChatModel):
         add_secrets(*secrets_of(inner))
         # LangChain's own cache would answer every repeat with the same reply.
         model = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+        model.supports_prefill |= type(inner).__name__ in TAKES_PREFILL
         model.deadline = float((settings or {}).get("deadline", model.deadline))
         model._settings, model.reply_limit = client_settings(inner, settings or {}), reply_limit_in(settings or {})
         return model

@@ -1,15 +1,14 @@
-"""The answering role: prompts with new facts, and parsing of the reply."""
+"""The answering role: prompts with new facts."""
 
 import hashlib
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
-from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.roles.conversation import ASSISTANT, Prompt, as_text
 from emend.agents.scoring import join_target
-from emend.memory.errors import BadSettings, ModelReplyError
-from emend.memory.probe import Probe, Reading, Style
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Probe, Style
 from emend.memory.registry import nearest
 
 
@@ -60,6 +59,8 @@ WORDINGS = _WORDINGS | {
 }
 ALONE = {"cloze": "{prompt}", "question": "Q: {prompt}\nA:", "raw": "{prompt}"}
 """Templates of {asked} without facts, for every prompt template."""
+IN_TURNS = ALONE | {"question": "{prompt}"}
+"""The same in a turn of a chat model, also with facts: its template says that a reply follows."""
 BETWEEN_DEMONSTRATIONS = "\n\n"
 
 
@@ -101,23 +102,33 @@ def find_wording(name: str) -> Wording:
 def build_prompt(
     probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
 ) -> str:
+    """The text of `probe_prompt`."""
+    return probe_prompt(probe, facts, demonstrations, wording).text
+
+
+def probe_prompt(
+    probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
+) -> Prompt:
     """The exact prompt: the probe's examples, demonstrations, the facts, then the probe's prompt in its style.
 
-    Without facts a cloze is left as it is and a question becomes "Q: ...", newline, "A:"; the template's `before`
-    precedes both.
+    Without facts a cloze is left as it is and a question becomes "Q: ...", newline, "A:", in a turn the question alone;
+    the template's `before` precedes both.
 
     Raises:
         BadSettings: unknown prompt template, or a demonstration of unknown style.
     """
     words = find_wording(wording)
-    solved = [
-        join_target(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations
-    ]
-    solved = [probe.examples, *solved] if probe.examples else solved
-    return words.before + BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
+    prompt = Prompt().asked(words.before, words.before.strip()) if words.before else Prompt()
+    if probe.examples:
+        prompt = prompt.plus(probe.examples + BETWEEN_DEMONSTRATIONS)
+    for solved in demonstrations:
+        prompt = _ask(prompt, words, (solved.fact,) if solved.fact else (), solved.prompt, solved.style)
+        target = join_target(prompt.text, solved.target)[len(prompt.text) :]
+        prompt = prompt.begun(target + BETWEEN_DEMONSTRATIONS, solved.target.strip())
+    return _ask(prompt, words, facts, probe.prompt, probe.style, begins=probe.reading == "thoughts")
 
 
-def repeat_probe(transcript: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
+def repeat_probe(transcript: Prompt, probe: Probe, facts: Sequence[str], wording: str) -> Prompt:
     """A transcript of steps, followed by the probe's own prompt under the facts that the steps retrieved.
 
     For a probe with choices and a model that takes one line at a time: the last line of such steps is a name, which is
@@ -126,23 +137,36 @@ def repeat_probe(transcript: str, probe: Probe, facts: Sequence[str], wording: s
     Raises:
         BadSettings: unknown prompt template.
     """
-    return (
-        f"{transcript.rstrip()}{BETWEEN_DEMONSTRATIONS}{build_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)}"
-    )
+    again = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)
+    steps = Prompt(transcript.text.rstrip(), transcript.turns)
+    return steps.asked(f"{BETWEEN_DEMONSTRATIONS}{again.text}", as_text(again.turns))
 
 
-def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str) -> str:
-    if style not in ALONE:
-        raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(ALONE))}")
+def _ask(
+    prompt: Prompt, words: Wording, facts: Sequence[str], asked: str, style: Style | str, *, begins: bool = False
+) -> Prompt:
+    """The prompt with facts and what is asked under them; `begins` if its last line may begin the reply."""
+    text, turn = (_asked(words, facts, asked, style, templates) for templates in (ALONE, IN_TURNS))
+    question, _, label = text.rpartition("\n")
+    if begins and label.strip() in ASSISTANT:
+        return prompt.asked(f"{question}\n", question).begun(label, label)
+    return prompt.asked(text, turn)
+
+
+def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str, alone: Mapping[str, str]) -> str:
+    if style not in alone:
+        raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(alone))}")
     if not facts:
-        return ALONE[style].format(prompt=prompt)
-    question = {"cloze": words.cloze, "question": words.question, "raw": words.raw}[style].format(prompt=prompt)
+        return alone[style].format(prompt=prompt)
+    templates = {"cloze": words.cloze, "question": words.question, "raw": words.raw}
+    if alone is IN_TURNS:
+        templates["question"] = IN_TURNS["question"]
     joined = words.between.join(words.fact.format(fact=fact.strip()) for fact in facts)
-    return words.whole.format(facts=joined, asked=question)
+    return words.whole.format(facts=joined, asked=templates[style].format(prompt=prompt))
 
 
-def wording_id(wording: str) -> str:
-    """Eight hex digits that change with the prompt template.
+def wording_id(wording: str, chats: bool = False) -> str:
+    """Eight hex digits that change with the prompt template, and with its form for chat models if the model `chats`.
 
     Raises:
         BadSettings: unknown prompt template.
@@ -153,88 +177,6 @@ def wording_id(wording: str) -> str:
         *((template.before,) if template.before else ()),
         *sorted(ALONE.items()),
         BETWEEN_DEMONSTRATIONS,
+        *(sorted(IN_TURNS.items()) if chats else ()),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
-
-
-NEXT_QUESTION = "\nQuestion:"
-"""A model that has answered may go on to ask itself; from here on the reply is not its answer."""
-_ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
-"""The label of the answer to a chain of thought, in bold or not."""
-
-
-def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "", *, full_stop: bool = False) -> str:
-    r"""The answer in a reply.
-
-    A reasoning model's delimited thoughts are skipped. After a chain of thought the answer is the line after the last
-    "Answer:", the form of the chains in ReCoE (Figures 13 and 14) and MQuAKE; how their authors parse it is not
-    published. If the line repeats, as chat models do, the `cloze` or the last label of the `prompt`, such as "A:", the
-    answer begins after it.
-
-    >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
-    'Halmen'
-    >>> read_answer("Brisko lies in Halmen.", "line", "Brisko lies in")
-    'Halmen'
-    >>> read_answer("A: Halmen.", "line", prompt="Q: Where does Brisko lie?\nA:")
-    'Halmen'
-
-    Args:
-        reply: the model's reply.
-        reading: the part of it that is the answer.
-        cloze: the probe's cloze, "" for a question.
-        prompt: the prompt.
-        full_stop: keep a final full stop.
-
-    Raises:
-        ModelReplyError: the chain of thought has no answer.
-    """
-    if reading == "thoughts":
-        return _concluded(reply, full_stop)
-    text = strip_reasoning(reply)
-    if reading == "line":
-        return _behind(clean_answer(_behind_lead(text, prompt), full_stop), cloze)
-    return text.partition(NEXT_QUESTION)[0].strip()
-
-
-def thoughts_and_answer(reply: str, full_stop: bool = False) -> tuple[str, str]:
-    r"""The text before the last "Answer:" of a chain of thought, and the line after it; "" if there is none.
-
-    >>> thoughts_and_answer("Brisko is deep.\n**Answer**: Halmen.\n\nQuestion: Which")
-    ('Brisko is deep.', 'Halmen')
-    """
-    text = reply.partition(NEXT_QUESTION)[0]
-    *_, last = [None, *_ANSWER.finditer(text)]
-    if last is None:
-        return text.strip(), ""
-    return text[: last.start()].strip(), clean_answer(text[last.end() :].replace("**", ""), full_stop)
-
-
-def _concluded(reply: str, full_stop: bool) -> str:
-    _, answer = thoughts_and_answer(strip_reasoning(reply), full_stop)
-    if not answer:
-        raise ModelReplyError(
-            f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are cut off, or take a "
-            "model that keeps to the form of the solved examples.",
-            reply,
-        )
-    return answer
-
-
-def _behind_lead(reply: str, prompt: str) -> str:
-    """The reply without the prompt's last line, if it begins with it and that line ends with a colon."""
-    text, lead = reply.strip(), prompt.rstrip().rpartition("\n")[2].strip()
-    return text[len(lead) :] if lead.endswith((":", "：")) and text.startswith(lead) else reply
-
-
-def _behind(answer: str, cloze: str) -> str:
-    """The answer without the cloze, if it begins with it as whole words."""
-    plain, lead = (" ".join(text.split()) for text in (answer, cloze))
-    rest = plain[len(lead) :]
-    repeated = lead and plain.casefold().startswith(lead.casefold()) and rest[:1] in (" ", ":")
-    return rest.strip(" :") if repeated else answer
-
-
-def clean_answer(text: str, full_stop: bool = False) -> str:
-    """The first line that is not blank, without white space around it and without a final full stop, unless kept."""
-    line = text.strip().partition("\n")[0].strip()
-    return line if full_stop else line.removesuffix(".").rstrip()

@@ -5,14 +5,17 @@ demonstrations; `steps` has MeLLo's lines without its retrieval, generated one a
 a format.
 """
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.roles.answer import NEXT_QUESTION, thoughts_and_answer
-from emend.agents.roles.completion import continue_text
-from emend.agents.roles.decompose import FINAL, LINES_END, opening, take_step
+from emend.agents.parsing.answers import NEXT_QUESTION, clean_answer, thoughts_and_answer
+from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.conversation import Prompt, lead_of
+from emend.agents.roles.decompose import LINES_END, opening, take_step
+from emend.agents.scoring import is_chat_model
 from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
@@ -21,32 +24,68 @@ ANSWER = "Answer:"
 THOUGHT_TOKENS = 256
 STEP_BY_STEP = "Think step by step."
 LEAD = "Question: {question}\nThoughts:"
+MISSING = f"Your reply has no line '{ANSWER}'. Reply with that line alone: '{ANSWER}' and the answer, in a few words."
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 DEMONSTRATIONS = Path(__file__).with_name("thoughts_demonstrations.txt").read_text(encoding="utf-8")
 
 
 class Thought(NamedTuple):
-    """A chain of thought up to its answer, the answer if the model has given it, and the cost.
+    """A chain of thought as the prompt of its answer, the answer if the model has given it, and the cost.
 
-    `cut_tokens` counts the tokens of the prompt that did not fit the window when the answer was given.
+    `cut_tokens` counts the tokens of the prompt that did not fit the window when the answer was given; `fallback` says
+    how the answer was got from a chain without a line for it.
     """
 
-    text: str
+    prompt: Prompt
+    thoughts: str
     final: str | None
     usage: Usage
     cut_tokens: int = 0
+    fallback: str = ""
 
 
-def think_aloud(model: BaseChatModel, prompt: str) -> Thought:
-    """The model's chain of thought with its answer.
+def think_aloud(model: BaseChatModel, prompt: Prompt) -> Thought:
+    """The model's chain of thought with its answer; a chat model that gives none is asked once for it alone.
 
     Raises:
         ModelReplyError: the reply has no answer.
     """
     reply = continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS)
     thoughts, answer = thoughts_and_answer(reply.text)
-    if not answer:
-        raise ModelReplyError(f"the thoughts come to no '{ANSWER}': {reply.text!r}.", reply.text)
-    return Thought(f"{prompt} {thoughts}\n{ANSWER}", answer, reply.usage, reply.cut_tokens)
+    chain = prompt.begun(f" {thoughts}\n{ANSWER}", f" {thoughts}\n{ANSWER}", between="")
+    if answer:
+        return Thought(chain, thoughts, answer, reply.usage, reply.cut_tokens)
+    error = ModelReplyError(f"the thoughts come to no '{ANSWER}': {reply.text!r}.", reply.text, reply.usage)
+    if not is_chat_model(model):
+        raise error
+    return _ask_again(model, prompt, chain, thoughts, error)
+
+
+def _ask_again(model: BaseChatModel, prompt: Prompt, chain: Prompt, thoughts: str, error: ModelReplyError) -> Thought:
+    """The answer to the thoughts, asked for by itself; without one, the last sentence of the thoughts."""
+    turns = prompt.begun("", f" {thoughts}", between="") if lead_of(prompt.turns) else prompt.begun("", thoughts)
+    again = turns.asked("", MISSING).begun("", ANSWER)
+    try:
+        reply = continue_text(model, again, ["\n"], LINE_TOKENS)
+        answer, usage = clean_answer(reply.text), error.usage.plus(reply.usage)
+    except ModelReplyError as second:
+        answer, usage = "", error.usage.plus(second.usage)
+    if answer:
+        return Thought(chain, thoughts, answer, usage, reply.cut_tokens, "asked again")
+    last = last_sentence(thoughts)
+    if not last:
+        error.usage = usage
+        raise error
+    return Thought(chain, thoughts, last, usage, fallback="last sentence")
+
+
+def last_sentence(text: str) -> str:
+    """The last sentence of a text.
+
+    >>> last_sentence("Ann is from Chad. Its capital is N'Djamena.")
+    "Its capital is N'Djamena."
+    """
+    return _SENTENCE.split(text.strip())[-1].strip()
 
 
 def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool, hops: int) -> Thought:
@@ -55,14 +94,15 @@ def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool,
     Raises:
         ModelReplyError: a line is empty.
     """
-    text, usage = f"{facts}{STEP_BY_STEP}\n{opening(question)}", Usage()
+    text = f"{facts}{STEP_BY_STEP}\n{opening(question)}"
+    prompt, usage = Prompt().asked(text, text.strip()), Usage()
     for _ in range(hops):
-        step = take_step(model, text, question if cloze else "")
-        text, usage = step.text, usage.plus(step.usage)
-    return Thought(text + FINAL, None, usage)
+        step = take_step(model, prompt, question if cloze else "")
+        prompt, usage = step.prompt, usage.plus(step.usage)
+    return Thought(prompt, "", None, usage)
 
 
-def chain_prompt_id(form: str, demonstrations: str) -> str:
-    """Eight hex digits that change with the prompts of the form."""
-    ends = (LINES_END,) if form == "steps" else ()
+def chain_prompt_id(form: str, demonstrations: str, chats: bool = False) -> str:
+    """Eight hex digits that change with the prompts of the form, and with those of chat models if the model `chats`."""
+    ends = ((LINES_END,) if form == "steps" else ()) + ((MISSING,) if chats else ())
     return prompt_id(form, demonstrations, LEAD, STEP_BY_STEP, *ends)

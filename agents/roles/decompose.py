@@ -13,9 +13,10 @@ from typing import Annotated, NamedTuple
 from langchain_core.language_models import BaseChatModel
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from emend.agents.parsing.answers import clean_answer
 from emend.agents.roles import PROMPTS
-from emend.agents.roles.answer import clean_answer
 from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.conversation import Prompt
 from emend.agents.scoring import join_target
 from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError
@@ -27,6 +28,7 @@ LINES_END = "a probe with choices is put again"
 """Part of the prompts' id where a model generates one line at a time."""
 NOTHING = "None."
 """The fact of a retrieval without hits."""
+MISSING = "Your reply could not be read: {problem} Go on in the form of the examples."
 DEMONSTRATIONS = Path(__file__).with_name("mello_demonstrations.txt").read_text(encoding="utf-8")
 STEP = PROMPTS["decompose"]["step"]
 CHECK = PROMPTS["decompose"]["check"]
@@ -57,9 +59,9 @@ class Round(NamedTuple):
 
 
 class LineStep(NamedTuple):
-    """A step generated line by line: the text with both lines, their contents, and the cost."""
+    """A step generated line by line: the prompt with both lines, their contents, and the cost."""
 
-    text: str
+    prompt: Prompt
     subquestion: str
     tentative: str
     usage: Usage
@@ -154,12 +156,19 @@ def read_check(line: str) -> FactCheck | None:
     return FactCheck(hit[1] == "contradicts", answer) if hit and answer else None
 
 
-def take_step(model: BaseChatModel, text: str, cloze: str = "") -> LineStep:
+def opened(question: str, demonstrations: str, steps: str = "") -> Prompt:
+    """The prompt that `opening` is, with the steps so far, whose labels say which side has written them."""
+    head = f"{demonstrations.strip()}\n\n" if demonstrations.strip() else ""
+    lead = f"{QUESTION} {question}\n"
+    return Prompt().plus(head).asked(lead, lead.strip()).plus(steps)
+
+
+def take_step(model: BaseChatModel, prompt: Prompt, cloze: str = "") -> LineStep:
     """Generate the next subquestion and the model's answer to it, each after the label of its line.
 
     Args:
-        model: continues plain text.
-        text: the transcript so far.
+        model: continues plain text, or a reply that is begun for it.
+        prompt: the transcript so far.
         cloze: serves as its own subquestion, and the model continues it; empty for a question.
 
     Raises:
@@ -167,14 +176,15 @@ def take_step(model: BaseChatModel, text: str, cloze: str = "") -> LineStep:
     """
     usage, question = Usage(), cloze
     if not cloze:
-        reply = continue_text(model, text + SUBQUESTION, ["\n"], LINE_TOKENS)
+        reply = continue_text(model, prompt.plus(SUBQUESTION), ["\n"], LINE_TOKENS)
         usage, question = usage.plus(reply.usage), first_line(reply.text, SUBQUESTION)
     lead = f"{TENTATIVE} {cloze}" if cloze else TENTATIVE
-    prompt = f"{text}{SUBQUESTION} {question}\n{lead}"
-    reply = continue_text(model, prompt, ["\n"], LINE_TOKENS)
+    begun = prompt.plus(f"{SUBQUESTION} {question}\n{lead}")
+    reply = continue_text(model, begun, ["\n"], LINE_TOKENS)
     answer = first_line(reply.text, TENTATIVE)
     tentative = join_target(cloze, answer) if cloze else answer
-    return LineStep(f"{join_target(prompt, answer)}\n", question, tentative, usage.plus(reply.usage))
+    line = join_target(begun.text, answer)[len(begun.text) :]
+    return LineStep(begun.begun(f"{line}\n", line, between=""), question, tentative, usage.plus(reply.usage))
 
 
 def first_line(text: str, lead: str) -> str:
@@ -204,8 +214,8 @@ def check_prompt(subquestion: str, tentative: str, fact: str) -> str:
     return f"{CHECK}\n\n{SUBQUESTION} {subquestion}\n{TENTATIVE} {tentative}\n{RETRIEVED} {fact}"
 
 
-def step_prompt_id(form: str, demonstrations: str) -> str:
-    """Eight hex digits that change with the prompts of the form."""
+def step_prompt_id(form: str, demonstrations: str, chats: bool = False) -> str:
+    """Eight hex digits that change with the prompts of the form, and with those of chat models if the model `chats`."""
     schemas = [schema.model_json_schema() for schema in (NextStep, Checked)]
-    ends = (LINES_END,) if form == "lines" else ()
+    ends = ((LINES_END,) if form == "lines" else ()) + ((MISSING,) if chats else ())
     return prompt_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"), *ends)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.parsing.messages import usage_of
-from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.parsing.reply_marks import strip_marks
 from emend.agents.roles import PROMPTS
 from emend.agents.scoring import LimitedModel
 from emend.agents.structured import ask_structured
@@ -134,7 +134,7 @@ def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
     Raises:
         ModelReplyError: there is no list in that form; carries the reply.
     """
-    text = strip_reasoning(reply)
+    text = strip_marks(reply)
     if not text.strip():
         raise ModelReplyError(f"expected triplets as {form}, the reply is empty.", reply)
     return _triplets(_from_lines(text) if form == "lines" else _from_tuples(text))

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
+from langchain_core.messages.tool import tool_call
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emend.agents.parsing.delimiters import strip_delimiters
@@ -22,9 +23,12 @@ from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
 from emend.memory.retrieval.tokens import whole, words
 from emend.memory.store.superseding import Claim, in_order, parse_time
+from emend.memory.typography import fold_text
 
 SYSTEM = PROMPTS["tools"]["system"]
 NOTHING = "Nothing was found: no change bears on this."
+SHOWN = 200
+"""Characters of a broken call that are shown to the model."""
 LISTED = 20
 """Maximum number of updates of one entity that are listed; the newest are."""
 
@@ -139,12 +143,12 @@ class _Update(NamedTuple):
 
     def is_about(self, subject: str) -> bool:
         """Return whether that is its subject, or, for a text without subject, whether it is named."""
-        return _plain(subject) in self.subjects if self.subjects else self.names_entity(subject)
+        return fold_text(subject) in self.subjects if self.subjects else self.names_entity(subject)
 
     def names_entity(self, entity: str) -> bool:
         """Return whether the text contains the whole name."""
-        name = _plain(entity)
-        return name in self.names or bool(whole(name).search(_plain(self.hit.entry.text)))
+        name = fold_text(entity)
+        return name in self.names or bool(whole(name).search(fold_text(self.hit.entry.text)))
 
 
 def _updates_of(edit: Edit) -> list[_Update]:
@@ -156,15 +160,11 @@ def _updates_of(edit: Edit) -> list[_Update]:
     out = []
     for place, entry in enumerate(entries):
         triplets = edit.triplets[place : place + 1] if apart else edit.triplets
-        subjects = {_plain(triplet.subject) for triplet in triplets} | ({_plain(edit.subject)} - {""})
-        objects = {_plain(triplet.object) for triplet in triplets}
+        subjects = {fold_text(triplet.subject) for triplet in triplets} | ({fold_text(edit.subject)} - {""})
+        objects = {fold_text(triplet.object) for triplet in triplets}
         relations = " ".join([edit.prompt, *(triplet.relation for triplet in triplets)]).strip() or entry.text
         out.append(_Update(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
     return out
-
-
-def _plain(name: str) -> str:
-    return " ".join(name.casefold().split())
 
 
 def _content_words(text: str) -> set[str]:
@@ -199,15 +199,30 @@ def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AI
     return with_calls_from_text(message, {schema.__name__ for schema in TOOLS}, str(len(messages)))
 
 
-def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[ToolMessage], list[Hit]]:
-    """Tool messages, one per call, in their order, and the hits behind them."""
-    messages: list[ToolMessage] = []
+def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[BaseMessage], list[Hit]]:
+    """The message and one message per call, in their order, and the hits behind them.
+
+    A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
+    arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
+    """
+    broken = {call["id"]: call for call in message.invalid_tool_calls if call["name"] and call["id"]}
+    named = [tool_call(name=str(call["name"]), args={}, id=id) for id, call in broken.items()]
+    calls = [*message.tool_calls, *named]
+    messages: list[BaseMessage] = [message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})]
     hits: list[Hit] = []
-    for call in message.tool_calls:
-        result = toolbox.use(call["name"], call["args"])
+    for call in calls:
+        wrong = broken.get(call["id"])
+        result = toolbox.use(call["name"], call["args"]) if wrong is None else ToolResult(_problem(wrong))
         messages.append(ToolMessage(result.text, tool_call_id=call["id"] or "", name=call["name"]))
         hits.extend(result.hits)
+    if nameless := [call for call in message.invalid_tool_calls if call["id"] not in broken]:
+        messages.append(HumanMessage(_problem(nameless[0])))
     return messages, hits
+
+
+def _problem(call: InvalidToolCall) -> str:
+    name, arguments = call["name"] or "A tool", str(call["args"] or "")[:SHOWN]
+    return f"{name} was called wrongly: the arguments are no JSON object: {arguments}"
 
 
 def as_text(messages: Sequence[BaseMessage]) -> str:

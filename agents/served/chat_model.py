@@ -53,6 +53,7 @@ class ServedChatModel(ProviderChatModel):
 
     inner: CompletionsClient
     max_new_tokens: int = 32
+    supports_prefill: bool = True
     no_scores: str = ""
     """Why the model gives no log-probabilities."""
     connected: SkipValidation[Connected | None] = None
@@ -224,10 +225,11 @@ class ScoringServedModel(ServedChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return super()._identifying_params | {"scored_by": self._form.name}
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
         """Return the natural-log probability of each target, joint and by token, as the continuation of the prompt.
 
-        With a chat template the prompt, unless empty, is a message and the target the beginning of the reply.
+        With a chat template a text, unless empty, is a message and the target the beginning of the reply, or goes on
+        where a last message of the assistant ends.
 
         Raises:
             BadData: a target is blank.
@@ -235,10 +237,10 @@ class ScoringServedModel(ServedChatModel):
             ModelReplyError: the server's reply does not have the targets' log-probabilities.
             ModelError: the server does not answer.
         """
+        if not isinstance(prompt, str) or (prompt and self.chats):
+            prompt = self._text([HumanMessage(prompt)] if isinstance(prompt, str) else prompt)
         for target in targets:
             join_target(prompt, target)
-        if prompt and self.chats:
-            prompt = self._text([HumanMessage(prompt)])
         rows = self._encoder.pairs([(prompt, target) for target in targets])
         if not rows:
             return TargetScores(log_probs=())

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_prompt_id
 from emend.agents.roles.completion import has_room
-from emend.agents.scoring import LimitedModel
+from emend.agents.scoring import LimitedModel, is_chat_model
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
 from emend.graphs.cot import CotContext
@@ -70,14 +71,19 @@ class SteppingEditor(MemoryEditor):
         self.demonstrations = read_demonstrations(self.settings.demonstrations) or self.shipped
         self.form: Any = self.settings.form
         if self.form == "auto":
-            model, room = context.model, (self.demonstrations, self.reply_tokens)
-            self.form = self.forms[isinstance(model, LimitedModel) and not has_room(model, *room)]
+            self.form = self.form_for(context.model)
+
+    def form_for(self, model: BaseChatModel) -> str:
+        """The form for a model: the one with demonstrations, unless its window does not hold them."""
+        room = (self.demonstrations, self.reply_tokens)
+        return self.forms[isinstance(model, LimitedModel) and not has_room(model, *room)]
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the form in use and the id of its prompts."""
         demonstrations = self.demonstrations if self.form == self.forms[0] else ""
-        return super().fingerprint | {"form": self.form, "prompts": self.prompt_id(self.form, demonstrations)}
+        prompts = self.prompt_id(self.form, demonstrations, is_chat_model(self.context.model))
+        return super().fingerprint | {"form": self.form, "prompts": prompts}
 
 
 def read_demonstrations(file: str) -> str:

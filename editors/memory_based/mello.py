@@ -1,13 +1,17 @@
 """MeLLo (Zhong et al. 2023): a question is decomposed, and each step's answer checked against the memory."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.roles.decompose import DEMONSTRATIONS, step_prompt_id
+from emend.agents.scoring import is_chat_model
+from emend.agents.structured import supports_structure
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.chain_of_thought import SteppingEditor
 from emend.editors.memory_based.rag import RagSettings, qualified_name
@@ -16,6 +20,9 @@ from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
 from emend.memory.retrieval.dense import Dense
 
+SMALL = 3_000_000_000
+"""Parameters below which a local model is asked line by line."""
+
 
 @dataclass(frozen=True)
 class MelloSettings(RagSettings):
@@ -23,7 +30,9 @@ class MelloSettings(RagSettings):
 
     Attributes:
         form: `text` (as published), `lines` (line by line, for models too small to keep to a form) or `structured` (by
-            schema); `auto` is `lines` for a local model whose window does not hold the demonstrations, else `text`.
+            schema); `auto` is `structured` for a model with structured output or tools of its own, `lines` for one that
+            continues plain text and for a local one of few parameters, else `text`. With `auto`, a reply in no form is
+            asked for again, and a probe whose steps are in none begins again in `lines`; a form by name is strict.
         hops: maximum number of subquestions; a question that names its own number, in a tag, may always take those.
         demonstrations: a text file with demonstrations in place of the shipped ones; only `text` shows any.
     """
@@ -47,6 +56,10 @@ class Mello(SteppingEditor):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
+        self.second = "lines" if self.settings.form == "auto" and self.form != "lines" else None
+        if self.settings.form == "auto":
+            second = f", and begins again in '{self.second}' where that fails" if self.second else ""
+            logging.getLogger(__name__).info("editor 'mello' asks in the form '%s'%s.", self.form, second)
         embedding, retriever = str(getattr(self.memory, "identity", "")), qualified_name(context.retriever)
         published = "contriever" in embedding.lower() and retriever == qualified_name(Dense)
         if self.form == "text" and embedding and not published:  # a dry run has no embedding
@@ -56,12 +69,30 @@ class Mello(SteppingEditor):
                 *(retriever.rpartition(":")[2], embedding.partition("/")[0]),
             )
 
+    def form_for(self, model: BaseChatModel) -> str:
+        """The form that a model can keep to."""
+        if not is_chat_model(model) or parameters_of(model) < SMALL:
+            return "lines"
+        return "structured" if supports_structure(model) else "text"
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The fingerprint of `SteppingEditor` with the form to fall back to, if there is one."""
+        return super().fingerprint | ({"second": self.second} if self.second else {})
+
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> MelloContext:
         """The context with the form, the limit of hops and the demonstrations."""
         return MelloContext(
             **self.common_fields(retriever),
             form=self.form,
+            second=self.second,
             hops=self.settings.hops,
             demonstrations=self.demonstrations,
             empty=not edits,
         )
+
+
+def parameters_of(model: object) -> float:
+    """Number of parameters of a local model; infinite where it is not known."""
+    network = getattr(getattr(model, "lm", None), "model", None)
+    return float(network.num_parameters()) if network is not None else math.inf

@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.roles.answer import wording_id
+from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.hyperparameters import build_settings
@@ -60,7 +61,7 @@ class MemoryEditor:
             "settings": asdict(self.settings),
             "retriever": qualified_name(self.context.retriever),
             "wording": self.context.wording,
-            "prompt": wording_id(self.context.wording),
+            "prompt": wording_id(self.context.wording, is_chat_model(self.context.model)),
         }
 
     @contextmanager

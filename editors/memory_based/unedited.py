@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from emend.agents.roles.answer import wording_id
+from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import DIRECT, graph_answerer
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.hyperparameters import NoSettings, build_settings
@@ -29,8 +30,8 @@ class Unedited:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Name, graph, prompt template and the prompt's id."""
-        wording = self.context.wording
-        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": wording_id(wording)}
+        wording, chats = self.context.wording, is_chat_model(self.context.model)
+        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": wording_id(wording, chats)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:

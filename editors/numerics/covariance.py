@@ -12,6 +12,7 @@ from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
+from emend.editors.hyperparameters import DEFAULT_CORPUS, covariance_layers
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts, read_layer
 from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space, on_device
@@ -183,15 +184,18 @@ def _remedy(lm: CausalLM, layers: Sequence[int], folder: Path, out: str = "") ->
     """How an unusable covariance is collected again in its place, from the same text."""
     counts = read_counts(folder)
     corpus = f" with the text of corpus '{counts.corpus}' (cap {counts.cap})" if counts else ""
-    return f"Collect it anew{corpus}: {_command(lm, layers)}{out}"
+    own = " --corpus FILES" if counts and not counts.corpus.startswith(f"{DEFAULT_CORPUS}-") else ""
+    return f"Collect it anew{corpus}: {_command(lm, layers, own)}{out}"
 
 
-def _command(lm: CausalLM, layers: Sequence[int]) -> str:
-    """The command that collects the covariance of a model's layers."""
-    unknown = lm.model.config.model_type not in ARCHITECTURES
+def _command(lm: CausalLM, layers: Sequence[int], corpus: str = "") -> str:
+    """The command that collects the covariance of these layers, and of all that other editors need for the model."""
+    config = lm.model.config
+    unknown = config.model_type not in ARCHITECTURES
     paths = " --set rome=@FILE (of its [architecture])" if unknown else ""
-    model = shlex.quote(f"hf:{lm.folder}")
-    return f"emend covariance --model {model} --layers {','.join(map(str, layers))}{paths} --corpus FILES"
+    needed = covariance_layers(config)
+    every = "" if set(layers) <= set(needed) else f" --layers {','.join(map(str, sorted({*layers, *needed})))}"
+    return f"emend covariance --model {shlex.quote(f'hf:{lm.folder}')}{every}{paths}{corpus}"
 
 
 def covariance_folder(lm: CausalLM, corpus: str) -> Path:
@@ -217,6 +221,7 @@ def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, name: str) -> Pa
     missing = [layer for layer in layers if not layer_file(folder, layer).exists()]
     if missing:
         raise MissingData(
-            f"covariance '{name}' has no layer {', '.join(map(str, missing))}: {_command(lm, layers)} --out {name}"
+            f"covariance '{name}' has no layer {', '.join(map(str, missing))}. "
+            + _remedy(lm, layers, folder, f" --out {shlex.quote(name)}")
         )
     return folder

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.offload import computing_devices
 from emend.agents.roles.answer import wording_id
+from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import DIRECT, direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditCost, EditorContext
 from emend.editors.cost import count_tokens
-from emend.editors.hyperparameters import build_settings, settings_tables, shipped_settings
+from emend.editors.hyperparameters import build_settings, shipped_settings
 from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.parametric.sequential import sequential_edits
 from emend.memory.edit import Edit
@@ -41,9 +42,7 @@ class WeightEditor(ABC):
         Raises:
             BadSettings: an unknown setting, or a value of the wrong type or out of range.
         """
-        return build_settings(
-            cls.schema, shipped_settings(cls.name, settings_tables(lm.model.config)) | dict(overrides), cls.name
-        )
+        return build_settings(cls.schema, shipped_settings(cls.name, lm.model.config) | dict(overrides), cls.name)
 
     @property
     @abstractmethod
@@ -57,9 +56,9 @@ class WeightEditor(ABC):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Settings, target modules, graph, seed, prompt template and the prompt's id."""
-        wording = self.context.wording
+        wording, chats = self.context.wording, is_chat_model(self.context.model)
         editor = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.target_modules
-        return editor | {"seed": self.context.seed, "wording": wording, "prompt": wording_id(wording)}
+        return editor | {"seed": self.context.seed, "wording": wording, "prompt": wording_id(wording, chats)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:

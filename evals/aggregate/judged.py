@@ -10,6 +10,7 @@ from emend.evals.case import Metric, Per, Record
 from emend.evals.judges.store import OwnJudge, Scoring, judged_records, list_scorings
 from emend.evals.metrics.elken import SCALES as CODE_SCALES
 from emend.evals.metrics.elken import Marks, full_mark_rate, judged_edit_level
+from emend.evals.metrics.protocols import protocol_of
 from emend.graphs.registry import JUDGES
 
 MARKS, BY_SCHEME = "marks", "by scheme"
@@ -53,7 +54,7 @@ def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence
         if metric.value != "judged" or not {waiting.get(kind, "") for kind in metric.kinds} & set(scoring.kinds)
     ]
     judged = [
-        metric.model_copy(update={"group": _group(kind, metric, scoring)})
+        metric.model_copy(update={"group": _group(kind, metric, scoring), "protocol": protocol_of(metric.value)})
         for kind in scoring.kinds
         for metric in judged_columns(kind, there, scoring.own_judges.get(kind))
     ]

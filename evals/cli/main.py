@@ -47,6 +47,7 @@ COMMANDS = {
     "retrieval": LazyCommand("retrieval:retrieval", COMPONENTS, "Measure retrievers without a language model."),
     "extract": LazyCommand("extract:extract", COMPONENTS, "Extract triplets from documents and measure them."),
     "train": LazyCommand("train:train", COMPONENTS, "Train scope classifiers and sentence encoders."),
+    "tune": LazyCommand("tune:tune", COMPONENTS, "Search an editor's settings for a model."),
     "covariance": LazyCommand(
         "covariance:covariance", COMPONENTS, "Collect the key covariance that ROME, MEMIT and AlphaEdit need."
     ),

@@ -104,6 +104,24 @@ class EncoderConfig(TrainingConfig):
     rank: int = Field(default=16, ge=1, description="Rank of the LoRA adapter.")
 
 
+class TuneConfig(BenchmarkConfig):
+    """How an editor's settings are searched."""
+
+    benchmark: str = Field(default="counterfact", description="Benchmark; see: emend list benchmarks.")
+    model: str = Field(description="Local model: tiny or hf:FOLDER.")
+    limit: int | None = Field(
+        default=20,
+        ge=1,
+        description="Number of facts of the test: those of a run with the same limit and seed; none is searched on.",
+    )
+    train: int = Field(default=12, ge=4, description="Number of facts that settings are searched on.")
+    trials: int = Field(default=16, ge=2, description="Number of settings to try, the defaults among them.")
+    budget: float | None = Field(
+        default=None, gt=0, description="Minutes after which nothing new is tried; the test comes on top."
+    )
+    overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)
+
+
 class SessionConfig(CallLimits):
     """A model under an editor, over the edits of a memory."""
 

@@ -114,7 +114,7 @@ def _default_folder() -> Finding:
 def _answers(spec: str) -> Finding:
     """Ask one question; the embedded model must answer it correctly, another must only answer."""
     from emend.agents.llm import load_model
-    from emend.agents.roles.answer import clean_answer
+    from emend.agents.parsing.answers import clean_answer
     from emend.agents.tiny.world import World, relations
 
     question, gold = "What is the capital of France?", ""

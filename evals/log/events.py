@@ -46,7 +46,7 @@ def _with_texts(call: ModelCall, before: dict[str, Any], after: dict[str, Any]) 
     changed: dict[str, Any] = {}
     if call.messages_field:
         text = before.get(call.messages_field, after.get(call.messages_field, ""))
-        changed["messages"] = ({"role": "user", "content": text},)
+        changed["messages"] = tuple(text) if isinstance(text, list) else ({"role": "user", "content": text},)
     if call.reply_field:
         changed["reply"] = {"role": "assistant", "content": after.get(call.reply_field, "")}
     return call.model_copy(update=changed) if changed else call

@@ -134,7 +134,7 @@ def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Prob
     """
     if before is None:
         return ProbeScores({}, {"agreement": NO_BASELINE})
-    if None in (answer.text, before.text) and not (answer.log_probs and before.log_probs):
+    if None in (answer.text, before.text) and not (answer.log_probs or before.log_probs):
         return ProbeScores({}, {"agreement": NO_TEXT})
     if answer.text is not None and before.text is not None:
         return ProbeScores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})

@@ -1,11 +1,11 @@
 """Comparison of text answers with gold answers: exact match with aliases, and the choice that a reply names."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from emend.memory.retrieval.tokens import whole
+from emend.memory.typography import fold_text
 
 EDGES = " \t.,;:!?…、。，；：！？\"'`“”‘’«»「」『』*_()[]"
 """Characters stripped from both ends; inner punctuation stays, as it distinguishes names (`C++`, `AC/DC`, `U.S.`)."""
@@ -16,10 +16,9 @@ _NEGATION_CJK = re.compile(r"(?:不是|并非|不|没有|非)\s*$")
 
 
 def fold(text: str) -> str:
-    """First non-empty line, NFKC, case-folded, white space collapsed, punctuation and quotes off both ends."""
+    """First non-empty line, its typography and case folded, punctuation and quotes off both ends."""
     line = next((line for line in text.splitlines() if line.strip()), "")
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", line).casefold())
-    return " ".join(folded.split()).strip(EDGES)
+    return fold_text(line).strip(EDGES)
 
 
 @lru_cache(maxsize=65536)

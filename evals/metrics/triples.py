@@ -16,6 +16,7 @@ from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
 from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import ModelReplyError
+from emend.memory.typography import fold_text
 
 MATCHED = 0.8
 ERRORS = ("AT", "IS", "IR")
@@ -172,5 +173,5 @@ def sort_by_rule(subject: str, triplet: Triplet) -> str:
 
 def _same_name(gold: str, name: str) -> bool:
     """Return True if the names are equal or one ends with the other: 'Buza' and 'George Buza'."""
-    first, second = (" ".join(name.lower().replace("the ", "", 1).split()) for name in (gold, name))
+    first, second = (fold_text(name).replace("the ", "", 1) for name in (gold, name))
     return first == second or second.endswith(f" {first}") or first.endswith(f" {second}")

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from emend.agents.local.device_speed import device_speed
 from emend.agents.tiny import FOLDER as TINY
-from emend.editors.hyperparameters import folder_settings_tables, shipped_settings
+from emend.editors.hyperparameters import folder_config, shipped_settings
 from emend.evals.components.dry_run import EstimatedRow
 from emend.evals.log.config import RunConfig
 from emend.evals.papers.recipes import paper_models
@@ -41,11 +41,11 @@ def _count(file: Path) -> int:
 
 def local_seconds(config: RunConfig, rows: Sequence[EstimatedRow], parameters: float) -> float:
     """Seconds that a run takes: its answers' tokens, and the passes of editors that search or train."""
-    speed, tables, total = device_speed(parameters), folder_settings_tables(_folder(config.model)), 0.0
+    speed, architecture, total = device_speed(parameters), folder_config(_folder(config.model)), 0.0
     for row in rows:
         total += row.input_tokens * speed.reading + row.output_tokens * speed.writing
         if row.edits:
-            settings = shipped_settings(row.editor, tables) | config.overrides.get(row.editor, {})
+            settings = shipped_settings(row.editor, architecture) | config.overrides.get(row.editor, {})
             total += row.edits * TRAINING * _edit_passes(settings, row.edit_tokens / row.edits) * speed.reading
     return total
 

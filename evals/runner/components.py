@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.providers.policy import CallPolicy
-from emend.agents.scoring import TextModel, form_of
+from emend.agents.scoring import form_of
 from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.refused import RefusedEditor
@@ -359,9 +359,9 @@ def _check_form(config: RunConfig, model: BaseChatModel) -> None:
     Raises:
         BadSettings: it takes no plain text, or has no chat template.
     """
-    if config.form == "plain" and not isinstance(model, TextModel):
+    if config.form == "plain" and form_of(model, "plain") == "chat":
         raise BadSettings(f"--form plain with model '{config.model}': it takes messages only. Leave --form out.")
-    if config.form == "chat" and isinstance(model, TextModel) and not model.chats:
+    if config.form == "chat" and form_of(model, "chat") == "plain":
         raise BadSettings(
             f"--form chat with model '{config.model}': it has no chat template, or model.chat=false turns it off. "
             "Leave --form out."

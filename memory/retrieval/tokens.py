@@ -10,6 +10,7 @@ from typing import Any
 
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.errors import MissingExtra
+from emend.memory.typography import fold_typography
 
 Tokens = Callable[[str], list[str]]
 
@@ -24,7 +25,7 @@ _VOCABULARY = "bert-base-uncased"
 
 def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
     """Lower-cased words of a text, without the stop words."""
-    return [word for word in _WORD.findall(text.lower()) if word not in stop_words]
+    return [word for word in _WORD.findall(fold_typography(text).lower()) if word not in stop_words]
 
 
 @lru_cache(maxsize=4096)
@@ -54,9 +55,9 @@ def names(text: str) -> list[str]:
     """
     runs: list[list[str]] = []
     run: list[str] = []
-    end = 0
-    for match in _WORD.finditer(text):
-        word, between, end = match.group(), text[end : match.start()], match.end()
+    end, plain = 0, fold_typography(text)
+    for match in _WORD.finditer(plain):
+        word, between, end = match.group(), plain[end : match.start()], match.end()
         goes_on = bool(run) and _joins(run, between, word)
         if not goes_on and run:
             runs.append(run)

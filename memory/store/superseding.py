@@ -1,18 +1,16 @@
 """The superseding rule: which edit of a fact is current, decided by (subject, relation) and not by text similarity."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from emend.memory.edit import Edit, content_id
+from emend.memory.typography import fold_text
 
 Superseding = Literal["arrival", "time", "never"]
 """`arrival`: the later edit of a fact is current, by time and then by order of arrival. `time`: the same, but only
 among edits that have a time. `never`: all edits of a fact stay current."""
-
-_QUOTES = str.maketrans("’‘‚‛‹›“”„‟«»_", "'" * 6 + '"' * 6 + " ")
 
 
 class Claim(NamedTuple):
@@ -93,4 +91,4 @@ def superseded(claims: Sequence[Claim], rule: Superseding) -> set[str]:
 
 
 def _normalised(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", name).translate(_QUOTES).casefold().split())
+    return fold_text(name.replace("_", " "))

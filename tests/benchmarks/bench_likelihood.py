@@ -38,7 +38,8 @@ def one_at_a_time(lm: CausalLM, pairs: Sequence[Pair]) -> list[float]:
 def padded(lm: CausalLM, pairs: Sequence[Pair]) -> list[float]:
     """Batches of rows of like length, every pair a row of its own."""
     rows = lm.encode_pairs(pairs)
-    return [sum(told) for told in lm.likelihood.tokens(rows, range(len(rows)), share=False)]
+    scores = lm.likelihood.tokens(rows, range(len(rows)), share=False)
+    return [sum(token.log_prob for token in tokens) for tokens in scores]
 
 
 def engine(lm: CausalLM, pairs: Sequence[Pair]) -> list[float]:

@@ -14,10 +14,8 @@ from emend.editors.conformance_toys import PlainMemory
 from emend.graphs.agent import RECURSION_LIMIT, AgentContext, build
 from emend.graphs.execution import run_graph
 from emend.memory.edit import Edit, Triplet
-from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.dense import Dense
-from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked
@@ -38,9 +36,11 @@ EDITS = (OLD, RIVER, NEW)
 
 
 class Caller(BaseChatModel):
-    """Gives one scripted message after another, and keeps what it was sent."""
+    """Gives one scripted message after another, and keeps what it was sent; without tools it gives `alone`."""
 
     script: list[AIMessage]
+    alone: str = "Ostrim"
+    plain: list[list[BaseMessage]] = Field(default_factory=list)
     seen: list[list[BaseMessage]] = Field(default_factory=list)
 
     @property
@@ -51,6 +51,9 @@ class Caller(BaseChatModel):
         return self.bind(tools=[tool.__name__ for tool in tools])
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        if not kwargs:
+            self.plain.append(list(messages))
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(self.alone))])
         assert kwargs["tools"] == ["search_memory", "lookup", "list_updates"]
         message = self.script[min(len(self.seen), len(self.script) - 1)]
         self.seen.append(list(messages))
@@ -98,28 +101,45 @@ def test_several_calls_of_one_message_are_all_answered_in_their_order():
 def test_an_answer_without_any_tool_is_one_and_calls_in_the_text_count_towards_the_limit():
     final, nodes, _ = run(AIMessage("Sorn"))
     assert nodes == ["plan", "compose", "respond"] and final["reply"] == "Sorn" and "hits" not in final
-    with pytest.raises(ModelReplyError, match="no answer after 3 rounds"):
-        run(AIMessage(CALL), rounds=3)
+    assert run(AIMessage(CALL), rounds=3)[0]["fallback"] == "no answer after 3 rounds of tools"
 
 
-def test_the_loop_ends_and_says_so():
-    with pytest.raises(ModelReplyError, match="no answer after 3 rounds") as caught:
-        run(calls(("list_updates", {"entity": "Orland"})), rounds=3)
-    assert [step.node for step in steps_of(caught.value)] == ["plan", "use_tools"] * 3 + ["plan"]
-    assert RECURSION_LIMIT < 100
+def test_the_loop_ends_with_a_question_for_the_answer_alone_under_what_was_found():
+    final, nodes, model = run(calls(("list_updates", {"entity": "Orland"})), rounds=3)
+    assert nodes == ["plan", "use_tools"] * 3 + ["plan", "compose", "respond"]
+    assert final["fallback"] == "no answer after 3 rounds of tools" and final["reply"] == "Ostrim"
+    assert [str(message.text) for message in model.plain[0]] == [f"New Fact: {RIVER.text}\n{PROBE.prompt}"]
+    assert final["usage"]["calls"] == 5 and RECURSION_LIMIT < 100
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        AIMessage(""),
-        AIMessage("x", invalid_tool_calls=[{"name": "lookup", "args": "{", "id": "c", "error": "no JSON"}]),
-    ],
-)
-def test_a_message_that_is_neither_call_nor_answer_is_an_error(message):
-    with pytest.raises(ModelReplyError) as caught:
-        run(message)
-    assert steps_of(caught.value)[-1].node == "plan"
+CUT = AIMessage("Let me think about", response_metadata={"finish_reason": "length"})
+
+
+@pytest.mark.parametrize(("message", "reason"), [(AIMessage(""), "neither calls"), (CUT, "cut off")])
+def test_a_message_that_is_neither_call_nor_answer_is_followed_by_a_question_for_the_answer_alone(message, reason):
+    found = calls(("lookup", {"subject": "Veldania", "relation": "capital"}))
+    final, nodes, model = run(found, message)
+    assert nodes == ["plan", "use_tools", "plan", "compose", "respond"] and reason in final["fallback"]
+    assert final["reply"] == "Ostrim" and NEW.text in final["prompt"] and len(model.plain) == 1
+
+
+def test_the_text_of_a_reply_that_was_cut_off_is_in_the_trace():
+    model, tools = Caller(script=[CUT]), toolbox()
+    context = AgentContext(model, tools.retriever, toolbox=tools)
+    _, steps = run_graph(APP, {"probe": PROBE.model_dump(mode="json")}, context)
+    assert [(call.reply["content"], call.finish) for call in steps[0].calls] == [("Let me think about", "length")]
+
+
+def test_a_broken_call_beside_a_whole_one_is_answered_with_what_is_wrong():
+    whole: Any = {"name": "search_memory", "args": {"query": "Veldania"}, "id": "c0"}
+    broken: Any = {"name": "search_memory", "args": '{"query": ', "id": "c1", "error": "no JSON"}
+    message = AIMessage("", tool_calls=[whole], invalid_tool_calls=[broken])
+    final, nodes, model = run(message, AIMessage("Ostrim"))
+    sent, *results = model.seen[1][2:]
+    assert [call["id"] for call in sent.tool_calls] == ["c0", "c1"] and not sent.invalid_tool_calls
+    assert [result.tool_call_id for result in results] == ["c0", "c1"]
+    assert "search_memory was called wrongly" in str(results[1].text) and '{"query": ' in str(results[1].text)
+    assert final["reply"] == "Ostrim" and nodes == ["plan", "use_tools", "plan", "compose", "respond"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +292,8 @@ def test_a_call_in_the_text_of_a_provider_is_made_and_its_result_is_sent_back(pr
 
 
 @pytest.mark.parametrize("text", ["<tool_call>\n{half", "[TOOL_CALLS]lookup", '{"name": "lookup", "arguments": {'])
-def test_a_call_in_the_text_that_cannot_be_read_is_an_error_and_no_answer(text):
-    with pytest.raises(ModelReplyError, match="a tool is called in a broken form") as caught:
-        run(AIMessage(text))
-    assert caught.value.reply == text and steps_of(caught.value)[-1].node == "plan"
+def test_a_call_in_the_text_that_cannot_be_read_is_no_answer_and_is_named_to_the_model(text):
+    final, nodes, model = run(AIMessage(text), AIMessage("Ostrim"))
+    assert nodes == ["plan", "use_tools", "plan", "compose", "respond"] and final["reply"] == "Ostrim"
+    assert [message.type for message in model.seen[1]][-2:] == ["ai", "human"]
+    assert "was called wrongly" in str(model.seen[1][-1].text)

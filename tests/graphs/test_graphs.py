@@ -31,7 +31,8 @@ EDGES = {
     "serac": "start>retrieve>classify classify?counterfact classify?leave counterfact>respond leave>respond>end",
     "crag": "start>retrieve>evaluate evaluate?refine evaluate?search refine?search refine?compose search>compose "
     "compose>respond>end",
-    "mello": "start?decompose start?compose decompose?retrieve decompose?compose retrieve?decompose retrieve?check "
+    "mello": "start?decompose start?compose decompose?decompose decompose?retrieve "
+    "decompose?compose retrieve?decompose retrieve?check "
     "check>decompose compose>respond>end",
     "agent": "start?plan start?compose plan?use_tools plan?compose use_tools>plan compose>respond>end",
 }

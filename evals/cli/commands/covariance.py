@@ -1,6 +1,7 @@
 """The command `emend covariance`."""
 
 import shlex
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from emend.editors.numerics.collect_covariance import CorpusCounts
     from emend.evals.components.text_corpora import TextCorpus
 
+SAMPLE = 16
+"""Number of texts from which the tokens of all are estimated."""
+
 
 def covariance(
     model: Annotated[str, typer.Option(metavar="MODEL", help="Local model: tiny or hf:FOLDER.")],
@@ -23,8 +27,8 @@ def covariance(
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Texts: .txt (one per line), .jsonl (field text), or a dataset: hf:NAME, hf:NAME:CONFIG or "
-            "hf:NAME:CONFIG:SPLIT.",
+            help="Texts: .txt (one per line), .jsonl (field text), factbook (The World Factbook, offline), or a "
+            "dataset: hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT; default: 256 texts of factbook.",
         ),
     ] = None,
     published: Annotated[
@@ -34,7 +38,7 @@ def covariance(
     more_files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", hidden=True)] = None,
     layers: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Layers, such as 3,4,5; default: those that ROME and MEMIT edit."),
+        typer.Option(metavar="N,N,...", help="Layers, such as 3,4,5; default: all that editors need for this model."),
     ] = None,
     cap: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum tokens of one piece of text.")] = 512,
     texts: Annotated[
@@ -48,18 +52,19 @@ def covariance(
     as_json: Json = False,
 ) -> None:
     """Collect the key covariance statistics that ROME, MEMIT and AlphaEdit need; repeat the command to continue."""
-    from emend.evals.components.text_corpora import read_corpus
+    from emend.evals.components.text_corpora import FACTBOOK, FACTBOOK_TEXTS, read_corpus
     from emend.evals.log.config import MODEL
 
     overrides, numbers = parse_overrides(settings or []), _parse_layers(layers)
-    if bool(corpus) == bool(published):
-        raise BadSettings("give texts with --corpus, or published covariances with --import.")
+    if corpus and published:
+        raise BadSettings("give texts with --corpus, or published covariances with --import, not both.")
     if published:
         files = [*published, *map(Path, more_files or ())]
         with local_model(model, overrides.pop(MODEL, {})) as loaded:
             _import(loaded.lm, model, files, numbers, out, overrides, as_json)
         return
-    read = read_corpus([*(corpus or ()), *(more_files or ())], texts)
+    named = [*(corpus or ()), *(more_files or ())]
+    read = read_corpus(named, texts) if named else read_corpus([FACTBOOK], texts or FACTBOOK_TEXTS)
     with (
         interrupts_as_exit("the same command continues from the last saved state."),
         local_model(model, overrides.pop(MODEL, {})) as loaded,
@@ -83,11 +88,12 @@ def _collect(
     from emend.editors.parametric.covariance_layers import covariance_settings
     from emend.evals.report.progress import counter
 
-    settings = covariance_settings(lm, overrides)
+    settings = list(covariance_settings(lm, overrides).values())
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
     numbers = sorted({layer_of(lm.model, layer) for layer in layers or [n for each in settings for n in each.layers]})
     paths = architecture_of(lm.model, custom_paths, ("down_projection",), numbers)
     folder = out or covariance_folder(lm, f"{corpus.name}-{cap}")
+    _print_cost(lm, paths, numbers, corpus)
     with counter("reading", "texts", corpus.count) as update:
 
         def on_progress(texts: int, tokens: int) -> None:
@@ -113,7 +119,8 @@ def _import(
     from emend.editors.numerics.import_covariance import digest_of_files, import_covariance, layers_of_names
     from emend.editors.parametric.covariance_layers import covariance_settings
 
-    custom_paths = next((each.architecture for each in covariance_settings(lm, overrides) if each.architecture), None)
+    settings = covariance_settings(lm, overrides).values()
+    custom_paths = next((each.architecture for each in settings if each.architecture), None)
     folder = out or covariance_folder(lm, f"imported-{digest_of_files(files)}")
     numbers = layers or layers_of_names(files)
     paths = architecture_of(lm.model, custom_paths, ("down_projection",))
@@ -130,27 +137,51 @@ def _show(
     counts: "CorpusCounts",
     as_json: bool,
 ) -> None:
-    from emend.editors.numerics.architectures import ARCHITECTURES
     from emend.editors.numerics.covariance import scarcity_warning
     from emend.editors.numerics.key_sums import key_size
 
     if warning := scarcity_warning(folder, key_size(lm, paths, numbers[0])):
         print_text(warning, err=True)
     amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"
-    custom = lm.model.config.model_type not in ARCHITECTURES
     lines = f"layers {', '.join(map(str, numbers))}: {amount}, in {folder}\n"
-    lines += f"Use them: {_edit_command(model, numbers, folder, custom)} ..."
+    lines += f"Use them: {_edit_command(lm, model, numbers, folder)} ..."
     row = {"folder": str(folder), "layers": numbers, **counts.model_dump()}
     emit([row], as_json, lambda console: print_text(lines))
 
 
-def _edit_command(model: str, layers: list[int], folder: Path, custom: bool) -> str:
-    """Command that edits with these statistics; a custom architecture's paths must be given there too."""
-    method = "memit" if len(layers) > 1 else "rome"
-    settings = [f"{method}.covariance={folder}", f"{method}.layers={layers}".replace(" ", "")]
+def _print_cost(lm: "CausalLM", paths: "Architecture", layers: list[int], corpus: "TextCorpus") -> None:
+    """Say about how long the collection takes, and the memory of its sums, from some of the texts."""
+    from emend.agents.local.device_speed import device_speed
+    from emend.editors.numerics.key_sums import key_size
+    from emend.evals.report.progress import duration
+
+    sample = [len(lm.encode(text)) for text in islice(corpus, SAMPLE)]
+    if corpus.count is None or not sample:
+        return
+    tokens = round(sum(sample) / len(sample) * corpus.count)
+    products = len(layers) * key_size(lm, paths, layers[0]) ** 2  # a multiplication and an addition each, as a weight
+    parameters = sum(parameter.numel() for parameter in lm.model.parameters())
+    seconds = tokens * device_speed(parameters + products).reading
+    print_text(
+        f"layers {', '.join(map(str, layers))}: about {tokens:,} tokens, {duration(seconds)} and "
+        f"{8 * products / 1e9:.2g} GB beside the model",
+        err=True,
+    )
+
+
+def _edit_command(lm: "CausalLM", model: str, layers: list[int], folder: Path) -> str:
+    """Command that edits with this covariance; a custom architecture's paths must be given there too."""
+    from emend.editors.hyperparameters import shipped_settings
+    from emend.editors.numerics.architectures import ARCHITECTURES
+
+    config = lm.model.config
+    shipped = {name: shipped_settings(name, config)["layers"] for name in ("memit", "rome")}
+    method = next((name for name, needed in shipped.items() if set(needed) <= set(layers)), None)
+    settings = [f"{method or 'rome'}.covariance={folder}"] + ([] if method else [f"rome.layers=[{layers[0]}]"])
     options = " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
-    paths = f" --set {method}=@FILE (of its [architecture])" if custom else ""
-    return f"emend edit --model {shlex.quote(model)} --method {method} {options}{paths}"
+    custom = config.model_type not in ARCHITECTURES
+    paths = f" --set {method or 'rome'}=@FILE (of its [architecture])" if custom else ""
+    return f"emend edit --model {shlex.quote(model)} --method {method or 'rome'} {options}{paths}"
 
 
 def _parse_layers(text: str | None) -> list[int] | None:

@@ -10,6 +10,7 @@ from emend.evals.aggregate.columns import MetricRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.tables.layout import interval, number
+from emend.evals.report.tables.metrics import remarks
 from emend.evals.report.tables.secondary import cost_text
 from emend.evals.view.library import Library, command
 from emend.evals.view.scan import RunPlace
@@ -134,13 +135,21 @@ def cell(value: Estimate | MetricRow, text: Metric | Callable[[float], str], hre
         if isinstance(text, Metric) and as_text is not cost_text:
             bounds = interval(value.low, value.high, text)
     fields = {name: getattr(value, name) for name in Estimate.model_fields}
+    if isinstance(value, MetricRow) and isinstance(text, Metric):
+        fields |= {"as_wrong": value.as_wrong, "remarks": tuple(remarks(value, text))}
+    elif value.unscored:
+        fields["remarks"] = (f"{value.unscored:,} unscored",)
     return CellView(text="-" if value.mean is None else as_text(value.mean), interval=bounds, href=href, **fields)
 
 
 def marked(cells: Sequence[CellView | None], higher_is_better: bool) -> list[CellView | None]:
     """The cells of a column with marks: the best one where its interval is apart from all others, else all that tie."""
     sign = 1 if higher_is_better else -1
-    means = {place: sign * each.mean for place, each in enumerate(cells) if each and each.mean is not None}
+    means = {
+        place: sign * (each.mean if each.as_wrong is None else each.as_wrong)
+        for place, each in enumerate(cells)
+        if each and each.mean is not None
+    }
     if len(means) < 2:
         return list(cells)
     top = max(means, key=lambda place: means[place])

@@ -14,7 +14,7 @@ from emend.evals.aggregate.tables import LabelledReport, MetricTable, TableChoic
 from emend.evals.case import Metric
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.run_file import RunPlan
-from emend.evals.report.tables.metrics import count
+from emend.evals.report.tables.metrics import count, gap_notes
 from emend.evals.report.tables.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.view.scan import RunPlace
@@ -78,7 +78,7 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
         "perplexity": tuple(map(_perplexity, report.perplexity)),
         "spent": _spent(report, place.manifest),
         "reasons": tuple(Fact(name=why, value=str(n), href=unscored) for why, n in report.reasons.items()),
-        "notes": (*report.choices, *report.notes),
+        "notes": (*gap_notes(report, tables), *report.choices, *report.notes),
         "cases": report.cases,
         "cut": report.cut,
         "missing": report.missing,
@@ -121,7 +121,8 @@ def _grid(
         values = [row.values.get(metric.name) for row in table.rows]
         cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better)
         ends, judge = axis(cells, metric.scale), judges.get(metric.name, "")
-        metrics.append(GridMetric(metric=metric, count=count(table, metric), judge=judge, axis=ends))
+        about = {"count": count(table, metric), "protocol": table.protocol(metric)}
+        metrics.append(GridMetric(metric=metric, **about, judge=judge, axis=ends))
         columns.append(cells)
     rows = (GridRow(names=row.names, cells=tuple(cells)) for row, *cells in zip(table.rows, *columns, strict=True))
     return MetricGrid(title=title, anchor=anchor, headings=table.headings, metrics=tuple(metrics), rows=tuple(rows))

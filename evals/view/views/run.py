@@ -54,15 +54,19 @@ class CellView(FrozenModel):
     high: float | None = None
     n: int = 0
     unscored: int = 0
+    as_wrong: float | None = None
+    """The mean with probes that the model did not answer as wrong ones, where it differs; by it cells are ranked."""
+    remarks: tuple[str, ...] = ()
     mark: Literal["best", "tied", ""] = ""
     href: str = ""
 
 
 class GridMetric(FrozenModel):
-    """A column of a grid: a metric, the number of observations, the judge, and the ends of an axis for all cells."""
+    """A column of a grid: a metric, the number of observations, its protocol, the judge, and the ends of an axis."""
 
     metric: Metric
     count: str
+    protocol: str
     judge: str
     axis: tuple[float, float]
 

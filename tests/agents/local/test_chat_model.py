@@ -15,6 +15,7 @@ from emend.agents.local.chat_model import LocalChatModel
 from emend.agents.scoring import ScoringModel, perplexity
 from emend.evals.aggregate.rows import report
 from emend.evals.log.config import RunConfig
+from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
@@ -258,21 +259,45 @@ def test_fingerprint_is_that_of_the_weights(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("chat", "said"), [(True, 1), (False, 0)])
-def test_a_run_that_writes_weights_says_that_it_asks_through_the_template(instruct, tmp_path, chat, said):
+@pytest.mark.parametrize(("form", "said"), [("chat", 1), (None, 0)])
+def test_a_run_that_writes_weights_asks_in_plain_text_or_says_that_it_does_not(instruct, tmp_path, form, said):
     config = RunConfig(
         benchmark="tinyworld",
         editors=("unedited", "ft"),
         model=f"hf:{instruct}",
         embedding="lexical",
         limit=1,
-        overrides={"model": {"chat": chat}, "ft": {"num_steps": 1}},
+        form=form,
+        overrides={"ft": {"num_steps": 1}},
     )
     run(config, tmp_path / "run")
     assert sum("ft: edits are written on plain text" in told for told in report(tmp_path / "run").choices) == said
+    assert {record.form for record in read_records(tmp_path / "run")} == {form or "plain"}
 
 
 @pytest.mark.parametrize("gather", [0, -1])
 def test_an_impossible_batch_limit_is_refused(instruct, gather):
     with pytest.raises(BadSettings, match=rf"model.gather is {gather}: give at least 1"):
         loaded(instruct, gather=gather)
+
+
+def test_its_plain_view_continues_text_on_the_same_worker(instruct, monkeypatch):
+    model = loaded(instruct, max_new_tokens=4)
+    plain = model.plain()
+    sent = seen_by(model, monkeypatch)
+    plain.invoke("Where?")
+    assert [text for text, _ in sent] == ["Where?"] and plain.lm is model.lm
+    assert plain.plain() is plain and not plain.chats and model.chats
+    raw = model.lm.log_probs([("Where?", "Paris")])[0]
+    assert plain.score("Where?", ["Paris"]).log_probs[0] == pytest.approx(raw.log_prob, abs=1e-5)
+    assert "_batcher" in plain.__pydantic_private__ and plain._batcher is model._batcher
+    model.close()
+
+
+def test_a_score_counts_the_tokens_that_the_model_would_choose(instruct):
+    model = loaded(instruct).plain()
+    target = model.lm.generate(["The capital"], 3, ())[0]
+    chosen = model.lm.log_probs([("The capital", target.text.strip())])[0]
+    other = model.score("The capital", ["zq zq zq"])
+    assert 0 <= chosen.greedy_tokens <= chosen.target_tokens and other.greedy_tokens[0] < other.target_tokens[0]
+    model.close()

@@ -98,7 +98,7 @@ def test_two_calls_have_different_ids(tokenizer):
 )
 def test_a_call_in_a_broken_form_is_no_answer(tokenizer, reply):
     message = read(tokenizer, "<tool_call>", reply)
-    assert not message.tool_calls and message.invalid_tool_calls and not message.text
+    assert not message.tool_calls and message.invalid_tool_calls and message.text == reply
 
 
 @pytest.mark.parametrize(

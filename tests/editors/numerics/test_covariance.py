@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.conformance import CAPITAL
+from emend.editors.hyperparameters import covariance_layers
 from emend.editors.numerics import covariance as moments
 from emend.editors.numerics import factorise as decomposing
 from emend.editors.numerics import tensor_files
@@ -125,9 +126,7 @@ def test_a_stale_or_damaged_factor_is_computed_again_and_logged(lm, tmp_path, ha
 
 def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command(lm, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
-    with pytest.raises(
-        MissingData, match=r"no covariances .*layers \[0\].*emend covariance --model hf:.* --layers 0 --corpus"
-    ):
+    with pytest.raises(MissingData, match=r"no covariances .*layers \[0\].*emend covariance --model hf:"):
         load(lm, [0], "collected")
     collected(lm, covariance_folder(lm, "one"), corpus="one")
     assert load(lm, [0], "collected").folder == covariance_folder(lm, "one")
@@ -145,7 +144,7 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
     collect_covariance(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
     collect_covariance(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
     load_covariance(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
-    with pytest.raises(MissingData, match="has no layer 1: emend covariance --model .*renamed --layers 0,1"):
+    with pytest.raises(MissingData, match="has no layer 1.* emend covariance --model .*renamed --corpus FILES --out "):
         load_covariance(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
 
 
@@ -274,17 +273,27 @@ def test_few_tokens_are_warned_of_each_time_and_alphaedit_s_null_space_too(lm, t
 
 
 def layers_of(lm, overrides):
-    return {layer for settings in covariance_settings(lm, overrides) for layer in settings.layers}
+    return {layer for settings in covariance_settings(lm, overrides).values() for layer in settings.layers}
 
 
-def test_the_layers_to_collect_are_those_that_rome_and_memit_write_to(lm):
-    assert layers_of(lm, {}) == {4, 5, 6, 7, 8}
-    named = {"rome": {"layers": [1]}, "memit": {"layers": [0, -1]}}
+def test_the_layers_to_collect_are_those_of_all_editors_that_need_a_covariance(lm):
+    assert layers_of(lm, {}) == set(covariance_layers(lm.model.config))
+    named = {name: {"layers": [layer]} for name, layer in (("rome", 1), ("r_rome", 1), ("memit", -1), ("alphaedit", 0))}
     assert layers_of(lm, named) == {0, 1, -1}
 
 
-def test_an_editor_that_is_named_decides_alone(lm):
-    assert layers_of(lm, {"r_rome": {"layers": [1]}}) == {1}
+@pytest.mark.parametrize("method", METHODS)
+def test_an_editor_without_covariance_names_the_command_that_serves_them_all(
+    random_model, method, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
+    model = random_model()
+    with pytest.raises(MissingData, match="emend covariance --model") as refused:
+        editor(method, model, covariance="collected")
+    assert "--layers" not in str(refused.value)
+    monkeypatch.setattr(moments, "covariance_layers", lambda config: [1])
+    with pytest.raises(MissingData, match="emend covariance --model .* --layers 0,1"):
+        editor(method, model, covariance="collected")
 
 
 @pytest.mark.parametrize(

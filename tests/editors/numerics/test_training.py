@@ -6,6 +6,7 @@ from torch.nn.functional import log_softmax
 
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
+from emend.editors.hyperparameters import shipped_tables
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.training.descent import TrainingRow, TrainingSettings, descend
 from emend.editors.parametric.finetune import FineTuning, training_rows
@@ -111,10 +112,8 @@ def test_the_constraint_holds_in_steps_of_some_rows_too(random_model):
 
 
 def test_the_published_tables_of_ft_l_name_its_loss():
-    from emend.editors.hyperparameters import shipped_settings
-
     for family, bound in (("gpt2-1600", 5e-4), ("gptj-4096", 5e-5)):
-        values = shipped_settings("ft", [family])
+        values = shipped_tables("ft")["default"] | shipped_tables("ft")[family]
         assert (values["objective_optimization"], values["norm_constraint"], values["layers"]) == (
             "prompt_last",
             bound,

@@ -98,12 +98,12 @@ def test_a_model_that_does_more_to_its_logits_is_refused_and_prefixes_end_in_whi
 def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
     method, random_model, monkeypatch, tmp_path
 ):
-    model = random_model("gpt2")
+    model = random_model("gptj")  # without a table of settings of its own, so that they are the same
     wanted = solve(editor(method, model), [CAPITAL])
     monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
     with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\]"):
         editor(method, model)
-    lines = [f'{name} = "{getattr(ARCHITECTURE_TABLE["gpt2"], name)}"' for name in NAMES]
+    lines = [f'{name} = "{getattr(ARCHITECTURE_TABLE["gptj"], name)}"' for name in NAMES]
     (tmp_path / "mine.toml").write_text("\n".join(["[architecture]", *lines]), encoding="utf-8")
     for name, delta in solve(editor(method, model, **read_settings(tmp_path / "mine.toml")), [CAPITAL]).items():
         assert torch.equal(delta, wanted[name])

@@ -3,6 +3,7 @@
 import io
 import shutil
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from emend.evals.analyses.compare import Comparison, compare
-from emend.evals.case import Record
+from emend.evals.case import Metric, Record
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
+from emend.evals.metrics.protocols import metrics_under
 from emend.evals.report.tables.comparison import render_comparison
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict
@@ -195,3 +197,38 @@ def test_the_table_names_the_judge_and_fits_eighty_columns(judgeable: dict[str, 
     facts, marks = file.getvalue().split("tendency by openai:judge, not calibrated")
     assert " background " in facts and " unscored " in facts and " unscored " not in marks
     assert "comprehensiveness 5" in marks
+
+
+PROTOCOL_NAMES = ("likelihood", "teacher_forced", "exact", "contains", "judge")
+
+
+def run_under(folder: Path, protocols: Sequence[str], form: str = "plain", **config: Any) -> Path:
+    metrics = metrics_under([Metric(name="EM", value="em", kinds=("efficacy",), scale=100)], protocols)
+    values = {metric.value: 1.0 for metric in metrics}
+    return write_run(folder, [record(str(n), values=values, form=form) for n in range(3)], metrics=metrics, **config)
+
+
+@pytest.mark.parametrize(("a", "b"), list(permutations(PROTOCOL_NAMES, 2)))
+def test_runs_without_a_protocol_in_common_are_not_compared(tmp_path: Path, a: str, b: str) -> None:
+    folders = run_under(tmp_path / "a", [a]), run_under(tmp_path / "b", [b])
+    with pytest.raises(BadSettings, match=f"--protocol {a} or {b}"):
+        compare(*folders)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_runs_that_were_asked_in_different_forms_are_not_compared(tmp_path: Path, protocol: str) -> None:
+    folders = run_under(tmp_path / "a", [protocol]), run_under(tmp_path / "b", [protocol], "chat")
+    with pytest.raises(BadSettings, match="--form plain or --form chat"):
+        compare(*folders)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_runs_that_count_other_probes_are_not_compared(tmp_path: Path, protocol: str) -> None:
+    filtered = run_under(tmp_path / "b", [protocol], count_only="wrong_before")
+    with pytest.raises(BadSettings, match="--count-only"):
+        compare(run_under(tmp_path / "a", [protocol]), filtered)
+
+
+def test_runs_are_compared_by_the_protocols_that_both_have(tmp_path: Path) -> None:
+    a, b = run_under(tmp_path / "a", ["exact", "contains"]), run_under(tmp_path / "b", ["contains", "likelihood"])
+    assert [row.metric for row in compare(a, b).rows] == ["EM contains"]

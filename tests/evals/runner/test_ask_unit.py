@@ -174,7 +174,8 @@ def test_where_the_unedited_answer_is_no_use_only_the_comparison_is_unscored(tmp
         return "New-0"
 
     record, summary = said_to(tmp_path, refuse)
-    assert record.values == {"em": 1.0, "hit@1": 1.0} and record.answer == "New-0" and record.usage.calls == 1
+    assert record.values == {"em": 1.0, "contains": 1.0, "hit@1": 1.0}
+    assert record.answer == "New-0" and record.usage.calls == 1
     assert record.unscored == {"agreement": "the unedited model: the model declined"}
     assert summary.calls == 2
 
@@ -190,7 +191,8 @@ def test_an_answer_of_no_use_keeps_what_was_found_and_all_that_it_cost(tmp_path:
         return f"{agrees * (len(asked) - 1)}Subquestion: What is the capital of Land0?\nGenerated answer: Old-0.\n"
 
     record, _ = said_to(tmp_path, cut, "mello")
-    assert record.unscored == dict.fromkeys(("em", "agreement"), "the reply was cut off")
+    assert record.unscored == dict.fromkeys(("em", "agreement", "contains"), "the reply was cut off")
+    assert record.no_answer
     assert record.values == {"hit@1": 1.0} and record.retrieved
     steps = [line for line in read_lines(tmp_path, EVENTS) if "node" in line]
     calls = [call for step in steps for call in step.get("calls", ())]

@@ -15,6 +15,7 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.runner.run import run
 from emend.evals.runner.units import groups
+from emend.memory.errors import BadSettings
 from tests.evals.toy_runs import go, records, untimed_records
 from tests.evals.toys import EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
 from tests.paths import DATA
@@ -210,7 +211,7 @@ def test_unscored_has_a_reason_and_no_value(tmp_path: Path) -> None:
     go(tmp_path / "run", SpeakingModel(), editors=("unedited",))
     result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
     assert all(r.unscored["success"] == "the model gives no probabilities" for r in result)
-    assert all(set(r.values) == {"em"} for r in result)
+    assert all(set(r.values) == {"em", "contains"} for r in result)
 
 
 def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
@@ -235,6 +236,40 @@ def test_events_have_one_line_per_node(tmp_path: Path) -> None:
 def test_a_setting_named_twice_is_run_once(tmp_path: Path) -> None:
     result, two = go(tmp_path / "one", settings=("plain",)), go(tmp_path / "two", settings=("plain", "plain"))
     assert result.records == two.records and result.units == two.units
+
+
+def test_an_empty_reply_is_unscored_and_said_to_be_no_answer(tmp_path: Path) -> None:
+    class Silent(ScriptedModel):
+        def reply(self, prompt: str) -> str:
+            return " " if "capital" in prompt else super().reply(prompt)
+
+    go(tmp_path / "run", Silent(), editors=("unedited",))
+    result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
+    assert all("empty" in r.unscored["em"] and "em" not in r.values and r.no_answer for r in result)
+
+
+def test_only_probes_that_the_unedited_model_answers_wrong_count(tmp_path: Path) -> None:
+    class Knowing(ScriptedModel):
+        def reply(self, prompt: str) -> str:
+            return "New-0" if "Land0" in prompt else super().reply(prompt)
+
+    go(tmp_path / "run", Knowing(), count_only="wrong_before")
+    result = {r.case: r for r in records(tmp_path / "run") if r.kind == "efficacy"}
+    left_out = [r for r in result.values() if r.excluded]
+    assert len(left_out) == 1 and "Land0" in left_out[0].prompt
+    row = next(row for row in report(tmp_path / "run").rows if row.metric == "EM")
+    assert row.n == len(result) - 1
+
+
+def test_a_run_under_named_protocols_scores_by_these_alone(tmp_path: Path) -> None:
+    go(tmp_path / "run", protocols=("contains",))
+    result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
+    assert all({"contains"} <= set(r.values) <= {"contains", "hit@1"} and r.form == "chat" for r in result)
+
+
+def test_a_model_that_takes_messages_only_is_not_asked_in_plain_text(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="--form plain"):
+        go(tmp_path / "run", form="plain")
 
 
 def test_fewer_cases_than_were_asked_for_are_said_with_the_other_data_sets(tmp_path, caplog):

@@ -170,7 +170,7 @@ def test_a_reply_that_is_no_use_is_unscored_with_its_reason(tmp_path: Path) -> N
     result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
     assert {r.answer for r in result} == {"mmh"}
     assert all(r.values == {} for r in result)
-    assert {name for r in result for name in r.unscored} == {"em", "success", "magnitude"}
+    assert {name for r in result for name in r.unscored} == {"em", "contains", "success", "magnitude"}
     assert {reason for r in result for reason in r.unscored.values()} == {"expected a city"}
 
 

@@ -1,0 +1,31 @@
+"""Typography that does not change what a text says: quotes, dashes, invisible characters, case and white space."""
+
+import unicodedata
+from functools import lru_cache
+
+_VARIANTS = {
+    "'": "\u2018\u2019\u201a\u201b\u2039\u203a\u02bb\u02bc\u2032\u00b4`",
+    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\u301f",
+    "-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63",
+}
+_PLAIN = {ord(variant): plain for plain, variants in _VARIANTS.items() for variant in variants}
+_SELECTORS = range(0xFE00, 0xFE10)
+"""Variation selectors: they choose between drawings of one character."""
+
+
+def fold_typography(text: str) -> str:
+    """The text in NFKC with plain quotes and hyphens, and without invisible characters; case and lines are kept.
+
+    Invisible are soft hyphens, zero-width and direction marks (category Cf) and variation selectors.
+    """
+    if text.isascii():
+        return text.replace("`", "'")
+    plain = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN)
+    visible = (c for c in plain if unicodedata.category(c) != "Cf" and ord(c) not in _SELECTORS)
+    return unicodedata.normalize("NFKC", "".join(visible))
+
+
+@lru_cache(maxsize=65536)
+def fold_text(text: str) -> str:
+    """`fold_typography`, case-folded, with single spaces: equal for texts that differ in typography and case alone."""
+    return " ".join(unicodedata.normalize("NFKC", fold_typography(text).casefold()).split())
