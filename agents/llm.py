@@ -379,9 +379,13 @@ def hub_folder(name: str, patterns: list[str], role: str = "model") -> Path:
         return folder
     from huggingface_hub import snapshot_download
 
+    from emend.agents.providers.environment import network_problem
+
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001  network, permissions, no such id: all mean the same to the caller
+        if problem := network_problem():
+            raise BadSettings(problem) from error
         spec = f"hf:{name}" if role == "model" else name
         raise ModelError(
             f"{role} '{spec}' is neither a folder nor available from the Hugging Face hub ({type(error).__name__}): "

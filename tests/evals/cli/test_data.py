@@ -99,3 +99,11 @@ def test_a_download_shows_its_name_bytes_and_rate_on_a_terminal(monkeypatch):
         sleep(0.15)  # a bar is redrawn at most ten times a second
         report(1_000, 4_000)
     assert "a.json" in terminal.getvalue() and "k" in terminal.getvalue() and "B/s" in terminal.getvalue()
+
+
+def test_a_file_of_facts_with_warnings_has_no_fault(emend, tmp_path):
+    fact = "Veldania;capital;{};The capital of {{}} is;What is the capital?\n"
+    table = "subject;relation;object;prompt;question\n" + fact.format("Ostrim") + fact.format("3,5")
+    (tmp_path / "x.csv").write_text(table, encoding="utf-8-sig")
+    code, out, _ = emend("check", str(tmp_path / "x.csv"))
+    assert code == 0 and out.count("warning: ") == 2 and "2 warnings" in out
