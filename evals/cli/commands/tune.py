@@ -23,7 +23,7 @@ def tune(
     What was tried is kept in FILE.trials.jsonl; the same command continues from it.
     """
     from emend.evals.components.settings_search import Trial, settings_file, tune
-    from emend.evals.report.tables.tuning import show_tuning
+    from emend.evals.report.settings_search import show_tuning
     from emend.memory.files import replace_file
 
     if not out.parent.is_dir():

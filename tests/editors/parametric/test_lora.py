@@ -26,8 +26,11 @@ four_bit = pytest.mark.skipif(
 )
 
 
+QUICK = {"num_steps": 10, "lr": 5e-3, "stop_loss": 0.0}
+
+
 def build(model, method: Any = Lora, **settings):
-    return method(EditorContext(model=model, settings={"num_steps": 10} | settings))
+    return method(EditorContext(model=model, settings=QUICK | settings))
 
 
 def traces(model) -> tuple[Any, ...]:
@@ -88,16 +91,18 @@ def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(rando
     solve(build(model), [CURRENCY])
     assert torch.equal(torch.random.get_rng_state(), state)
     again = solve(build(model), [CAPITAL])
-    other = solve(Lora(EditorContext(model=model, settings={"num_steps": 10}, seed=1)), [CAPITAL])
+    other = solve(Lora(EditorContext(model=model, settings=QUICK, seed=1)), [CAPITAL])
     for name, delta in first.items():
         assert torch.equal(again[name], delta)
         assert not torch.equal(without[name], delta) and not torch.equal(other[name], delta)
 
 
-def test_the_shipped_settings_are_the_published_ones_and_layers_and_matrices_can_be_chosen(random_model):
+def test_the_shipped_settings_are_the_published_ones_but_for_the_rate_and_layers_and_matrices_can_be_chosen(
+    random_model,
+):
     settings = Lora(EditorContext(model=random_model())).settings
     assert (settings.rank, settings.lora_alpha, settings.lora_dropout) == (8, 32.0, 0.1)
-    assert (settings.lr, settings.num_steps, settings.target_modules) == (5e-3, 70, ("query", "value"))
+    assert (settings.lr, settings.num_steps, settings.target_modules) == (1e-3, 70, ("query", "value"))
     editor = build(random_model(), layers=[-1], target_modules=["down_projection", "query"])
     assert editor.paths == ["model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"]
     with pytest.raises(BadSettings, match="layer 9"):
