@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.parsing.answers import read_answer
+from emend.agents.parsing.passages import read_passage
 from emend.agents.roles.decompose import cloze_of
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import NO_COST, Answerer, EditCost
@@ -70,7 +71,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
         final, steps = run_graph(graph, state, context)
         try:
-            return _answer(final, steps, cloze_of(probe))
+            return _answer(final, steps, cloze_of(probe), continues=not getattr(scorer, "chats", True))
         except ModelReplyError as error:
             error.usage = Usage(**final["usage"])
             keep_steps(error, steps)
@@ -80,7 +81,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
     return kind(respond, cost, str(getattr(scorer, "no_scores", "")))
 
 
-def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> Answer:
+def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str, *, continues: bool) -> Answer:
     """The answer in a graph's final state.
 
     Raises:
@@ -89,9 +90,11 @@ def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> An
     reply, reading = state.get("reply"), state.get("reading", "line")
     text = None if reply is None else read_answer(reply, reading, cloze, state["prompt"])
     exact = None if reply is None else read_answer(reply, reading, cloze, state["prompt"], full_stop=True)
+    passage = None if reply is None or reading != "line" else read_passage(reply, continues)
     return Answer(
         text=text,
         exact_text=None if exact == text else exact,
+        passage=None if passage == text else passage,
         reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
         target_tokens=tuple(state.get("target_tokens", ())),

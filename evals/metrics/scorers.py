@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from emend.evals.metrics import counterfact, elken
+from emend.evals.metrics.assertion import asserts
 from emend.evals.metrics.likelihood import (
     NNM_EPS,
     difference,
@@ -37,6 +38,15 @@ def _text_scorer(output: str, metric: Callable[[Probe, str], float]) -> Scorer:
         return ProbeScores({output: metric(probe, answer.text)}, {})
 
     return scorer
+
+
+def score_contains(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`contains`: the passage that answers asserts a gold answer as whole words, and no rival or other choice."""
+    if answer.text is None:
+        return ProbeScores({}, {"contains": NO_TEXT})
+    passage = answer.text if answer.passage is None else answer.passage
+    rivals = [name for name in (probe.rival, *probe.choices) if name]
+    return ProbeScores({"contains": float(asserts(passage, probe.gold, rivals, probe.prompt))}, {})
 
 
 def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -156,6 +166,7 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 SCORERS: dict[str, Scorer] = {
     "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
     "strict_match": score_strict,
+    "contains": score_contains,
     "choice": score_choice,
     "likelihood": score_likelihood,
     "likelihood_code": score_likelihood_code,
