@@ -12,7 +12,8 @@ from emend.memory.typography import fold_typography
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not(?! only)|never|neither|nor|no longer|no evidence|without|cannot|rather than|instead of|unlike"
     r"|formerly|previously|other than|whether|unclear|old answer|(?:wrong|incorrect) answer|used to be|before that"
-    r"|some (?:people )?(?:still )?say|sorry)\b|n't\b)(?:(?!\b(?:but|whereas|now)\b)[^,;:])*$"
+    r"|some (?:people )?(?:still )?say|others say|(?:could|may|might) be|sorry)\b|n't\b)"
+    r"(?:(?!\b(?:but|whereas|now)\b)[^,;:])*$"
     r"|\b(?:ported|moved|changed|switched) from\s+$|(?:不是|并非|不|没有|非)\s*$",
     re.IGNORECASE,
 )
@@ -28,6 +29,10 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """Words of a sentence that names the rival without asserting it."""
+_BESIDE = re.compile(r", which\b[^,]*$")
+"""A clause about something else than the answer."""
+_RESTATED = re.compile(r"\b(?:that|which) is\b.*\b(?:with|of|in|by)\s+$")
+"""A question said again, before the answer."""
 _LONGER_BEFORE = re.compile(r"\b(?:New|North|South|East|West|Northern|Southern|Eastern|Western|Saint|St\.|San|Air)\s+$")
 _LONGER_AFTER = re.compile(
     r"^(?:[+#]|[.,]\d|\s+(?!(?:Inc|Ltd|Corp|Corporation|Company|City|Jr|FC|F\.C|University|Church)\b)[A-Z][a-z]+)"
@@ -48,8 +53,7 @@ def asserts(passage: str, golds: Sequence[str], rivals: Iterable[str] = (), ques
     wrong = [name for rival in rivals for name in _names(rival) if _plain(name) not in same]
     wrong = [name for name in wrong if not _pattern(name).search(_plain(question))]
     rows = [_plain(row) for row in sentences(fold_typography(passage))]
-    given = [row for row in rows if _given(row, right, wrong)]
-    if not given:
+    if not any(_given(row, right, wrong) for row in rows) or any(_denied(row, right) for row in rows):
         return False
     return not any(_given(row, wrong, right) and not _ASIDE.search(row) for row in rows)
 
@@ -75,7 +79,15 @@ def _asserted(text: str, hit: re.Match[str]) -> bool:
         return False
     if _DENIED_BEFORE.search(before) or _DENIED_AFTER.match(after):
         return False
+    if _BESIDE.search(before) or (_RESTATED.search(before) and re.match(r"\s+is\s", after)):
+        return False
     return not _in_list(before, after)
+
+
+def _denied(row: str, names: Sequence[str]) -> bool:
+    """Return whether a sentence denies one of the names."""
+    hits = [hit for name in names for hit in _pattern(name).finditer(row)]
+    return any(_DENIED_BEFORE.search(row[: hit.start()]) or _DENIED_AFTER.match(row[hit.end() :]) for hit in hits)
 
 
 def _in_list(before: str, after: str) -> bool:
