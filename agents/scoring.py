@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, ModelError
 from emend.memory.probe import Form, Usage
+from emend.memory.typography import are_unspaced
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -108,7 +109,8 @@ def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:
 def join_target(prompt: str, target: str) -> str:
     """Return the text whose tail is scored: prompt, one space, target, as DocTER joins them.
 
-    There is no space after an empty prompt or one that ends in white space, nor before a target that begins with it.
+    There is no space after an empty prompt or one that ends in white space, nor before a target that begins with it,
+    nor between two letters of scripts that are written without spaces.
 
     Raises:
         BadData: the target is empty or blank.
@@ -117,5 +119,5 @@ def join_target(prompt: str, target: str) -> str:
         raise BadData(
             f"target {target!r} after prompt {prompt[-60:]!r} has no tokens: give a target that says something."
         )
-    apart = not prompt or prompt[-1].isspace() or target[0].isspace()
+    apart = not prompt or prompt[-1].isspace() or target[0].isspace() or are_unspaced(prompt[-1], target[0])
     return prompt + ("" if apart else " ") + target

@@ -7,8 +7,9 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.parsing.answers import read_answer
+from emend.agents.parsing.passages import read_passage
 from emend.agents.roles.decompose import cloze_of
-from emend.agents.scoring import ScoringModel, TextModel
+from emend.agents.scoring import ScoringModel, TextModel, is_chat_model
 from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.direct import DirectContext
 from emend.graphs.execution import Graph, run_graph
@@ -68,9 +69,10 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
             state["targets"] = list(targets)
         elif probe.reading != "line":
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
-        final, steps = run_graph(graph, state, _in_form(context, probe))
+        asked = _in_form(context, probe)
+        final, steps = run_graph(graph, state, asked)
         try:
-            return _answer(final, steps, cloze_of(probe))
+            return _answer(final, steps, cloze_of(probe), continues=not is_chat_model(asked.model))
         except ModelReplyError as error:
             error.usage = Usage(**final["usage"])
             keep_steps(error, steps)
@@ -88,7 +90,7 @@ def _in_form(context: RespondContext, probe: Probe) -> RespondContext:
     return replace(context, model=model.plain())
 
 
-def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> Answer:
+def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str, *, continues: bool) -> Answer:
     """The answer in a graph's final state.
 
     Raises:
@@ -97,9 +99,11 @@ def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> An
     reply, reading = state.get("reply"), state.get("reading", "line")
     text = None if reply is None else read_answer(reply, reading, cloze, state["prompt"])
     exact = None if reply is None else read_answer(reply, reading, cloze, state["prompt"], full_stop=True)
+    passage = None if reply is None or reading != "line" else read_passage(reply, continues)
     return Answer(
         text=text,
         exact_text=None if exact == text else exact,
+        passage=None if passage == text else passage,
         reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
         target_tokens=tuple(state.get("target_tokens", ())),

@@ -51,6 +51,8 @@ class Record(FrozenModel):
     gold: tuple[str, ...]
     rival: str | None = None
     answer: str | None = None
+    passage: str | None = None
+    """The sentences of the reply that answer, where they differ from `answer`."""
     reply: str | None = None
     """The whole reply if the answer was parsed from a chain of thought, for judges of the chain."""
     log_probs: tuple[float, ...] = ()

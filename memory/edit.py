@@ -6,6 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from emend.memory.typography import are_unspaced, full_stop
+
 Form = Literal["triplet", "triplets", "document", "event", "facts"]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str, check_circular=False)
@@ -90,7 +92,9 @@ class Edit(FrozenModel):
     @classmethod
     def from_triplet(cls, triplet: Triplet, prompt: str, **fields: Any) -> Self:
         """An edit whose text is the prompt with subject and object filled in."""
-        text = f"{prompt.replace('{}', triplet.subject, 1)} {triplet.object}."
+        cloze = prompt.replace("{}", triplet.subject, 1)
+        space = "" if are_unspaced(cloze[-1:], triplet.object[:1]) else " "
+        text = f"{cloze}{space}{triplet.object}{full_stop(triplet.object)}"
         return cls(
             form="triplet",
             text=text,

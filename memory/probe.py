@@ -146,7 +146,8 @@ class Answer(FrozenModel):
     """The edited model's answer to one probe.
 
     `text` is None when only probabilities were requested; `exact_text` is the text with its final full stop, where it
-    had one, for comparison letter by letter; `reply` is the whole reply where the text was parsed from
+    had one, for comparison letter by letter; `passage` the sentences that answer, where they differ from the
+    text; `reply` is the whole reply where the text was parsed from
     thoughts; `log_probs` holds one joint natural-log probability per requested target, and is empty for a model without
     probabilities; `retrieved` the ids of the retrieved entries' edits, best first; `cut_tokens` the number of prompt
     tokens that did not fit the model's window.
@@ -154,6 +155,7 @@ class Answer(FrozenModel):
 
     text: str | None = None
     exact_text: str | None = None
+    passage: str | None = None
     reply: str | None = None
     log_probs: tuple[float, ...] = ()
     target_tokens: tuple[int, ...] = ()

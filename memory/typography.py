@@ -1,5 +1,6 @@
 """Typography that does not change what a text says: quotes, dashes, invisible characters, case and white space."""
 
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -29,3 +30,18 @@ def fold_typography(text: str) -> str:
 def fold_text(text: str) -> str:
     """`fold_typography`, case-folded, with single spaces: equal for texts that differ in typography and case alone."""
     return " ".join(unicodedata.normalize("NFKC", fold_typography(text).casefold()).split())
+
+
+_CJK = r"\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNSPACED = re.compile(rf"[{_CJK}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+"""Chinese and Japanese; Thai and Lao, Burmese, Khmer."""
+
+
+def are_unspaced(first: str, second: str) -> bool:
+    """True if both characters belong to scripts that are written without spaces between words."""
+    return bool(_UNSPACED.fullmatch(first) and _UNSPACED.fullmatch(second))
+
+
+def full_stop(text: str) -> str:
+    """The full stop that ends a sentence with this last word; Chinese and Japanese have their own."""
+    return "\u3002" if re.fullmatch(f"[{_CJK}]", text[-1:]) else "."

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from emend.evals.metrics import counterfact, elken
+from emend.evals.metrics.assertion import asserts
 from emend.evals.metrics.likelihood import (
     NNM_EPS,
     difference,
@@ -68,6 +69,15 @@ def score_wrong_before(probe: Probe, answer: Answer, before: Answer | None) -> P
         if name in RIGHT_OUTPUTS:
             return ProbeScores({"right_before": float(value == 1.0)}, {})
     return ProbeScores({}, {"right_before": f"the unedited model: {NO_TEXT}"})
+
+
+def score_contains(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`contains`: the passage that answers asserts a gold answer as whole words, and no rival or other choice."""
+    if answer.text is None:
+        return ProbeScores({}, {"contains": NO_TEXT})
+    passage = answer.text if answer.passage is None else answer.passage
+    rivals = [name for name in (probe.rival, *probe.choices) if name]
+    return ProbeScores({"contains": float(asserts(passage, probe.gold, rivals, probe.prompt))}, {})
 
 
 def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -188,13 +198,8 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 
 SCORERS: dict[str, Scorer] = {
     "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
-    "contains": _text_scorer(
-        "contains",
-        lambda probe, text: float(
-            any(parse_choice(text, (g, *([probe.rival] if probe.rival else [])))[0] == g for g in probe.gold)
-        ),
-    ),
     "strict_match": score_strict,
+    "contains": score_contains,
     "choice": score_choice,
     "likelihood": score_likelihood,
     "teacher_forced": score_teacher_forced,
@@ -286,7 +291,7 @@ def _scorer(name: str) -> Scorer:
 
 def without_blank(answer: Answer) -> Answer:
     """The answer, without a text where that is blank: it says nothing, whoever the model is."""
-    return answer if answer.text is None or answer.text.strip() else answer.but(text=None, exact_text=None)
+    return answer if answer.text is None or answer.text.strip() else answer.but(text=None, exact_text=None, passage=None)
 
 
 def _pair(probe: Probe, answer: Answer) -> tuple[float, float, str]:

@@ -190,6 +190,7 @@ def _record(editor_pass: EditorPass, unit: Unit, probe: Probe, result: ProbeResu
         gold=probe.gold,
         rival=probe.rival,
         answer=answer.text,
+        passage=answer.passage,
         reply=answer.reply,
         log_probs=answer.log_probs,
         target_tokens=answer.target_tokens,

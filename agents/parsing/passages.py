@@ -1,0 +1,47 @@
+"""The passage of a reply that answers: without markdown, lead-ins, a restated question and what the model invents."""
+
+import re
+
+from emend.agents.parsing.reply_marks import strip_marks
+from emend.memory.typography import fold_typography
+
+_NEXT_TURN = re.compile(r"\n\s*(?:(?:Q|Question|Prompt|New Fact|User|Human)\s*:|[B-H]\s*[:)])")
+"""Lines in which a model goes on with turns or options of its own."""
+_LABEL = re.compile(r"\b(?:(?:final |correct )?answer(?: is)?)\s*[:：]\s*|\\boxed\{", re.IGNORECASE)
+_LEAD = re.compile(
+    r"\A\s*(?:A\s*[:：]|(?:sure|certainly|of course|great question|yes|absolutely)\b[!.,]*|"
+    r"(?:based on|according to)\b[^,.\n]{0,80}, )\s*",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(r"\b(?:let me know|would you like|hope this helps|feel free)\b.*\Z", re.IGNORECASE | re.DOTALL)
+_MARKDOWN = re.compile(r"(?im)\*\*|__|`+|^\s*#+\s*(?:answer\s*$)?|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)")
+_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]{2}[.!?])\s+|(?<=\d{4}[.!?])\s+|(?<=[\"')][.!?])\s+|(?<=[。！？])|\n+")
+
+
+def read_passage(reply: str, continues: bool = False) -> str:
+    r"""Return the sentences of a reply that answer, in plain typography and without the final full stop.
+
+    >>> read_passage("Sure! The capital is **Paris**. Let me know if you need more.")
+    'The capital is Paris'
+    >>> read_passage(" Ostrim. It is the largest city.\nQ: And?", continues=True)
+    'Ostrim'
+
+    Args:
+        reply: as it came.
+        continues: the reply continues a plain prompt, so that its first sentence is the answer.
+    """
+    text = _MARKDOWN.sub("", fold_typography(strip_marks(reply))).strip()
+    text = _LEAD.sub("", _LEAD.sub("", _NEXT_TURN.split(text, maxsplit=1)[0])).strip()
+    if continues:
+        return next(iter(sentences(text)), "").removesuffix(".")
+    if labels := [*_LABEL.finditer(text)]:
+        line = text[labels[-1].end() :].lstrip().partition("\n")[0].rstrip("} ")
+        text = line or text
+    parts = sentences(_CLOSING.sub("", text))
+    answers = [part for part in parts if not part.endswith("?") or len(part.split()) < 3]
+    return "\n".join(answers).removesuffix(".")
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text; full stops of initials and short titles end none."""
+    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
