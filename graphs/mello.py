@@ -122,8 +122,8 @@ def _opening(probe: Probe, context: MelloContext, form: Form) -> str:
 
 def _demonstrations(context: MelloContext, form: Form) -> str:
     """Demonstrations of the form; small chat models leave `lines` too without them."""
-    shown = form == "text" or (form == "lines" and is_chat_model(context.model))
-    return context.demonstrations if shown else ""
+    has_some = form == "text" or (form == "lines" and is_chat_model(context.model))
+    return context.demonstrations if has_some else ""
 
 
 def _second_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:
