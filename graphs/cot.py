@@ -61,8 +61,8 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     else:
         head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
         question, _, label = LEAD.format(question=stepwise_question(probe)).rpartition("\n")
-        asked = context_lines + question
-        thought = think_aloud(context.model, Prompt().plus(head).asked(f"{asked}\n", asked).plus(label))
+        lines = context_lines + question
+        thought = think_aloud(context.model, Prompt().plus(head).asked(f"{lines}\n", lines).plus(label))
     reading: Reading = "thoughts" if probe.reading == "thoughts" else "line"
     fields: CotState = {"reading": reading, "usage": spent(state, thought.usage)}
     update = cast(CotState, {**prompt_state(context.model, thought.prompt), **fields})

@@ -118,7 +118,13 @@ def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
 
 def _opening(probe: Probe, context: MelloContext, form: Form) -> str:
-    return opening(stepwise_question(probe), context.demonstrations if form == "text" else "")
+    return opening(stepwise_question(probe), _demonstrations(context, form))
+
+
+def _demonstrations(context: MelloContext, form: Form) -> str:
+    """Demonstrations of the form; small chat models leave `lines` too without them."""
+    has_some = form == "text" or (form == "lines" and is_chat_model(context.model))
+    return context.demonstrations if has_some else ""
 
 
 def _second_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:
@@ -144,7 +150,7 @@ def limit_of(probe: Probe, context: MelloContext) -> int:
 def _prompt(probe: Probe, context: MelloContext, form: Form, transcript: str) -> Prompt:
     """The transcript as a prompt in both forms."""
     steps = transcript.removeprefix(_opening(probe, context, form))
-    return opened(stepwise_question(probe), context.demonstrations if form == "text" else "", steps)
+    return opened(stepwise_question(probe), _demonstrations(context, form), steps)
 
 
 def _next_round(
@@ -171,7 +177,7 @@ def _read_round(context: MelloContext, prompt: Prompt, checking: bool) -> tuple[
         ModelReplyError: it is not in the form; carries the usage of both.
     """
     usage, attempt = Usage(), prompt
-    for left in (1, 0) if context.second else (0,):
+    for left in (1, 0) if context.second and is_chat_model(context.model) else (0,):
         reply = continue_text(context.model, attempt, [RETRIEVED], ROUND_TOKENS)
         usage = usage.plus(reply.usage)
         try:

@@ -72,8 +72,8 @@ def render_chat(tokenizer: Any, messages: Sequence[BaseMessage], tools: Sequence
     """
     chat = [_as_chat(message) for message in messages]
     options = {"tools": list(tools)} if tools else {}
-    begun = bool(messages) and chat[-1]["role"] == "assistant" and "tool_calls" not in chat[-1]
-    where = {"continue_final_message" if begun else "add_generation_prompt": True}
+    prefilled = bool(messages) and chat[-1]["role"] == "assistant" and "tool_calls" not in chat[-1]
+    where = {"continue_final_message" if prefilled else "add_generation_prompt": True}
     try:
         return str(tokenizer.apply_chat_template(chat, **options, tokenize=False, **where))
     except TemplateError as error:

@@ -143,13 +143,13 @@ def repeat_probe(transcript: Prompt, probe: Probe, facts: Sequence[str], wording
 
 
 def _ask(
-    prompt: Prompt, words: Wording, facts: Sequence[str], asked: str, style: Style | str, *, begins: bool = False
+    prompt: Prompt, words: Wording, facts: Sequence[str], question: str, style: Style | str, *, begins: bool = False
 ) -> Prompt:
     """The prompt with facts and what is asked under them; `begins` if its last line may begin the reply."""
-    text, turn = (_asked(words, facts, asked, style, templates) for templates in (ALONE, IN_TURNS))
-    question, _, label = text.rpartition("\n")
+    text, turn = (_asked(words, facts, question, style, templates) for templates in (ALONE, IN_TURNS))
+    before, _, label = text.rpartition("\n")
     if begins and label.strip() in ASSISTANT:
-        return prompt.asked(f"{question}\n", question).begun(label, label)
+        return prompt.asked(f"{before}\n", before).begun(label, label)
     return prompt.asked(text, turn)
 
 

@@ -65,15 +65,15 @@ def invoke(
     Where a model takes no beginning, the last message of the user asks for it, see `with_instruction`.
     """
     ends = stop if getattr(model, "supports_stop", True) else None
-    begun = not isinstance(prompt, str) and bool(lead_of(prompt)) and getattr(model, "supports_prefill", False)
-    sent = prompt if begun or isinstance(prompt, str) else with_instruction(prompt)
+    prefilled = not isinstance(prompt, str) and bool(lead_of(prompt)) and getattr(model, "supports_prefill", False)
+    sent = prompt if prefilled or isinstance(prompt, str) else with_instruction(prompt)
     try:
         return model.invoke(sent, **({"stop": list(ends)} if ends else {}), **options)
     except RequestRefused as error:
         text = provider_text(error)
         if ends and STOP.search(text) and hasattr(model, "supports_stop"):
             model.supports_stop = False  # remembered for the next call
-        elif begun and PREFILL.search(text):
+        elif prefilled and PREFILL.search(text):
             model.supports_prefill = False  # type: ignore[attr-defined]
         else:
             raise

@@ -45,10 +45,10 @@ class Prompt:
             _add(turns, _side(line, turns), line, "\n")
         return Prompt(self.text + text, tuple(turns))
 
-    def asked(self, text: str, asked: str) -> "Prompt":
-        """The prompt with a text of the user's, whatever its lines begin with; `asked` is its form in turns."""
+    def asked(self, text: str, turn: str) -> "Prompt":
+        """The prompt with a text of the user's, whatever its lines begin with; `turn` is its form in turns."""
         turns = list(self.turns)
-        _add(turns, HumanMessage, asked, "\n\n")
+        _add(turns, HumanMessage, turn, "\n\n")
         return Prompt(self.text + text, tuple(turns))
 
     def begun(self, text: str, lead: str, between: str = "\n") -> "Prompt":

@@ -179,12 +179,12 @@ def take_step(model: BaseChatModel, prompt: Prompt, cloze: str = "") -> LineStep
         reply = continue_text(model, prompt.plus(SUBQUESTION), ["\n"], LINE_TOKENS)
         usage, question = usage.plus(reply.usage), first_line(reply.text, SUBQUESTION)
     lead = f"{TENTATIVE} {cloze}" if cloze else TENTATIVE
-    begun = prompt.plus(f"{SUBQUESTION} {question}\n{lead}")
-    reply = continue_text(model, begun, ["\n"], LINE_TOKENS)
+    line_prompt = prompt.plus(f"{SUBQUESTION} {question}\n{lead}")
+    reply = continue_text(model, line_prompt, ["\n"], LINE_TOKENS)
     answer = first_line(reply.text, TENTATIVE)
     tentative = join_target(cloze, answer) if cloze else answer
-    line = join_target(begun.text, answer)[len(begun.text) :]
-    return LineStep(begun.begun(f"{line}\n", line, between=""), question, tentative, usage.plus(reply.usage))
+    line = join_target(line_prompt.text, answer)[len(line_prompt.text) :]
+    return LineStep(line_prompt.begun(f"{line}\n", line, between=""), question, tentative, usage.plus(reply.usage))
 
 
 def first_line(text: str, lead: str) -> str:

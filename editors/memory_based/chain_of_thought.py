@@ -79,9 +79,14 @@ class SteppingEditor(MemoryEditor):
         return self.forms[isinstance(model, LimitedModel) and not has_room(model, *room)]
 
     @property
+    def shows_demonstrations(self) -> bool:
+        """True if the form in use has demonstrations."""
+        return bool(self.form == self.forms[0])
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the form in use and the id of its prompts."""
-        demonstrations = self.demonstrations if self.form == self.forms[0] else ""
+        demonstrations = self.demonstrations if self.shows_demonstrations else ""
         prompts = self.prompt_id(self.form, demonstrations, is_chat_model(self.context.model))
         return super().fingerprint | {"form": self.form, "prompts": prompts}
 

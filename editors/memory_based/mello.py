@@ -30,9 +30,10 @@ class MelloSettings(RagSettings):
 
     Attributes:
         form: `text` (as published), `lines` (line by line, for models too small to keep to a form) or `structured` (by
-            schema); `auto` is `structured` for a model with structured output or tools of its own, `lines` for one that
-            continues plain text and for a local one of few parameters, else `text`. With `auto`, a reply in no form is
-            asked for again, and a probe whose steps are in none begins again in `lines`; a form by name is strict.
+            schema); `auto` is `structured` for a model with structured output or tools of its own, `lines` for one
+            whose window does not hold the demonstrations and for a local chat model of few parameters, else `text`.
+            With `auto` a chat model is asked again for a reply in no form, and a probe whose steps are in none begins
+            again in `lines`; a form by name is strict.
         hops: maximum number of subquestions; a question that names its own number, in a tag, may always take those.
         demonstrations: a text file with demonstrations in place of the shipped ones; only `text` shows any.
     """
@@ -71,9 +72,17 @@ class Mello(SteppingEditor):
 
     def form_for(self, model: BaseChatModel) -> str:
         """The form that a model can keep to."""
-        if not is_chat_model(model) or parameters_of(model) < SMALL:
+        if not is_chat_model(model):
+            return super().form_for(model)
+        if parameters_of(model) < SMALL:
             return "lines"
         return "structured" if supports_structure(model) else "text"
+
+    @property
+    def shows_demonstrations(self) -> bool:
+        """True if the form in use, or the second one, shows demonstrations to this model."""
+        forms = (self.form, self.second)
+        return "text" in forms or ("lines" in forms and is_chat_model(self.context.model))
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -38,13 +38,19 @@ def test_a_chain_of_thought_is_read_and_kept_alike_by_every_editor(editor):
     assert thoughts_of(told) == "Sorn moved its seat."
 
 
-@pytest.mark.parametrize("editor", EDITORS_OF_CHAINS)
+@pytest.mark.parametrize("editor", [name for name in EDITORS_OF_CHAINS if name != "cot"])
 def test_a_chain_off_its_form_is_an_error_with_reply_steps_and_cost_under_every_editor(editor):
     with pytest.raises(ModelReplyError, match="the thoughts come to no 'Answer:'") as caught:
         ask(editor, "Salt came later, so it is Rye.")
     assert caught.value.reply == "Salt came later, so it is Rye."
     steps = steps_of(caught.value)
     assert caught.value.usage.calls == 1 == sum(len(step.calls) for step in steps)
+
+
+def test_cot_asks_a_chat_model_once_for_the_answer_alone():
+    answer = ask("cot", "Salt came later, so it is Rye.")
+    assert answer.text == "Salt came later, so it is Rye" and answer.usage.calls == 2
+    assert {step.update.get("fallback") for step in answer.steps} == {None, "asked again"}
 
 
 def test_the_thoughts_before_an_answer_in_bold_have_no_stars_of_it():
@@ -58,6 +64,6 @@ def test_the_thoughts_before_an_answer_in_bold_have_no_stars_of_it():
 def test_a_model_that_says_the_lead_of_the_prompt_again_is_read_from_behind_it(editor):
     probe = {"prompt": "What is the capital of Sorn?", "query": "", "style": "question", "reading": "line"}
     answer = ask(editor, "A: Rye.", **probe)
-    assert answer.prompt.endswith("\nA:") and (answer.text, answer.reply) == ("Rye", None)
+    assert answer.prompt.endswith(probe["prompt"]) and answer.reply is None
     own = {"prompt": "Question: What is the capital of Sorn?\nAnswer:", "reading": "line"}
     assert ask(editor, "Answer: Rye", **own).text == "Rye"

@@ -58,7 +58,7 @@ def test_unedited_facts_and_other_entries_of_the_memory_stay_unchanged(name):
     assert {entry.edit_id for entry in memory.entries.values()} == {CAPITAL.id, *(edit.id for edit in MANY[:3])}
 
 
-@pytest.mark.parametrize("name", ["mello", "cot", "agent"])
+@pytest.mark.parametrize("name", ["mello", "cot"])
 def test_a_reply_off_the_form_is_an_error_with_the_reply_and_the_steps_and_asking_again_works(name):
     model = Wrong(speaker_for(name))
     with build(name, model=model.of()).edit([CAPITAL]) as answerer:

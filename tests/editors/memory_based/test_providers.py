@@ -26,8 +26,8 @@ METHODS: list[tuple[str, dict[str, Any], int]] = [
     ("cot", {}, 1),
     ("serac", {}, 1),
     ("crag", {"evaluator": "model"}, 2),
-    ("mello", {}, 2),
-    ("mello", {"form": "structured"}, 3),
+    ("mello", {"form": "text"}, 2),
+    ("mello", {}, 3),
     ("agent", {}, 2),
 ]
 """With the number of calls that an answer takes."""
@@ -51,7 +51,14 @@ def speak(asked: Asked) -> Said | str:
     if "so the intermediate answer is: Kestrel Bay" in text:
         step = {"done": True, "subquestion": "", "tentative_answer": "", "final_answer": CAPITAL.target_new}
         return json.dumps(step)
-    return next_steps(text) or str(ReadingModel().invoke(text).text)
+    return next_steps(block(asked)) or str(ReadingModel().invoke(text).text)
+
+
+def block(asked: Asked) -> str:
+    """The turns since the last question as a text, with the beginning of the reply that they ask for."""
+    texts = [text for _, text in asked.messages]
+    start = max((place for place, text in enumerate(texts) if "Question: " in text), default=len(texts) - 1)
+    return re.sub(r'\n\nReply with nothing but.*begin it with "(.*)"', r"\n\1", "\n".join(texts[start:]))
 
 
 def editor(name: str, settings: dict[str, Any], model: Any) -> Any:
