@@ -1,6 +1,7 @@
 """Conversion of GGUF files into model folders that `hf:` loads, in float32."""
 
 import importlib.util
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ def convert(gguf: Path, folder: Path) -> None:
             _convert(gguf, folder)
     except ModelError:
         raise
+    except struct.error as error:
+        raise _unreadable(gguf, "it is truncated") from error
     except Exception as error:  # noqa: BLE001  a broken file raises all kinds
         raise _unreadable(gguf, " ".join(str(error).split())[:300] or type(error).__name__) from error
 

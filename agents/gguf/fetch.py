@@ -41,10 +41,10 @@ def fetch_model(
     entry = CATALOGUE.get(spec)
     if entry and entry.terms and not accept_terms:
         raise BadSettings(f"{entry.title} is under the {entry.licence}: read {entry.terms}, then add --accept-terms.")
-    target = (folder or default_folder(spec if entry else Path(name).stem)).expanduser().absolute()
+    target = (folder or default_folder(spec if entry else _folder_name(kind, name))).expanduser().absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
-        if (target / CARD).is_file():
+        if (target / CARD).is_file() and _source(spec) in (target / CARD).read_text("utf-8", "replace"):
             return target
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise BadSettings(f"{target} exists and holds something else: name another folder with --out.")
@@ -58,6 +58,20 @@ def fetch_model(
         _make(spec, gguf, target)
         shutil.rmtree(downloads, ignore_errors=True)
     return target
+
+
+def _folder_name(kind: str, name: str) -> str:
+    """Name of the default folder, which differs between files of one name, and from the catalogue's."""
+    source = str(Path(name).expanduser().absolute()) if kind == "gguf" else name
+    return f"{Path(name).stem}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
+
+
+def _source(spec: str) -> str:
+    """The line of the model card that says where the model is from."""
+    entry = CATALOGUE.get(spec)
+    kind, _, name = spec.partition(":")
+    local = f"gguf:{Path(name).expanduser().absolute()}" if kind == "gguf" else spec
+    return f"- Source: {', '.join(entry.packages) if entry else local}\n"
 
 
 def _make(spec: str, gguf: Path, target: Path) -> None:
@@ -81,9 +95,8 @@ def _card(spec: str, gguf: Path) -> str:
     with gguf.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     title, licence = (entry.title, entry.licence) if entry else (gguf.stem, "see the source")
-    source = ", ".join(entry.packages) if entry else spec
     terms = f"- Terms: {entry.terms}\n" if entry and entry.terms else ""
     return (
-        f"# {title}\n\n- Licence: {licence}\n{terms}- Source: {source}\n- SHA-256 of the GGUF file: {digest}\n"
+        f"# {title}\n\n- Licence: {licence}\n{terms}{_source(spec)}- SHA-256 of the GGUF file: {digest}\n"
         "- Weights: unpacked from the GGUF file's quantisation to float32\n"
     )
