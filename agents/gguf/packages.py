@@ -56,13 +56,13 @@ def _wheel(package: str, folder: Path) -> Path:
         options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
         command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "--", package]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, capture_output=True, text=True, errors="replace", timeout=DOWNLOAD_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise FetchFailed(f"pip did not fetch {package} within an hour: repeat the command.") from error
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1][:300]
+        if process.returncode:
+            reason = (process.stderr.strip().splitlines() or ["pip failed"])[-1][:300]
             raise FetchFailed(f"pip cannot fetch {package}: {reason} Check the network, or pip's index settings.")
     return next(iter(sorted(folder.glob("*.whl"))))
 
