@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Loader = Callable[..., "BaseChatModel"]
 
+FETCHED = "emend.agents.gguf.catalogue:"
 SERVED = "emend.agents.served.load:"
 MODELS: Registry[Loader] = Registry(
     kind="model",
@@ -31,6 +32,12 @@ MODELS: Registry[Loader] = Registry(
     builtin={
         "tiny": ("emend.agents.llm:load_tiny", "the embedded model: no key, no download, knows an invented world"),
         "hf": ("emend.agents.llm:load_hf", "hf:FOLDER-OR-ID, a local causal language model, which also scores"),
+        "smollm2": (FETCHED + "load_smollm2", "SmolLM2-135M-Instruct, after: emend model get smollm2"),
+        "qwen2.5-coder-0.5b": (
+            FETCHED + "load_qwen",
+            "Qwen2.5-Coder-0.5B-Instruct, after: emend model get qwen2.5-coder-0.5b",
+        ),
+        "gemma3-270m": (FETCHED + "load_gemma", "Gemma 3 270M, a base model, after: emend model get gemma3-270m"),
         "openai": ("emend.agents.llm:load_openai", "openai:NAME, or openai:NAME@URL for any compatible server"),
         "anthropic": (
             "emend.agents.llm:load_anthropic",
@@ -50,7 +57,7 @@ MODELS: Registry[Loader] = Registry(
 )
 """Loaders, which take the text after the colon and settings; plug-ins may add providers."""
 
-LOCAL = ("tiny", "hf")
+LOCAL = ("tiny", "hf", "smollm2", "qwen2.5-coder-0.5b", "gemma3-270m")
 """Providers whose models run on this machine."""
 SECONDS_A_REPLY = 120
 """Seconds without a byte of the reply after which a request is given up."""

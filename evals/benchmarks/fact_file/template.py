@@ -13,6 +13,8 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+REAL_FACTS = Path(__file__).with_name("real_facts.json")
+"""Counterfactual facts about real capitals, places and books, for the demo with a real model."""
 EXAMPLES: list[dict[str, Any]] = [
     {
         "subject": "Veldania",

@@ -121,17 +121,23 @@ def merge(
 
 
 def demo(
-    edits: Annotated[int, typer.Option(metavar="N", help="Number of edits of the invented world.")] = 40,
+    edits: Annotated[
+        int, typer.Option(metavar="N", help="Number of edits, of the invented world or of 20 real facts.")
+    ] = 40,
     out: Out = None,
     editor: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help=f"Editor to evaluate; repeatable; default: {', '.join(DEMO_EDITORS)}."),
     ] = None,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Model; any but tiny, such as smollm2, is edited with real facts.")
+    ] = "tiny",
     concurrency: Annotated[int, typer.Option(metavar="N", help="Number of units evaluated at the same time.")] = 4,
     view: Annotated[bool, typer.Option("--view", help="Show the run in a browser at the end.")] = False,
 ) -> None:
-    """Evaluate five editors on the embedded model and explain the table; no key, GPU or download."""
+    """Evaluate five editors, by default on the embedded model, and explain the table; no key, GPU or download."""
     from emend.evals.api.run import new_folder
+    from emend.evals.benchmarks.fact_file.template import REAL_FACTS
     from emend.evals.log.manifest import Manifest
     from emend.evals.report.console import console_for
     from emend.evals.report.demo import show_explanation
@@ -139,7 +145,8 @@ def demo(
     if view:
         require_view()
     config = RunConfig(
-        benchmark="tinyworld",
+        benchmark="tinyworld" if model == "tiny" else str(REAL_FACTS),
+        model=model,
         editors=tuple(dict.fromkeys(editor or DEMO_EDITORS)),
         limit=edits,
         concurrency=concurrency,

@@ -1,0 +1,1 @@
+"""Local models made of GGUF files: a catalogue, the packages that ship the files, and their conversion."""

@@ -1,0 +1,80 @@
+"""Conversion of GGUF files into model folders that `hf:` loads, in float32."""
+
+import importlib.util
+import struct
+from pathlib import Path
+from typing import Any
+
+from emend.memory.embeddings.silence import silence
+from emend.memory.errors import MissingExtra, ModelError
+
+
+def convert(gguf: Path, folder: Path) -> None:
+    """Write model and tokenizer of a GGUF file into a folder, its weights unpacked to float32.
+
+    Raises:
+        MissingExtra: the packages `gguf` or `accelerate` are not installed.
+        ModelError: transformers cannot read the file.
+    """
+    for package in ("gguf", "accelerate"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(f"GGUF files need the package {package}: pip install 'emend[gguf]'.")
+    try:
+        _check(gguf)
+        with silence():
+            _convert(gguf, folder)
+    except ModelError:
+        raise
+    except struct.error as error:
+        raise _unreadable(gguf, "it is truncated") from error
+    except Exception as error:  # noqa: BLE001  a broken file raises all kinds
+        raise _unreadable(gguf, " ".join(str(error).split())[:300] or type(error).__name__) from error
+
+
+def _check(gguf: Path) -> None:
+    """Refuse what is no whole GGUF file before anything is allocated by its numbers."""
+    from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
+
+    if not gguf.is_file():
+        raise ModelError(f"there is no GGUF file {gguf}: check the name.")
+    with gguf.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise _unreadable(gguf, "it is not a GGUF file")
+    metadata, tensors = read_gguf_metadata(str(gguf))
+    if int(metadata.get(f"{metadata['general.architecture']}.block_count", 0)) > len(tensors):
+        raise _unreadable(gguf, "it names more layers than it has tensors")
+    header = GgufHeader.from_file(str(gguf))
+    end = max((header.data_start + each.offset + each.nbytes for each in header.tensors), default=0)
+    if end > gguf.stat().st_size:
+        raise _unreadable(gguf, f"it is truncated: {gguf.stat().st_size} bytes of {end}")
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    model, info = loaded
+    if missing := sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}):
+        raise _unreadable(gguf, f"it lacks {len(missing)} tensors, first '{missing[0]}'")
+    tokenizer = AutoTokenizer.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
+    )
+    model.hf_quantizer = None  # the weights are plain now, and a quantised model cannot be saved
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _unreadable(gguf: Path, reason: str) -> ModelError:
+    return ModelError(
+        f"GGUF file {gguf.name} cannot be converted: {reason}. Take a whole file of an architecture and quantisation "
+        "that the installed transformers reads."
+    )
