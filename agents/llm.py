@@ -83,9 +83,10 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
             `sglang:NAME@URL`, `completions:NAME@URL`, `langchain:PROVIDER:NAME`, a plug-in's `provider:name`, or
             `module:attribute`: a LangChain chat model, or a class or function that makes one from the settings.
         policy: how providers are asked; models that share one share its limits, budget and kept replies.
-        settings: local models take `dtype`, `device`, `device_map`, `batch_tokens`, `max_new_tokens`, `stop_at`,
-            `keep_mb`, `deterministic`, `chat`, `gather`, `score_apart`; served ones those of `agents.served.settings`; the others what their
-            LangChain class takes (`temperature=None` sends none; 0 by default).
+        settings: local models take `dtype`, `device`, `device_map`, `batch_tokens`, `keep_mb`, `deterministic`,
+            `max_new_tokens`, `stop_at`, `chat`, `gather`, `score_apart`; served ones those of
+            `agents.served.settings`; the others what their LangChain class takes (`temperature=None` sends none; 0 by
+            default).
 
     Raises:
         BadSettings: unknown provider or setting, or a missing key.
