@@ -170,7 +170,7 @@ def test_memory_is_foreseen_and_refused_with_a_remedy(half_model, monkeypatch, c
 
 
 def test_memory_grows_with_the_tokens_of_the_edits_and_not_with_the_largest_batch(half_model, monkeypatch):
-    editor = build(half_model(dtype="float32"))
+    editor = build(half_model(dtype="float32"), batch_tokens=4096)
     tokens = []
     monkeypatch.setattr(finetune, "check_memory", lambda lm, names, in_place, batch, editor: tokens.append(batch))
     rows = editor.rows([CAPITAL, CURRENCY])
