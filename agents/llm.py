@@ -65,7 +65,7 @@ API_DEFAULTS: dict[str, Any] = {"temperature": 0, "timeout": SECONDS_A_REPLY}
 """Settings of models behind an API that Emend gives where the user gives none."""
 DEFAULT_BOUNDS = {"deadline": 600.0, "reply_mb": 8.0}
 """Settings of models behind an API: seconds of a whole call with its retries, and megabytes of a reply."""
-LM_SETTINGS = ("dtype", "device", "device_map", "batch_tokens", "keep_mb")
+LM_SETTINGS = ("dtype", "device", "device_map", "batch_tokens", "keep_mb", "deterministic")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
 ENDPOINT = re.compile(r"/(chat/completions|completions|responses|messages)/*$", re.I)
 """Path that clients add to an address themselves."""
@@ -102,9 +102,10 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
             `sglang:NAME@URL`, `completions:NAME@URL`, `langchain:PROVIDER:NAME`, a plug-in's `provider:name`, or
             `module:attribute`: a LangChain chat model, or a class or function that makes one from the settings.
         policy: how providers are asked; models that share one share its limits, budget and kept replies.
-        settings: local models take `dtype`, `device`, `device_map`, `batch_tokens`, `max_new_tokens`, `stop_at`,
-            `chat`, `gather`, `score_apart`; served ones those of `agents.served.settings`; the others what their
-            LangChain class takes (`temperature=None` sends none; 0 by default).
+        settings: local models take `dtype`, `device`, `device_map`, `batch_tokens`, `keep_mb`, `deterministic`,
+            `max_new_tokens`, `stop_at`, `chat`, `gather`, `score_apart`; served ones those of
+            `agents.served.settings`; the others what their LangChain class takes (`temperature=None` sends none; 0 by
+            default).
 
     Raises:
         BadSettings: unknown provider or setting, or a missing key.

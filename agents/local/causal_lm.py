@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -16,6 +16,7 @@ from emend.agents.local.model_folder import load_folder, weights_digest
 from emend.agents.local.offload import DeviceMap, computing_device
 from emend.agents.local.prefixes import Encoded, Ids
 from emend.agents.local.replies import Generated, GenerationRequest
+from emend.agents.local.single_precision import HALF, SinglePrecision
 from emend.agents.local.token_ids import Encoder
 from emend.agents.local.weights_lock import WeightsLock
 from emend.memory.embeddings.threads import is_small, one_thread
@@ -57,6 +58,8 @@ class CausalLM:
         batch_tokens: maximum positions of one padded batch; None is 1,024 on a CPU, 8,192 elsewhere.
         keep_mb: MiB of cached keys and values of the latest replies, from which a prompt that continues one of them is
             read on; 0 caches none.
+        deterministic: replies and probabilities of a model in half precision are computed in single precision, so that
+            they depend on no batch; takes longer, see `SinglePrecision`. Editors compute as the weights are stored.
 
     Raises:
         ModelError: the folder is no model, or incomplete.
@@ -72,6 +75,7 @@ class CausalLM:
         device_map: DeviceMap | None = None,
         batch_tokens: int | None = None,
         keep_mb: int = KEEP_MB,
+        deterministic: bool = True,
     ) -> None:
         if batch_tokens is not None and batch_tokens < 1:
             raise BadSettings(f"model.batch_tokens is {batch_tokens}: give at least 1, or leave it out.")
@@ -82,6 +86,8 @@ class CausalLM:
         self.tokenizer: Any = loaded.tokenizer
         self.window = loaded.window
         self.device = computing_device(self.model)
+        self._casts = deterministic and self.model.dtype in HALF
+        """True if inference is in another precision than the weights."""
         self._small = is_small(self.model)
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
         self._encoder = Encoder(
@@ -91,23 +97,24 @@ class CausalLM:
             str(folder),
         )
         sample = self.encode(SAMPLE)[: self.window]
+        dtype = torch.float32 if self._casts else self.model.dtype
         with one_thread(self._small):
-            self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
+            self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample, dtype)
         self.ends = loaded.ends
         self._generator = Generator(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name that changes whenever replies may change: folder name, sha256 of weights and tokenizer, dtype."""
-        dtype = str(self.model.dtype).removeprefix("torch.")
+        """A name that changes whenever replies may change: folder name, sha256 of weights and tokenizer, dtypes."""
+        dtype = str(self.model.dtype).removeprefix("torch.") + "-in-float32" * self._casts
         return f"{self.folder.resolve().name}@{weights_digest(self.folder)}/{dtype}"
 
     def generate(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str] = ("\n",)) -> list[Generated]:
         """Continues each prompt greedily, until the end token, a stop text after the first word, or the limit.
 
-        Prompts that leave no room for the new tokens are cut on the left, after the begin token. In single precision
-        and better a reply does not depend on the rest of the batch: where the two most likely tokens are so close that
-        padding could decide between them, the reply is generated again alone.
+        Prompts that leave no room for the new tokens are cut on the left, after the begin token. Unless the model is
+        one of half precision that is not `deterministic`, a reply does not depend on the rest of the batch: where the
+        two most likely tokens are so close that padding could decide between them, it is generated again alone.
 
         Raises:
             BadSettings: `max_new_tokens` is below 1, or more than the window holds.
@@ -175,7 +182,8 @@ class CausalLM:
     @contextmanager
     def _inference(self) -> Iterator[int | None]:
         """Read access to the weights, without gradients."""
-        with self.lock.read_access() as weights, torch.inference_mode(), one_thread(self._small):
+        precision = SinglePrecision() if self._casts else nullcontext()
+        with self.lock.read_access() as weights, torch.inference_mode(), one_thread(self._small), precision:
             yield weights
 
     def encode(self, text: str) -> Ids:

@@ -185,7 +185,7 @@ class RunningBatch(Generic[Row]):
         first = min(self._starts)
         for layer in self._cache.layers:
             layer.view(len(self.rows), first, self._end)
-        device, dtype = self.decoder.likelihood.device, self.decoder.model.dtype
+        device, dtype = self.decoder.likelihood.device, self.decoder.likelihood.dtype
         self._begins = torch.tensor(self._starts, device=device)[:, None]
         columns = torch.arange(first, self._cache.layers[0].columns, device=device)
         self._bias = torch.zeros(len(self.rows), len(columns), dtype=dtype, device=device)

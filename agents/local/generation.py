@@ -45,7 +45,7 @@ class Generator:
         self.likelihood = likelihood
         self.part = 1.0
         """The part of the usual number of positions that is used, after memory ran out."""
-        self.settings = ReplySettings(TokenTexts(tokenizer), frozenset(ends), CLOSE.get(likelihood.model.dtype, 0.0))
+        self.settings = ReplySettings(TokenTexts(tokenizer), frozenset(ends), CLOSE.get(likelihood.dtype, 0.0))
         self.cache = KVCache(cache_bytes)
 
     def positions(self) -> int:

@@ -78,10 +78,11 @@ class Likelihood:
         pad: the padding token; it is masked.
         batch_tokens: maximum positions of one padded batch.
         sample: a dozen tokens of text, to detect what the model supports.
+        dtype: of the activations; that of the weights unless they are cast.
     """
 
-    def __init__(self, model: Any, pad: int, batch_tokens: int, sample: Ids) -> None:
-        self.model, self.pad, self.batch_tokens, self.sample = model, pad, batch_tokens, sample
+    def __init__(self, model: Any, pad: int, batch_tokens: int, sample: Ids, dtype: torch.dtype) -> None:
+        self.model, self.pad, self.batch_tokens, self.sample, self.dtype = model, pad, batch_tokens, sample, dtype
         self.device = computing_device(model)
         self.takes_positions = "position_ids" in signature(model.forward).parameters
         self.least = SharingMinimum(32, batch_tokens // 4, 8)
@@ -157,7 +158,7 @@ class Likelihood:
             shared = [self._tree(rows, plan(rows, prompts, FORCED), side) for side in SIDES]
         except Exception:  # noqa: BLE001  a model that does not take this kind of cache may raise anything
             return False
-        allowed = TOLERANCE.get(self.model.dtype, ROUGH)
+        allowed = TOLERANCE.get(self.dtype, ROUGH)
         pairs = [two for result in shared for row in zip(plain, result, strict=True) for two in zip(*row, strict=True)]
         return all(abs(a.log_prob - b.log_prob) <= allowed * (1 + abs(a.log_prob)) for a, b in pairs)
 
@@ -256,8 +257,8 @@ class Likelihood:
         visible &= torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
         before = mask[:, None, : mask.shape[1] - width].bool().expand(-1, width, -1)
         visible = torch.cat([before, visible & mask[:, None, -width:].bool()], dim=-1)
-        dtype = self.model.dtype
-        bias = torch.zeros(visible.shape, dtype=dtype, device=mask.device).masked_fill(~visible, torch.finfo(dtype).min)
+        bias = torch.zeros(visible.shape, dtype=self.dtype, device=mask.device)
+        bias.masked_fill_(~visible, torch.finfo(self.dtype).min)
         return {"attention_mask": bias[:, None], "position_ids": places.to(mask.device)}
 
     def _states(self, fed: dict[str, Any]) -> Tensor:

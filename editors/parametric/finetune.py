@@ -122,8 +122,7 @@ class FineTuning(Trainer):
             check_eight_bit(self.name)
         self._block_paths = None if self.in_place else self._paths_of_blocks()
         self._presolved: dict[tuple[str, ...], Deltas] = {}
-        tokens = min(self.settings.batch_tokens, self.lm.batch_tokens)
-        check_memory(self.lm, self._names(), self.in_place, tokens, self.name)
+        check_memory(self.lm, self._names(), self.in_place, 0, self.name)
 
     def matrices(self) -> list[str]:
         """The down-projections of the layers; none where the whole model is trained."""
@@ -151,6 +150,8 @@ class FineTuning(Trainer):
 
     def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
         """The deltas by Adam on the matrices themselves, and on their biases, as in the published code."""
+        batch = min(self.settings.batch_tokens, self.lm.batch_tokens, sum(len(row.input_ids) for row in rows))
+        check_memory(self.lm, self._names(), self.in_place, batch, self.name)
         if self._fits(rows):
             return self._train_apart([rows])[0]
         method = train_in_place if self.in_place else train

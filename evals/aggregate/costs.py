@@ -85,11 +85,23 @@ def _estimate(columns: Columns, metric: Metric) -> Estimate:
 
 
 def _edits(folder: Path) -> dict[ResultGroup, Columns]:
-    """Cost of each application of edits, per edit; the applications are the cases."""
+    """Cost of each application of edits, per edit; the applications are the cases.
+
+    Workers, shares and a resumed run apply the same edits once more: the first time counts, so that the number of
+    applications does not depend on how a run was run.
+    """
     by_group: dict[ResultGroup, dict[str, dict[int, float]]] = {}
+    known = set()
     for number, line in enumerate(read_lines(folder, COSTS)):
         if line.get("act") != "edit" or not line["edits"]:
             continue
+        application = (
+            *(line.get(name) for name in ("setting", "mode", "editor", "repeat", "edits")),
+            tuple(line.get("of", ())),
+        )
+        if line.get("of") and application in known:
+            continue
+        known.add(application)
         place = ResultGroup(line["setting"], line["mode"], line["editor"])
         for metric in PER_EDIT:
             totals = line[metric.value]

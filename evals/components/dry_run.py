@@ -19,10 +19,12 @@ from emend.agents.llm import LOCAL, check_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
+from emend.evals.components.local_time import SPREAD, local_seconds, parameters_of
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig, Share
 from emend.evals.log.manifest import CaseList
 from emend.evals.log.records import read_records
+from emend.evals.report.progress import duration
 from emend.evals.runner.components import RunComponents, load_components
 from emend.evals.runner.run import run
 from emend.evals.runner.start import list_cases
@@ -112,7 +114,7 @@ class EstimatedRow(FrozenModel):
 
 
 class DryRun(FrozenModel):
-    """Estimate of a run; cost is None without a price, and seconds for a local model."""
+    """Estimate of a run; cost is None without a price, and seconds for a local model of unknown size."""
 
     model: str
     rows: tuple[EstimatedRow, ...]
@@ -255,13 +257,31 @@ def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
     calls, tokens_in, tokens_out = (sum(getattr(row, name) for row in rows) for name in COUNTS)
     prices = Prices.read(Path(config.prices).expanduser()) if config.prices else Prices()
     price, seconds = prices.find(config.model), None
-    if config.model.partition(":")[0] not in LOCAL:
+    if is_local(config):
+        parameters = parameters_of(config.model)
+        seconds = local_seconds(config, rows, parameters) if parameters else None
+    else:
         share = Share.parse(config.share).of if config.share else 1
         minutes = [calls / config.rpm] if config.rpm else []
         minutes += [(tokens_in + tokens_out) / config.tpm] if config.tpm else []
         seconds = max(calls * SECONDS_PER_CALL / config.concurrency, *(each * 60 * share for each in minutes), 0)
     cost = None if price is None else price.cost_of({"input_tokens": tokens_in, "output_tokens": tokens_out})
     return DryRun(model=config.model, rows=rows, cost=cost, currency=prices.currency, seconds=seconds)
+
+
+def is_local(config: RunConfig) -> bool:
+    """True if the model runs on this machine."""
+    return config.model.partition(":")[0] in LOCAL
+
+
+def _time_text(estimate: DryRun) -> str:
+    """Format the time of a run: of a local model as a range."""
+    if estimate.seconds is None:
+        return ""
+    if estimate.model.partition(":")[0] in LOCAL:
+        low, high = duration(estimate.seconds / SPREAD), duration(estimate.seconds * SPREAD)
+        return f", {low} to {high} at the speed of this machine now"
+    return f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
 
 
 def estimate_lines(estimate: DryRun) -> list[str]:
@@ -275,10 +295,9 @@ def estimate_lines(estimate: DryRun) -> list[str]:
         )
         lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
     whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
-    unknown = "" if estimate.seconds is None else " (give one with --prices FILE)"
+    unknown = "" if estimate.model.partition(":")[0] in LOCAL else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
-    time = "" if estimate.seconds is None else f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
-    lines.append(f"  in all: {whole}, {cost}{time}")
+    lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
     lines.append(
         f"  Units are counted; the rest is estimated from {SAMPLE} cases of each setting: 4 characters a token, "
         f"replies as long as the benchmark's answers, {HOPS} subquestions for mello, one tool for agent; no thoughts, "

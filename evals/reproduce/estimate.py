@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emend.agents.llm import LOCAL
-from emend.agents.local.device_speed import device_speed
+from emend.editors.device_speed import device_speed
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION
-from emend.evals.components.dry_run import COUNTS, DryRun, amounts, dry_run, priced
+from emend.evals.components.dry_run import COUNTS, DryRun, amounts, dry_run, is_local, priced
+from emend.evals.components.local_time import SPREAD, parameters_of
 from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
@@ -22,7 +23,6 @@ from emend.evals.report.progress import duration
 from emend.evals.report.tables.layout import frame
 from emend.evals.reproduce.choose import plan_recipe
 from emend.evals.reproduce.execute import RunOutcome, title
-from emend.evals.reproduce.local_time import local_seconds, parameters_of
 from emend.evals.reproduce.recipe import METHOD, Recipe, lacking
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
@@ -117,7 +117,7 @@ def _need(config: RunConfig) -> DryRun | str:
 
 
 def _run_estimate(config: RunConfig, outcome: RunOutcome, need: DryRun | str) -> RunEstimate:
-    parameters = parameters_of(config.model) if _is_local(config) else None
+    parameters = parameters_of(config.model) if is_local(config) else None
     units = outcome.units or (0 if isinstance(need, str) else need.total("units"))
     left = units - outcome.finished
     known = RunEstimate(config=config, units=units, left=left, gigabytes=_gigabytes(config, parameters))
@@ -125,7 +125,7 @@ def _run_estimate(config: RunConfig, outcome: RunOutcome, need: DryRun | str) ->
         return known.model_copy(update={"error": "" if outcome.is_finished else need})
     lines = read_lines(Path(outcome.folder), COSTS) if outcome.units else []
     ended = [line for line in lines if line.get("act") == "run"]
-    seconds = local_seconds(config, need.rows, parameters) if parameters else priced(config, need.rows).seconds
+    seconds = priced(config, need.rows).seconds
     update = {"took": sum(line["seconds"] for line in ended), "measured": sum(line["finished"] for line in ended)}
     return known.model_copy(update=update | {"seconds": seconds, "need": _part(config, need, left / max(1, units))})
 
@@ -134,10 +134,6 @@ def _part(config: RunConfig, need: DryRun, part: float) -> DryRun:
     """Needs of a part of a run."""
     counts = ({name: round(getattr(row, name) * part) for name in COUNTS} for row in need.rows)
     return priced(config, tuple(row.model_copy(update=each) for row, each in zip(need.rows, counts, strict=True)))
-
-
-def _is_local(config: RunConfig) -> bool:
-    return config.model.partition(":")[0] in LOCAL
 
 
 def _gigabytes(config: RunConfig, parameters: float | None) -> float | None:
@@ -199,10 +195,11 @@ def _time_text(estimated: RecipeEstimate) -> str:
     text = f"about {duration(estimated.seconds)}"
     if measured := sum(each.measured for each in estimated.runs):
         return f"{text}, at the pace of the {measured:,} units that are finished"
-    local = next((parameters_of(each.config.model) for each in estimated.runs if _is_local(each.config)), None)
+    local = next((parameters_of(each.config.model) for each in estimated.runs if is_local(each.config)), None)
     if local is None:
         return text
     speed = device_speed(local)
+    text = f"{duration(estimated.seconds / SPREAD)} to {duration(estimated.seconds * SPREAD)}"
     return (
         f"{text}; a rough estimate, of the models' sizes and the {2e-9 * local / speed.reading:,.0f} GFLOP/s that this "
         f"machine's {speed.device} reaches; --dry-run says the measured pace once units are finished"

@@ -18,7 +18,9 @@ GB = 1e9
 
 
 def check_memory(lm: CausalLM, names: Sequence[str], in_place: bool, tokens: int, editor: str) -> None:
-    """Log what training these parameters takes beside the loaded model, and refuse it where that is not free.
+    """Refuse to train these parameters where the memory that this takes beside the loaded model is not free.
+
+    `tokens` are the positions of a batch; with 0, before any edit is known, what the weights alone take is logged.
 
     Raises:
         BadSettings: there is not enough memory; says what takes less.
@@ -30,7 +32,7 @@ def check_memory(lm: CausalLM, names: Sequence[str], in_place: bool, tokens: int
         wants = f"training {len(names)} tensors takes about {needed / GB:.1f} GB of {place} beside the model{known}"
         if free is not None and needed > free:
             raise BadSettings(f"editor '{editor}': {wants}. {_remedy(lm, in_place, editor)}")
-        if needed > WORTH_SAYING:
+        if not tokens and needed > WORTH_SAYING:
             logging.getLogger(__name__).warning("%s: %s", editor, wants)
 
 

@@ -94,7 +94,7 @@ def test_a_head_with_an_unknown_function_is_not_separated(random_lm, monkeypatch
     lm = random_lm("gemma2")
     monkeypatch.setattr(lm.model.config, "final_logit_softcapping", 31.0)
     monkeypatch.setattr(lm.model.config, "logit_scale", 0.5, raising=False)
-    assert Likelihood(lm.model, 0, 256, lm.encode(SAMPLE)).head is None
+    assert Likelihood(lm.model, 0, 256, lm.encode(SAMPLE), lm.model.dtype).head is None
 
 
 def test_begin_token_is_added_once(random_lm):

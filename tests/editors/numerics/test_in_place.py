@@ -12,6 +12,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.training import compact_adam, foreseen_memory
 from emend.editors.numerics.training.compact_adam import CompactAdam
 from emend.editors.numerics.training.in_place import Originals
+from emend.editors.parametric import finetune
 from emend.editors.parametric.finetune import FineTuning
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
@@ -166,3 +167,12 @@ def test_memory_is_foreseen_and_refused_with_a_remedy(half_model, monkeypatch, c
     monkeypatch.setattr(foreseen_memory, "free_host_bytes", lambda: needed / 2)
     with pytest.raises(BadSettings, match=remedy):
         build(editor.context.model, optimizer=optimizer)
+
+
+def test_memory_grows_with_the_tokens_of_the_edits_and_not_with_the_largest_batch(half_model, monkeypatch):
+    editor = build(half_model(dtype="float32"), batch_tokens=4096)
+    tokens = []
+    monkeypatch.setattr(finetune, "check_memory", lambda lm, names, in_place, batch, editor: tokens.append(batch))
+    rows = editor.rows([CAPITAL, CURRENCY])
+    editor.train(rows, 0)
+    assert tokens == [sum(len(row.input_ids) for row in rows)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from emend.evals.components import dry_run as dry_running
 from emend.evals.components.dry_run import COUNTS, ScoringStandIn, StandIn, dry_run, estimate_lines
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
@@ -59,8 +60,15 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
     local = dry_run(config(model="hf:nowhere", editors=("rag", "rome"), mode="sequential", reevaluate_at="2,end"))
     rag, rome, _ = local.rows
     assert (local.cost, local.seconds) == (None, None)
+    assert " to " not in estimate_lines(local)[-2], "of a model of unknown size no time is known"
     assert rag.units == rome.units == 9 + 2 + 9 and rome.calls > 0
     assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
+
+
+def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 60.0)
+    local = dry_run(config(model="tiny", editors=("rag", "rome"), limit=2))
+    assert local.seconds == 60 and "20 s to 3 min 00 s at the speed" in estimate_lines(local)[-2]
 
 
 def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:

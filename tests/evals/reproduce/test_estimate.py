@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from emend.agents.local.device_speed import DeviceSpeed, device_speed
+from emend.editors.device_speed import DeviceSpeed, device_speed
+from emend.evals.components import dry_run as dry_running
 from emend.evals.components.dry_run import EstimatedRow
+from emend.evals.components.local_time import SEARCHED, local_seconds, parameters_of
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import COSTS
-from emend.evals.reproduce import estimate as estimating
 from emend.evals.reproduce.estimate import estimate, estimate_lines
 from emend.evals.reproduce.execute import RunOutcome
-from emend.evals.reproduce.local_time import local_seconds, parameters_of
 from emend.evals.reproduce.recipe import Recipe, RecipeRun
 from tests.evals.toy_runs import config
 
@@ -27,13 +27,13 @@ def rows(editor: str, edits: int) -> list[EstimatedRow]:
 
 
 def test_time_grows_with_edits_steps_and_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    import emend.evals.reproduce.local_time as module
+    import emend.evals.components.local_time as module
 
     monkeypatch.setattr(module, "device_speed", lambda parameters: DeviceSpeed("cpu", 0.001, 0.01))
     of = RunConfig(benchmark="tinyworld", editors=("rome", "ft"), model="hf:nowhere")
     assert local_seconds(of, rows("ft", 0), 1e9) == pytest.approx(1.0 + 1.0)
     assert local_seconds(of, rows("ft", 2), 1e9) == pytest.approx(2.0 + 2 * 3 * 25 * 10 * 0.001)  # steps, tokens
-    searched = 25 * (2 * 10 + 10 * (5 + 10) + 10 * (10 + 10))  # steps, prompts and contexts
+    searched = SEARCHED * 25 * (2 * 10 + 10 * (5 + 10) + 10 * (10 + 10))  # steps, prompts and contexts
     assert local_seconds(of, rows("rome", 2), 1e9) == pytest.approx(2.0 + 2 * 3 * searched * 0.001)
     fewer = of.model_copy(update={"overrides": {"rome": {"v_num_grad_steps": 5}}})
     assert local_seconds(fewer, rows("rome", 2), 1e9) == pytest.approx(2.0 + 2 * 3 * searched / 5 * 0.001)
@@ -48,7 +48,7 @@ def test_sizes_are_those_of_the_files_or_of_the_papers() -> None:
 
 
 def test_what_was_measured_replaces_what_was_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimating, "local_seconds", lambda config, rows, parameters: 100.0 * config.seed)
+    monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 100.0 * config.seed)
     first, second = (RecipeRun(config=config(model="tiny", seed=seed)) for seed in (1, 2))
     recipe = Recipe(runs=(first, second))
     none = [RunOutcome(folder=str(tmp_path / str(n))) for n in range(2)]

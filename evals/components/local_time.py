@@ -3,19 +3,27 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
-from emend.agents.local.device_speed import device_speed
 from emend.agents.tiny import FOLDER as TINY
+from emend.editors.device_speed import device_speed
 from emend.editors.hyperparameters import folder_config, shipped_settings
-from emend.evals.components.dry_run import EstimatedRow
 from emend.evals.log.config import RunConfig
 from emend.evals.papers.recipes import paper_models
 
+if TYPE_CHECKING:
+    from emend.evals.components.dry_run import EstimatedRow
+
 TRAINING = 3
 """A forward and a backward pass, in forward passes."""
+SEARCHED = 0.2
+"""The part of its steps and contexts that a value search reads: it stops at a loss, and begins at the edited layer.
+
+ROME on SmolLM2-135M-Instruct read 1,675 and 2,059 tokens an edit, of 9,700 that all steps would."""
+SPREAD = 3.0
+"""Factor between an estimate and either end of the range that is shown before anything is measured."""
 
 
 def parameters_of(spec: str) -> float | None:
@@ -39,7 +47,7 @@ def _count(file: Path) -> int:
         return sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  no mapping
 
 
-def local_seconds(config: RunConfig, rows: Sequence[EstimatedRow], parameters: float) -> float:
+def local_seconds(config: RunConfig, rows: "Sequence[EstimatedRow]", parameters: float) -> float:
     """Seconds that a run takes: its answers' tokens, and the passes of editors that search or train."""
     speed, architecture, total = device_speed(parameters), folder_config(_folder(config.model)), 0.0
     for row in rows:
@@ -55,5 +63,5 @@ def _edit_passes(settings: Mapping[str, Any], tokens: float) -> float:
     contexts = settings.get("context_template_length_params", ())
     if "v_num_grad_steps" in settings:
         prompts = 2 * tokens + sum(count * (length + tokens) for length, count in contexts)
-        return float(settings["v_num_grad_steps"] * prompts)
+        return float(SEARCHED * settings["v_num_grad_steps"] * prompts)
     return float(settings.get("num_steps", 1) * tokens)
