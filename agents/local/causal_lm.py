@@ -97,9 +97,9 @@ class CausalLM:
             str(folder),
         )
         sample = self.encode(SAMPLE)[: self.window]
-        dtype = torch.float32 if self._casts else self.model.dtype
+        precision = torch.float32 if self._casts else self.model.dtype
         with one_thread(self._small):
-            self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample, dtype)
+            self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample, precision)
         self.ends = loaded.ends
         self._generator = Generator(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 

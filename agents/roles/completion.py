@@ -68,7 +68,7 @@ def invoke(
     prefilled = not isinstance(prompt, str) and bool(lead_of(prompt)) and getattr(model, "supports_prefill", False)
     sent = prompt if prefilled or isinstance(prompt, str) else with_instruction(prompt)
     try:
-        return model.invoke(sent, **({"stop": list(ends)} if ends else {}), **options)
+        return model.invoke(sent, stop=list(ends) if ends else None, **options)
     except RequestRefused as error:
         text = provider_text(error)
         if ends and STOP.search(text) and hasattr(model, "supports_stop"):

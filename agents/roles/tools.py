@@ -205,17 +205,17 @@ def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[BaseMessage],
     A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
     arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
     """
-    broken = {call["id"]: call for call in message.invalid_tool_calls if call["name"] and call["id"]}
+    broken = {str(call["id"]): call for call in message.invalid_tool_calls if call["name"] and call["id"]}
     named = [tool_call(name=str(call["name"]), args={}, id=id) for id, call in broken.items()]
     calls = [*message.tool_calls, *named]
     messages: list[BaseMessage] = [message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})]
     hits: list[Hit] = []
     for call in calls:
-        wrong = broken.get(call["id"])
+        wrong = broken.get(str(call["id"]))
         result = toolbox.use(call["name"], call["args"]) if wrong is None else ToolResult(_problem(wrong))
         messages.append(ToolMessage(result.text, tool_call_id=call["id"] or "", name=call["name"]))
         hits.extend(result.hits)
-    if nameless := [call for call in message.invalid_tool_calls if call["id"] not in broken]:
+    if nameless := [call for call in message.invalid_tool_calls if str(call["id"]) not in broken]:
         messages.append(HumanMessage(_problem(nameless[0])))
     return messages, hits
 

@@ -57,7 +57,7 @@ class Mello(SteppingEditor):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.second = "lines" if self.settings.form == "auto" and self.form != "lines" else None
+        self.second: Form | None = "lines" if self.settings.form == "auto" and self.form != "lines" else None
         if self.settings.form == "auto":
             second = f", and begins again in '{self.second}' where that fails" if self.second else ""
             logging.getLogger(__name__).info("editor 'mello' asks in the form '%s'%s.", self.form, second)

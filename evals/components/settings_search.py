@@ -168,7 +168,7 @@ def score_of(measured: Report, editor: str) -> float | None:
         return None
     if (ratio is not None and ratio > MOST_PERPLEXITY) or min(means) <= 0:
         return 0.0
-    return 100 * harmonic_mean(means)
+    return 100 * float(harmonic_mean(means))
 
 
 def _parts(measured: Report, editor: str) -> Iterator[tuple[Any, float]]:

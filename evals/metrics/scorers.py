@@ -291,7 +291,9 @@ def _scorer(name: str) -> Scorer:
 
 def without_blank(answer: Answer) -> Answer:
     """The answer, without a text where that is blank: it says nothing, whoever the model is."""
-    return answer if answer.text is None or answer.text.strip() else answer.but(text=None, exact_text=None, passage=None)
+    return (
+        answer if answer.text is None or answer.text.strip() else answer.but(text=None, exact_text=None, passage=None)
+    )
 
 
 def _pair(probe: Probe, answer: Answer) -> tuple[float, float, str]:

@@ -151,7 +151,7 @@ def _show(
 
 def _print_cost(lm: "CausalLM", paths: "Architecture", layers: list[int], corpus: "TextCorpus") -> None:
     """Say about how long the collection takes, and the memory of its sums, from some of the texts."""
-    from emend.agents.local.device_speed import device_speed
+    from emend.editors.device_speed import device_speed
     from emend.editors.numerics.key_sums import key_size
     from emend.evals.report.progress import duration
 
