@@ -97,7 +97,7 @@ Columns = dict[tuple[str, str], Column]
 
 
 class Likeness(NamedTuple):
-    """What records have in common; `values` and `unscored` are the names of outputs with and without a number."""
+    """Fields that records have in common; `values` and `unscored` name the outputs with and without a number."""
 
     setting: str
     mode: str

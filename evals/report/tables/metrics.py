@@ -156,7 +156,7 @@ def _parts(row: MetricRow | None, metric: Metric, best: bool, plain: bool) -> li
 
 
 def remarks(row: MetricRow, metric: Metric) -> list[str]:
-    """What a reader must know of a value: probes without a score, what they cost as wrong ones, replies cut off."""
+    """Remarks on a value: probes without a score, the mean with these as wrong ones, replies cut off."""
     texts = []
     if row.unscored:
         texts.append(f"{row.unscored} unscored")
