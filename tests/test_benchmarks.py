@@ -114,8 +114,8 @@ def test_answers_are_the_same_one_after_another_and_all_at_once(tmp_path):
 def shown(*found):
     file = io.StringIO()
     console = Console(file=file, width=160)
-    for table in tables(*found):
-        console.print(table)
+    for measured in tables(*found):
+        console.print(measured)
     return file.getvalue()
 
 
