@@ -4,7 +4,6 @@ EMEND_FAULTS=1 also strikes a case once for every editor and protocol; usually e
 """
 
 import os
-import re
 import threading
 from collections import Counter
 from itertools import product
@@ -26,7 +25,7 @@ from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.outcomes import OUTCOMES
 from tests.provider.protocols import Asked
 from tests.provider.server import FAULTS, Provider
-from tests.provider.speaking import believes
+from tests.provider.speaking import believes, place_of
 
 METHODS: dict[str, dict[str, Any]] = {"rag": {}, "mello": {}, "crag": {"evaluator": "model", "k": 1}, "agent": {}}
 """Editors with their settings."""
@@ -103,8 +102,7 @@ class Strike:
         return len(self.faults) + len(self.once) + 2
 
     def __call__(self, asked: Asked) -> str:
-        question = next(text for role, text in asked.messages if role == "user")
-        place = int(re.findall(r"\bLand(\d+)", question)[-1])
+        place = place_of(asked)
         with self._lock:
             self.met[place] += 1
             if place < len(self.faults):

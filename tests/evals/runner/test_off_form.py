@@ -1,7 +1,6 @@
 """Every graph editor in a run, with a model that leaves the form or never ends: no answer that it did not give."""
 
 import json
-import re
 import threading
 from collections import Counter
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.params import mostly_slow
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
-from tests.provider.speaking import believes
+from tests.provider.speaking import believes, place_of
 
 SAID = ("", "I would rather talk about the weather of today.")
 """What comes instead: nothing, and prose."""
@@ -61,8 +60,7 @@ class Spoiling:
         return len(self.told) + 1
 
     def __call__(self, asked: Asked) -> Said | str:
-        question = next(text for role, text in asked.messages if role == "user")
-        place = int(re.findall(r"\bLand(\d+)", question)[-1])
+        place = place_of(asked)
         with self._lock:
             self.met[place] += 1
             if place == len(self.told) or self.met[place] <= self.told[place][1]:
