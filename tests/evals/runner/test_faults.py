@@ -111,12 +111,22 @@ class Strike:
             return self.once[later] if later < len(self.once) and self.met[place] == 1 else ""
 
 
+BEGINS_AGAIN = {"mello": "right", "agent": "wrong"}
+"""What becomes of a case whose first reply alone cannot be read: mello takes its second form, the agent no more tools,
+so that it has not seen the facts.
+"""
+
+
 def expected(fault: str, method: str, once: bool) -> tuple[str, ...]:
     """What may become of a case that meets the fault."""
     schema = method == "crag"  # its first call asks for a schema, and is made again when the reply cannot be read
     if fault == "wrong_schema":
+        if once and method == "mello":
+            return ("right",)
         return ("unscored",) if method == "mello" or (schema and not once) else ("right",) if schema else ("wrong",)
     error, passing = OUTCOMES[fault]
+    if once and fault in ("length", "empty") and method in BEGINS_AGAIN:
+        return (BEGINS_AGAIN[method],)
     if once and (passing or (schema and fault == "empty")):
         return ("right",)
     if once and schema and fault == "no-schema":
