@@ -128,7 +128,7 @@ def test_respond_generates_without_targets_up_to_a_limit_of_the_models_own():
         "cut_tokens": 0,
     }
     model = scripted()
-    assert speak(model, "Where?", reading="thoughts")["reply"] == speak(model, "Where?")["reply"]
+    assert speak(model, "Where?", reading="whole")["reply"] == speak(model, "Where?")["reply"]
 
 
 def test_respond_scores_targets_under_the_same_prompt_and_invents_no_probabilities():
