@@ -152,6 +152,11 @@ def metrics_under(metrics: Sequence[Metric], names: Sequence[str]) -> list[Metri
     return list(by_name.values())
 
 
+def plain_name(metric: Metric) -> str:
+    """The name of a metric without that of its protocol, which a counterpart ends with."""
+    return metric.name.removesuffix(f" {metric.protocol}") if metric.protocol else metric.name
+
+
 def protocol_of(output: str) -> str:
     """The protocol of an output; empty if it depends on none."""
     return OUTPUTS.get(output) or OTHERS.get(output, "")
