@@ -19,7 +19,7 @@ from emend.agents.llm import LOCAL, check_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
-from emend.evals.components.local_time import SPREAD, local_seconds, parameters_of
+from emend.evals.estimates.local_time import SPREAD, local_seconds, parameters_of
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig, Share
 from emend.evals.log.manifest import CaseList

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.components import dry_run as dry_running
-from emend.evals.components.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run, estimate_lines
+from emend.evals.estimates import dry_run as dry_running
+from emend.evals.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run, estimate_lines
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
