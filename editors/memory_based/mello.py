@@ -15,7 +15,7 @@ from emend.agents.structured import supports_structure
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.chain_of_thought import SteppingEditor
 from emend.editors.memory_based.rag import RagSettings, qualified_name
-from emend.graphs.mello import HOPS, HOPS_LIMIT, MelloContext
+from emend.graphs.mello import HOPS, HOPS_LIMIT, Form, MelloContext
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
 from emend.memory.retrieval.dense import Dense
