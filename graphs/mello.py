@@ -85,7 +85,8 @@ class MelloContext(RagContext):
     """The context of rag, with the form, the maximum number of subquestions, and the demonstrations.
 
     `fallbacks` are the forms for a probe whose steps are not in the one before; without any, such a probe has no
-    answer, as published. `empty` means that no edit is applied: nothing has to be checked, and the probe is asked unchanged.
+    answer, as published. `empty` means that no edit is applied: nothing has to be checked, and the probe is asked
+    unchanged.
     """
 
     form: Form = "text"
@@ -289,7 +290,8 @@ def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """Build the prompt: the steps up to the label of the final answer; the probe alone if no edit is applied.
 
-    In the form `facts` it is the probe under the facts retrieved. In the form `lines` the prompt of a probe with choices is repeated after the steps, so that the model chooses.
+    In the form `facts` it is the probe under the facts retrieved. In the form `lines` the prompt of a probe with
+    choices is repeated after the steps, so that the model chooses.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
     if "transcript" not in state:

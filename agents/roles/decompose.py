@@ -181,14 +181,16 @@ def take_step(model: BaseChatModel, prompt: Prompt, cloze: str = "") -> LineStep
     usage, question = Usage(), cloze
     if not cloze:
         reply = continue_text(model, prompt.plus(SUBQUESTION), ["\n"], LINE_TOKENS)
-        usage, question = usage.plus(reply.usage), first_line(reply.text, SUBQUESTION)
+        usage = usage.plus(reply.usage)
+        question = first_line(reply.text, SUBQUESTION, usage)
     lead = f"{TENTATIVE} {cloze}" if cloze else TENTATIVE
     line_prompt = prompt.plus(f"{SUBQUESTION} {question}\n{lead}")
     reply = continue_text(model, line_prompt, ["\n"], LINE_TOKENS)
-    answer = first_line(reply.text, TENTATIVE)
+    usage = usage.plus(reply.usage)
+    answer = first_line(reply.text, TENTATIVE, usage)
     tentative = join_target(cloze, answer) if cloze else answer
     line = join_target(line_prompt.text, answer)[len(line_prompt.text) :]
-    return LineStep(line_prompt.begun(f"{line}\n", line, between=""), question, tentative, usage.plus(reply.usage))
+    return LineStep(line_prompt.begun(f"{line}\n", line, between=""), question, tentative, usage)
 
 
 def check_in_line(model: BaseChatModel, prompt: Prompt) -> tuple[FactCheck, Usage]:
@@ -215,10 +217,7 @@ def _choose_verdict(model: Any, prompt: Prompt) -> tuple[FactCheck, Usage]:
     lead = f"{CHECKED} {VERDICTS[not contradicts]}{VERDICT_END}"
     reply = continue_text(model, prompt.plus(lead), ["\n"], LINE_TOKENS)
     usage = scores.usage.plus(reply.usage)
-    answer = clean_answer(reply.text)
-    if not answer:
-        raise ModelReplyError(f"nothing follows '{lead}'.", reply.text, usage)
-    return FactCheck(contradicts, answer), usage
+    return FactCheck(contradicts, first_line(clean_answer(reply.text), lead, usage)), usage
 
 
 def check_line(verdict: FactCheck) -> str:
@@ -226,15 +225,15 @@ def check_line(verdict: FactCheck) -> str:
     return f"{CHECKED} {VERDICTS[not verdict.contradicts]}{VERDICT_END} {verdict.answer}"
 
 
-def first_line(text: str, lead: str) -> str:
+def first_line(text: str, lead: str, usage: Usage) -> str:
     """The first line of a reply.
 
     Raises:
-        ModelReplyError: the reply is blank.
+        ModelReplyError: the reply is blank; carries the usage.
     """
     line = text.strip().partition("\n")[0].strip()
     if not line:
-        raise ModelReplyError(f"nothing follows '{lead}'.", text)
+        raise ModelReplyError(f"nothing follows '{lead}'.", text, usage)
     return line
 
 

@@ -1,6 +1,7 @@
 """Every node alone, with a dict."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -237,11 +238,14 @@ def test_ike_shows_examples_before_fact_and_probe():
         {"kind": "retain", "fact": "F2.", "prompt": "P2?", "style": "question", "target": "T2"},
     ]
     told = state(hits=[{"text": FACT}], demonstrations=shown)
-    update = check(ike.compose(told, runtime(ike_context())), IkeState)
+    plain = runtime(replace(ike_context(), model=scoring()))
+    update = check(ike.compose(told, plain), IkeState)
     assert update["prompt"] == (
         "New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n"
         f"New Fact: {FACT}\nPrompt: The capital of Veldania is"
     )
+    turns = check(ike.compose(told, runtime(ike_context())), IkeState)["turns"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2 + ["user"] and turns[3]["content"] == "T2"
 
 
 @pytest.mark.parametrize(
