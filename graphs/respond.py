@@ -103,12 +103,12 @@ def _generated(
 ) -> RespondState:
     options: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
-        limit = max(new_tokens, model.max_new_tokens) if new_tokens else LONGER * model.max_new_tokens
+        limit = max(new_tokens, model.max_new_tokens) if new_tokens else _times(LONGER, model)
         options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     elif isinstance(model, LimitedModel) and is_chat_model(model):
-        options = {"max_new_tokens": SENTENCE * model.max_new_tokens}
+        options = {"max_new_tokens": _times(SENTENCE, model)}
     message = invoke(model, prompt, **options)
     text = answer_text(message)  # raises if there are thoughts only
     response: RespondState = {
@@ -129,6 +129,13 @@ def _last_sentence(message: AIMessage, text: str) -> RespondState:
         return {}
     chain = str(message.text).partition(NEXT_QUESTION)[0].rstrip()
     return {"reply": f"{chain}\n{ANSWER} {last}", "fallback": "last sentence"}
+
+
+def _times(factor: int, model: LimitedModel) -> int:
+    """A multiple of the model's limit of new tokens; within its window, as far as that is known."""
+    window = getattr(getattr(model, "lm", model), "window", None)
+    tokens = factor * model.max_new_tokens
+    return max(model.max_new_tokens, min(tokens, window - 1)) if window else tokens
 
 
 def _scored(model: BaseChatModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> RespondState:

@@ -69,11 +69,12 @@ class ScriptedScoringModel(ScriptedChatModel):
     scored: list[tuple[str, tuple[str, ...]]] = Field(default_factory=list)
     """Prompts and targets, in the order in which they came."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
         """What the function says of each target."""
-        self.scored.append((prompt, tuple(targets)))
-        log_probs = tuple(self.log_prob(prompt, target) for target in targets)
-        return TargetScores(log_probs=log_probs, usage=Usage(input_tokens=len(prompt.split()), calls=1))
+        text = prompt if isinstance(prompt, str) else "\n".join(str(message.text) for message in prompt)
+        self.scored.append((text, tuple(targets)))
+        log_probs = tuple(self.log_prob(text, target) for target in targets)
+        return TargetScores(log_probs=log_probs, usage=Usage(input_tokens=len(text.split()), calls=1))
 
 
 class InstantChatModel(BaseChatModel):
