@@ -80,13 +80,13 @@ class Rome(LocateThenEdit):
         updates are taken off the change R, as in `deltas`.
         """
         (layer,) = self.layers
-        seen = capture_keys(self.lm, self.paths, locate(self.lm, edit, self.prefixes), layer, layer)[0].cpu().double()
-        keys = torch.stack([seen[0], seen[1:].mean(0)]) if len(seen) > 1 else seen
+        rows = capture_keys(self.lm, self.paths, locate(self.lm, edit, self.prefixes), layer, layer)[0].cpu().double()
+        keys = torch.stack([rows[0], rows[1:].mean(0)]) if len(rows) > 1 else rows
         solved = torch.linalg.solve(key_moment(self.lm, self.paths, layer, self.prefixes), keys.T).T
-        wanted = change.expand(len(keys), -1)
+        residual = change.expand(len(keys), -1)
         if lefts:
-            wanted = wanted - keys @ torch.stack(list(rights)).T @ torch.stack(list(lefts))
-        return torch.linalg.solve(keys @ solved.T, wanted), solved
+            residual = residual - keys @ torch.stack(list(rights)).T @ torch.stack(list(lefts))
+        return torch.linalg.solve(keys @ solved.T, residual), solved
 
 
 class RRome(Rome):

@@ -27,7 +27,7 @@ from tests.provider.speaking import believes, place_of
 SAID = ("", "I would rather talk about the weather of today.")
 """What comes instead: nothing, and prose."""
 LOOPS = {"mello": "no final answer after", "agent": "no answer after"}
-"""What is said, as the reason or of the agent's last question without tools, of a model that never comes to an end; a model that reads line by line is not asked whether it has."""
+"""What is said of a model that never comes to an end; one that reads line by line is not asked whether it has."""
 
 
 pytestmark = pytest.mark.usefixtures("keys")
