@@ -185,3 +185,11 @@ def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solut
     direct = torch.linalg.solve(projector @ both + 2.0 * torch.eye(len(covariance)), projector @ keys.T @ left).T
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert (delta @ vectors[:, values >= 0.9]).norm() <= 1e-9 * delta.norm()
+
+
+def test_alphaedit_warns_once_where_the_null_space_is_nearly_everything(random_model, caplog):
+    alpha = with_moments(editor(AlphaEdit, random_model(), nullspace_threshold=1e9))
+    for _ in range(2):
+        alpha.solve([CAPITAL])
+    assert [record for record in caplog.records if "alphaedit.nullspace_threshold" in record.getMessage()][1:] == []
+    assert "alphaedit.nullspace_threshold" in caplog.text
