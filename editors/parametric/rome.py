@@ -10,8 +10,8 @@ from torch import Tensor
 from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.contexts import BARE
 from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import PIECE, LowRankDelta, capture_keys
-from emend.editors.numerics.value_search import ValueResult
+from emend.editors.numerics.low_rank import PIECE, LowRankDelta
+from emend.editors.numerics.value_search import ValueResult, search_values
 from emend.editors.parametric.first_token import is_first_token, key_moment
 from emend.editors.parametric.locate_then_edit import LocateThenEdit, LocateThenEditSettings
 from emend.memory.edit import Edit
@@ -61,7 +61,7 @@ class Rome(LocateThenEdit):
         rights: list[Tensor] = []
         for n, target in enumerate((values.value + values.change).cpu().double()):
             if self.settings.separate_first_token and is_first_token(locate(self.lm, edits[n], BARE)[0]):
-                left, right = self._first_token_update(edits[n], values.change[n].cpu().double(), lefts, rights)
+                left, right = self._first_token_update(edits[n], lefts, rights)
                 lefts, rights = [*lefts, *left], [*rights, *right]
                 continue
             output = outputs[n]
@@ -72,21 +72,23 @@ class Rome(LocateThenEdit):
         return {f"{path}.weight": LowRankDelta(torch.stack(lefts, dim=1), torch.stack(rights))}
 
     def _first_token_update(
-        self, edit: Edit, change: Tensor, lefts: Sequence[Tensor], rights: Sequence[Tensor]
+        self, edit: Edit, lefts: Sequence[Tensor], rights: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """R (K^T C^-1 K)^-1 and C^-1 K as rows, for the bare prompt's key and the mean of those behind prefixes.
 
-        C is the moment of first tokens' keys: with the usual one, these keys would all get the value. The earlier
-        updates are taken off the change R, as in `deltas`.
+        Each key has its own change in R, searched for in its own prompts: one change for both would be learned behind
+        the prefixes alone. C is the moment of first tokens' keys: with the usual one, these keys would all get the
+        value. Earlier updates are taken off R, as in `deltas`.
         """
         (layer,) = self.layers
-        rows = capture_keys(self.lm, self.paths, locate(self.lm, edit, self.prefixes), layer, layer)[0].cpu().double()
-        keys = torch.stack([rows[0], rows[1:].mean(0)]) if len(rows) > 1 else rows
+        kinds = [prefixes for prefixes in (self.prefixes[:1], self.prefixes[1:]) if prefixes]
+        values = [search_values(self.lm, self.paths, [edit], kind, layer, "mlp", self.settings) for kind in kinds]
+        keys = torch.cat([value.keys[:, 1] for value in values])
+        wanted = torch.cat([value.change for value in values]).cpu().double()
         solved = torch.linalg.solve(key_moment(self.lm, self.paths, layer, self.prefixes), keys.T).T
-        residual = change.expand(len(keys), -1)
         if lefts:
-            residual = residual - keys @ torch.stack(list(rights)).T @ torch.stack(list(lefts))
-        return torch.linalg.solve(keys @ solved.T, residual), solved
+            wanted = wanted - keys @ torch.stack(list(rights)).T @ torch.stack(list(lefts))
+        return torch.linalg.solve(keys @ solved.T, wanted), solved
 
 
 class RRome(Rome):

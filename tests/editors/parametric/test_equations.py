@@ -13,6 +13,7 @@ from emend.editors.numerics.covariance import KeyCovariance
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.locate import locate
 from emend.editors.numerics.low_rank import capture_keys
+from emend.editors.numerics.value_search import search_values
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
@@ -109,12 +110,12 @@ def place_last_token_first(monkeypatch, edit):
 def test_a_subject_at_the_very_start_gets_its_change_at_both_keys(random_model, monkeypatch):
     rome = editor(Rome, random_model())
     place_last_token_first(monkeypatch, (rome.lm, FIRST, [""]))
-    found = rome.search([CAPITAL, FIRST])
-    factors = rome.deltas([CAPITAL, FIRST], found)[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
+    factors = rome.solve([CAPITAL, FIRST])[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
     assert factors.left.shape[1] == 3  # one key of the first edit, two of the other
     keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, FIRST, rome.prefixes), 0, 0)[0].double()
-    for key in (keys[0], keys[1:].mean(0)):
-        assert torch.allclose(factors.left @ factors.right @ key, found.change[1].double(), rtol=1e-3, atol=1e-4)
+    for key, prefixes in ((keys[0], rome.prefixes[:1]), (keys[1:].mean(0), rome.prefixes[1:])):
+        change = search_values(rome.lm, rome.paths, [FIRST], prefixes, 0, "mlp", rome.settings).change[0].double()
+        assert torch.allclose(factors.left @ factors.right @ key, change, rtol=1e-3, atol=1e-4)
 
 
 def test_separate_first_token_is_off_by_setting_and_concerns_no_other_edit(random_model, monkeypatch):
@@ -184,3 +185,11 @@ def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solut
     direct = torch.linalg.solve(projector @ both + 2.0 * torch.eye(len(covariance)), projector @ keys.T @ left).T
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert (delta @ vectors[:, values >= 0.9]).norm() <= 1e-9 * delta.norm()
+
+
+def test_alphaedit_warns_once_where_the_null_space_is_nearly_everything(random_model, caplog):
+    alpha = with_moments(editor(AlphaEdit, random_model(), nullspace_threshold=1e9))
+    for _ in range(2):
+        alpha.solve([CAPITAL])
+    assert [record for record in caplog.records if "alphaedit.nullspace_threshold" in record.getMessage()][1:] == []
+    assert "alphaedit.nullspace_threshold" in caplog.text
