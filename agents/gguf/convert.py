@@ -36,6 +36,7 @@ def convert(gguf: Path, folder: Path) -> None:
 
 def _check(gguf: Path) -> None:
     """Refuse what is no whole GGUF file before anything is allocated by its numbers."""
+    from transformers.integrations.gguf import is_gguf_arch_supported
     from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
     if not gguf.is_file():
@@ -46,6 +47,8 @@ def _check(gguf: Path) -> None:
     metadata, tensors = read_gguf_metadata(str(gguf))
     if int(metadata.get(f"{metadata['general.architecture']}.block_count", 0)) > len(tensors):
         raise _unreadable(gguf, "it names more layers than it has tensors")
+    if not is_gguf_arch_supported(metadata["general.architecture"]):
+        return  # read by the package gguf, which knows more quantisations and looks at the sizes itself
     header = GgufHeader.from_file(str(gguf))
     end = max((header.data_start + each.offset + each.nbytes for each in header.tensors), default=0)
     if end > gguf.stat().st_size:

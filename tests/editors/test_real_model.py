@@ -98,7 +98,7 @@ def test_editor_with_a_covariance_makes_the_new_object_likelier(
     from emend.editors.numerics.architectures import architecture_of
     from emend.editors.numerics.collect_covariance import collect_covariance
 
-    config = smollm2.lm.model.config
-    collect_covariance(smollm2.lm, architecture_of(config), covariance_layers(config), TEXTS, tmp_path / "moments")
+    model = smollm2.lm.model
+    collect_covariance(smollm2.lm, architecture_of(model), covariance_layers(model.config), TEXTS, tmp_path / "moments")
     record = efficacy(editor, cloze=True, overrides={editor: {"covariance": str(tmp_path / "moments")}})
     assert record.values["success"] == 1.0, record
