@@ -7,7 +7,11 @@ from emend.memory.typography import fold_typography
 
 _NEXT_TURN = re.compile(r"\n\s*(?:(?:Q|Question|Prompt|New Fact|User|Human)\s*:|[B-H]\s*[:)])")
 """Lines in which a model goes on with turns or options of its own."""
-_LABEL = re.compile(r"\b(?:(?:final |correct )?answer(?: is)?)\s*[:：]\s*|\\boxed\{", re.IGNORECASE)
+_LABEL = re.compile(
+    r"\b(?:(?:final |correct )?answer(?: is)?)\s*[:：]\s*|\\boxed\{"
+    r"|\b(?:therefore|thus|hence|so),? the (?:final |correct )?answer is\s+",
+    re.IGNORECASE,
+)
 _LEAD = re.compile(
     r"\A\s*(?:A\s*[:：]|(?:sure|certainly|of course|great question|yes|absolutely)\b[!.,]*|"
     r"(?:based on|according to)\b[^,.\n]{0,80}, )\s*",
