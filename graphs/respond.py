@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
-from emend.agents.parsing.answers import NEXT_QUESTION
-from emend.agents.parsing.messages import answer_text, usage_of
+from emend.agents.parsing.answers import NEXT_QUESTION, thoughts_and_answer
+from emend.agents.parsing.messages import answer_text, usage_of, was_cut_off
+from emend.agents.roles.chain import ANSWER, last_sentence
 from emend.agents.roles.completion import invoke
 from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json
 from emend.agents.scoring import LimitedModel, ScoringModel, is_chat_model
@@ -62,9 +63,10 @@ def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
     """Respond with the `final` answer; without one, score the targets if there are some, else generate a reply.
 
     Returns:
-        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage`, which
-        includes that of earlier nodes, and `cut_tokens`, the number of prompt tokens that did not fit the window. No
-        targets at all cost nothing.
+        the unchanged `reply`, but for a chat model's chain of thought without an answer, which gets its last sentence
+        as one; or `log_probs`, one joint natural-log probability per target. With `usage`, which includes that of
+        earlier nodes, and `cut_tokens`, the number of prompt tokens that did not fit the window. No targets at all cost
+        nothing.
 
     Raises:
         ModelError: the model gives no probabilities, and there are targets.
@@ -101,19 +103,39 @@ def _generated(
 ) -> RespondState:
     options: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
-        limit = max(new_tokens, model.max_new_tokens) if new_tokens else LONGER * model.max_new_tokens
+        limit = max(new_tokens, model.max_new_tokens) if new_tokens else _times(LONGER, model)
         options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     elif isinstance(model, LimitedModel) and is_chat_model(model):
-        options = {"max_new_tokens": SENTENCE * model.max_new_tokens}
+        options = {"max_new_tokens": _times(SENTENCE, model)}
     message = invoke(model, prompt, **options)
-    answer_text(message)  # raises if there are thoughts only
-    return {
+    text = answer_text(message)  # raises if there are thoughts only
+    response: RespondState = {
         "reply": str(message.text),
         "usage": usage_of(message).model_dump(),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
+    if reading == "thoughts" and is_chat_model(model) and not was_cut_off(message):
+        response |= _last_sentence(message, text)
+    return response
+
+
+def _last_sentence(message: AIMessage, text: str) -> RespondState:
+    """The whole chain with its last sentence as the answer, if the `text` has no answer."""
+    thoughts, answer = thoughts_and_answer(text)
+    last = "" if answer else last_sentence(thoughts)
+    if not last:
+        return {}
+    chain = str(message.text).partition(NEXT_QUESTION)[0].rstrip()
+    return {"reply": f"{chain}\n{ANSWER} {last}", "fallback": "last sentence"}
+
+
+def _times(factor: int, model: LimitedModel) -> int:
+    """A multiple of the model's limit of new tokens; within its window, as far as that is known."""
+    window = getattr(getattr(model, "lm", model), "window", None)
+    tokens = factor * model.max_new_tokens
+    return max(model.max_new_tokens, min(tokens, window - 1)) if window else tokens
 
 
 def _scored(model: BaseChatModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> RespondState:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import emend.editors.parametric.rome
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import input_first
@@ -15,6 +16,7 @@ from emend.editors.numerics.low_rank import capture_keys
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
+from emend.memory.edit import Edit, Triplet
 from tests.editors.writers import ARCHITECTURES, editor, keys_at
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
@@ -93,6 +95,37 @@ def test_rank_one_edits_given_together_each_get_their_value_when_written(random_
     key = capture_keys(rome.lm, rome.paths, locate(rome.lm, CURRENCY, [""]), 0, 0)[0][0].double()
     wanted = (found.value + found.change)[1].double()
     assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
+
+
+FIRST = Edit.from_triplet(Triplet(subject="Veldania", relation="capital", object="Old Sorn"), "{} has the capital")
+
+
+def place_last_token_first(monkeypatch, edit):
+    """Let the subject's last token of this edit count as the very first one, as without a begin token."""
+    rows = locate(*edit)
+    monkeypatch.setattr(emend.editors.parametric.rome, "is_first_token", lambda row: row == rows[0])
+
+
+def test_a_subject_at_the_very_start_gets_its_change_at_both_keys(random_model, monkeypatch):
+    rome = editor(Rome, random_model())
+    place_last_token_first(monkeypatch, (rome.lm, FIRST, [""]))
+    found = rome.search([CAPITAL, FIRST])
+    factors = rome.deltas([CAPITAL, FIRST], found)[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
+    assert factors.left.shape[1] == 3  # one key of the first edit, two of the other
+    keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, FIRST, rome.prefixes), 0, 0)[0].double()
+    for key in (keys[0], keys[1:].mean(0)):
+        assert torch.allclose(factors.left @ factors.right @ key, found.change[1].double(), rtol=1e-3, atol=1e-4)
+
+
+def test_separate_first_token_is_off_by_setting_and_concerns_no_other_edit(random_model, monkeypatch):
+    separate, published = editor(Rome, random_model()), editor(Rome, random_model(), separate_first_token=False)
+    found = separate.search([CAPITAL])
+    for made in (separate, published):
+        place_last_token_first(monkeypatch, (made.lm, FIRST, [""]))
+    first, second = (next(iter(made.deltas([CAPITAL], found).values())) for made in (separate, published))
+    assert torch.equal(first.left, second.left) and torch.equal(first.right, second.right)
+    found = published.search([FIRST])
+    assert next(iter(published.deltas([FIRST], found).values())).left.shape[1] == 1
 
 
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
