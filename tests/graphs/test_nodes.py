@@ -128,7 +128,7 @@ def test_respond_generates_without_targets_up_to_a_limit_of_the_models_own():
         "cut_tokens": 0,
     }
     model = scripted()
-    assert speak(model, "Where?", reading="thoughts")["reply"] == speak(model, "Where?")["reply"]
+    assert speak(model, "Where?", reading="whole")["reply"] == speak(model, "Where?")["reply"]
 
 
 def test_respond_scores_targets_under_the_same_prompt_and_invents_no_probabilities():
@@ -246,6 +246,17 @@ def test_ike_shows_examples_before_fact_and_probe():
     )
     turns = check(ike.compose(told, runtime(ike_context())), IkeState)["turns"]
     assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2 + ["user"] and turns[3]["content"] == "T2"
+
+
+@pytest.mark.parametrize(
+    ("second", "fallback", "answer"), [("Ostrim.", "asked again", "Ostrim"), (" ", "last sentence", "It is Ostrim.")]
+)
+def test_a_chat_model_whose_thoughts_have_no_answer_is_asked_for_it_once_more(second, fallback, answer):
+    script = iter(["Veldania moved it. It is Ostrim.", second])
+    model = ScriptedChatModel(reply=lambda prompt: next(script))
+    update = respond({"prompt": "Question: Where?", "reading": "thoughts"}, runtime(RespondContext(model)))
+    assert update["reply"].endswith(f"\nAnswer: {answer}") and update["fallback"] == fallback
+    assert len(model.calls) == 2 == update["usage"]["calls"]
 
 
 @pytest.mark.parametrize(
