@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
 from emend.agents.parsing.answers import NEXT_QUESTION, thoughts_and_answer
-from emend.agents.parsing.messages import answer_text, usage_of, was_cut_off
-from emend.agents.roles.chain import ANSWER, last_sentence
-from emend.agents.roles.completion import invoke
+from emend.agents.parsing.messages import answer_text, usage_of
+from emend.agents.roles.chain import ANSWER, conclude
+from emend.agents.roles.completion import Completion, invoke
 from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json
 from emend.agents.scoring import LimitedModel, ScoringModel, is_chat_model
 from emend.memory.errors import ModelError
@@ -63,10 +63,9 @@ def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
     """Respond with the `final` answer; without one, score the targets if there are some, else generate a reply.
 
     Returns:
-        the unchanged `reply`, but for a chat model's chain of thought without an answer, which gets its last sentence
-        as one; or `log_probs`, one joint natural-log probability per target. With `usage`, which includes that of
-        earlier nodes, and `cut_tokens`, the number of prompt tokens that did not fit the window. No targets at all cost
-        nothing.
+        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage`, which
+        includes that of earlier nodes, and `cut_tokens`, the number of prompt tokens that did not fit the window. No
+        targets at all cost nothing.
 
     Raises:
         ModelError: the model gives no probabilities, and there are targets.
@@ -110,25 +109,29 @@ def _generated(
     elif isinstance(model, LimitedModel) and is_chat_model(model):
         options = {"max_new_tokens": _times(SENTENCE, model)}
     message = invoke(model, prompt, **options)
-    text = answer_text(message)  # raises if there are thoughts only
-    response: RespondState = {
+    answer = answer_text(message)  # raises if there are thoughts only
+    if reading == "thoughts" and is_chat_model(model) and not thoughts_and_answer(answer)[1]:
+        return _concluded(model, prompt, message, answer)
+    return {
         "reply": str(message.text),
         "usage": usage_of(message).model_dump(),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
-    if reading == "thoughts" and is_chat_model(model) and not was_cut_off(message):
-        response |= _last_sentence(message, text)
-    return response
 
 
-def _last_sentence(message: AIMessage, text: str) -> RespondState:
-    """The whole chain with its last sentence as the answer, if the `text` has no answer."""
-    thoughts, answer = thoughts_and_answer(text)
-    last = "" if answer else last_sentence(thoughts)
-    if not last:
-        return {}
-    chain = str(message.text).partition(NEXT_QUESTION)[0].rstrip()
-    return {"reply": f"{chain}\n{ANSWER} {last}", "fallback": "last sentence"}
+def _concluded(
+    model: BaseChatModel, prompt: str | Sequence[BaseMessage], message: AIMessage, answer: str
+) -> RespondState:
+    """The response to a chain of thought without an answer, which is asked for once more."""
+    turns = (HumanMessage(prompt),) if isinstance(prompt, str) else tuple(prompt)
+    cut_tokens = int(message.response_metadata.get("cut_tokens", 0))
+    thought = conclude(model, Prompt(as_text(turns), turns), Completion(answer, usage_of(message), cut_tokens))
+    return {
+        "reply": f"{thought.thoughts}\n{ANSWER} {thought.final}",
+        "fallback": thought.fallback,
+        "usage": thought.usage.model_dump(),
+        "cut_tokens": max(cut_tokens, thought.cut_tokens),
+    }
 
 
 def _times(factor: int, model: LimitedModel) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.parsing.answers import NEXT_QUESTION, clean_answer, thoughts_and_answer
-from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.completion import LINE_TOKENS, Completion, continue_text
 from emend.agents.roles.conversation import Prompt, lead_of
 from emend.agents.roles.decompose import LINES_END, opening, take_step
 from emend.agents.scoring import is_chat_model
@@ -51,7 +51,15 @@ def think_aloud(model: BaseChatModel, prompt: Prompt) -> Thought:
     Raises:
         ModelReplyError: the reply has no answer.
     """
-    reply = continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS)
+    return conclude(model, prompt, continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS))
+
+
+def conclude(model: BaseChatModel, prompt: Prompt, reply: Completion) -> Thought:
+    """The chain of thought that a reply is, with its answer; a chat model that gives none is asked once for it alone.
+
+    Raises:
+        ModelReplyError: the reply has no answer.
+    """
     thoughts, answer = thoughts_and_answer(reply.text)
     chain = prompt.begun(f" {thoughts}\n{ANSWER}", f" {thoughts}\n{ANSWER}", between="")
     if answer:

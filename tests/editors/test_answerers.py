@@ -20,10 +20,11 @@ CHAIN = "Question: What is the capital of Sorn?\nThoughts:"
 EDITORS_OF_CHAINS = ["unedited", "in_context", "rag", "ike", "input_aug", "cot"]
 
 
-def ask(editor: str, reply: str, model: Any = None, **probe: Any) -> Answer:
+def ask(editor: str, reply: str, kind: Any = ScriptedChatModel, **probe: Any) -> Answer:
     told: dict[str, Any] = {"prompt": CHAIN, "query": CAPITAL.prompt, "style": "raw", "reading": "thoughts"}
     asked = Probe(kind="x", gold=("Rye",), edit_ids=(CAPITAL.id,), **told | probe)
-    model = model or ScriptedChatModel(reply=lambda prompt: reply)
+    scores = {"log_prob": lambda prompt, target: -1.0} if kind is ScriptedScoringModel else {}
+    model = kind(reply=lambda prompt: reply, **scores)
     made = EDITORS.load(editor)(EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
     with made.edit([CAPITAL]) as answerer:
         return answerer.answer(asked)
@@ -38,47 +39,18 @@ def test_a_chain_of_thought_is_read_and_kept_alike_by_every_editor(editor):
     assert thoughts_of(told) == "Sorn moved its seat."
 
 
-OFF_FORM = "Salt came later, so it is Rye."
-ONE_CALL = [name for name in EDITORS_OF_CHAINS if name != "cot"]
-
-
-@pytest.mark.parametrize("editor", ONE_CALL)
-@pytest.mark.parametrize(
-    ("end", "answer"),
-    [("So it is Rye.", "So it is Rye"), ("So the answer is Rye.", "Rye"), ("**Answer:**", "It moved")],
-)
-def test_a_chat_models_chain_without_an_answer_ends_in_its_last_sentence_and_is_kept_whole(editor, end, answer):
-    chain = f"Sorn has a new seat. It moved.\n{end}"
-    answered = ask(editor, chain)
-    assert answered.text == answer and answered.usage.calls == 1
-    assert {step.update.get("fallback") for step in answered.steps} == {None, "last sentence"}
-    assert answered.reply is not None and answered.reply.startswith(chain)
-
-
-@pytest.mark.parametrize("editor", ONE_CALL)
-def test_a_plain_models_chain_off_its_form_is_an_error_with_reply_steps_and_cost_under_every_editor(editor):
-    plain = ScriptedScoringModel(reply=lambda prompt: OFF_FORM, log_prob=lambda prompt, target: -1.0)
+@pytest.mark.parametrize("editor", [name for name in EDITORS_OF_CHAINS if name != "cot"])
+def test_a_chain_off_its_form_in_plain_text_is_an_error_with_reply_steps_and_cost_under_every_editor(editor):
     with pytest.raises(ModelReplyError, match="the thoughts come to no 'Answer:'") as caught:
-        ask(editor, OFF_FORM, plain)
-    assert caught.value.reply == OFF_FORM
+        ask(editor, "Salt came later, so it is Rye.", ScriptedScoringModel)
+    assert caught.value.reply == "Salt came later, so it is Rye."
     steps = steps_of(caught.value)
     assert caught.value.usage.calls == 1 == sum(len(step.calls) for step in steps)
 
 
-@pytest.mark.parametrize("editor", ONE_CALL)
-def test_a_chain_that_is_cut_off_has_no_last_sentence(editor):
-    class CutOff(ScriptedChatModel):
-        def _generate(self, *args: Any, **kwargs: Any) -> Any:
-            result = super()._generate(*args, **kwargs)
-            result.generations[0].message.response_metadata["finish_reason"] = "length"
-            return result
-
-    with pytest.raises(ModelReplyError, match="the thoughts come to no 'Answer:'"):
-        ask(editor, OFF_FORM, CutOff(reply=lambda prompt: OFF_FORM))
-
-
-def test_cot_asks_a_chat_model_once_for_the_answer_alone():
-    answer = ask("cot", OFF_FORM)
+@pytest.mark.parametrize("editor", EDITORS_OF_CHAINS)
+def test_a_chat_model_is_asked_once_for_the_answer_alone_under_every_editor(editor):
+    answer = ask(editor, "Salt came later, so it is Rye.")
     assert answer.text == "Salt came later, so it is Rye" and answer.usage.calls == 2
     assert {step.update.get("fallback") for step in answer.steps} == {None, "asked again"}
 

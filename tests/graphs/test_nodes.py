@@ -251,6 +251,17 @@ def test_ike_shows_examples_before_fact_and_probe():
 
 
 @pytest.mark.parametrize(
+    ("second", "fallback", "answer"), [("Ostrim.", "asked again", "Ostrim"), (" ", "last sentence", "It is Ostrim.")]
+)
+def test_a_chat_model_whose_thoughts_have_no_answer_is_asked_for_it_once_more(second, fallback, answer):
+    script = iter(["Veldania moved it. It is Ostrim.", second])
+    model = ScriptedChatModel(reply=lambda prompt: next(script))
+    update = respond({"prompt": "Question: Where?", "reading": "thoughts"}, runtime(RespondContext(model)))
+    assert update["reply"].endswith(f"\nAnswer: {answer}") and update["fallback"] == fallback
+    assert len(model.calls) == 2 == update["usage"]["calls"]
+
+
+@pytest.mark.parametrize(
     ("reply", "finish", "error"),
     [
         ("<think>\nIt may be", "length", ReplyCutOff),
