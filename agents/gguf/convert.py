@@ -36,7 +36,7 @@ def convert(gguf: Path, folder: Path) -> None:
 
 def _check(gguf: Path) -> None:
     """Refuse what is no whole GGUF file before anything is allocated by its numbers."""
-    from transformers.integrations.gguf import is_gguf_arch_supported
+    from transformers.integrations.gguf import is_gguf_arch_supported  # type: ignore[attr-defined]
     from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
     if not gguf.is_file():

@@ -59,7 +59,7 @@ def broken_places(perplexity: Sequence[PerplexityRow], checks: Sequence[EditChec
 
 def side_effect_notes(perplexity: Sequence[PerplexityRow], checks: Sequence[EditCheckRow]) -> Iterator[str]:
     """Sentences for what went wrong with edits, an editor and a fault each."""
-    several = len({row.setting for row in (*perplexity, *checks)}) > 1
+    several = len({row.place.setting for row in perplexity} | {row.place.setting for row in checks}) > 1
     last = {row.place: row for row in perplexity if row.ratio is not None and row.ratio > BROKEN_RATIO}
     for place, row in last.items():
         after = "no finite number" if row.mean is None else f"{row.mean:,.4g}"
