@@ -181,7 +181,7 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
 
 
 def _show_estimates(configs: "Sequence[RunConfig]") -> None:
-    from emend.evals.components.dry_run import dry_run, estimate_lines
+    from emend.evals.estimates.dry_run import dry_run, estimate_lines
 
     for config in configs:
         for line in estimate_lines(dry_run(config)):
