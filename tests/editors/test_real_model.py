@@ -72,10 +72,15 @@ def test_ike_makes_the_new_object_likelier(efficacy: Any) -> None:
     assert efficacy("ike", overrides={"ike": {"demonstrations": 3}}).values["success"] == 1.0
 
 
-@pytest.mark.parametrize("editor", ["cot", "mello"])
-def test_reasoning_in_steps_gives_a_scored_answer(editor: str, efficacy: Any) -> None:
-    record = efficacy(editor, protocols=("contains",))
+def test_chain_of_thought_gives_a_scored_answer(efficacy: Any) -> None:
+    record = efficacy("cot", protocols=("contains",))
     assert "contains" in record.values, record
+
+
+def test_mello_is_scored_or_says_how_the_model_left_its_form(efficacy: Any) -> None:
+    record = efficacy("mello", protocols=("contains",))
+    assert ("contains" in record.values) != ("contains" in record.unscored), record
+    assert record.unscored.get("contains") != "", record
 
 
 def test_agent_is_refused_for_a_model_without_tool_calls(efficacy: Any) -> None:
