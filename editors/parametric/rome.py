@@ -84,11 +84,11 @@ class Rome(LocateThenEdit):
         kinds = [prefixes for prefixes in (self.prefixes[:1], self.prefixes[1:]) if prefixes]
         values = [search_values(self.lm, self.paths, [edit], kind, layer, "mlp", self.settings) for kind in kinds]
         keys = torch.cat([value.keys[:, 1] for value in values])
-        wanted = torch.cat([value.change for value in values]).cpu().double()
+        changes = torch.cat([value.change for value in values]).cpu().double()
         solved = torch.linalg.solve(key_moment(self.lm, self.paths, layer, self.prefixes), keys.T).T
         if lefts:
-            wanted = wanted - keys @ torch.stack(list(rights)).T @ torch.stack(list(lefts))
-        return torch.linalg.solve(keys @ solved.T, wanted), solved
+            changes = changes - keys @ torch.stack(list(rights)).T @ torch.stack(list(lefts))
+        return torch.linalg.solve(keys @ solved.T, changes), solved
 
 
 class RRome(Rome):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from emend.evals.aggregate.columns import MetricRow as MetricRow
 from emend.evals.aggregate.columns import RecordTable, metric_row, order_by
@@ -96,8 +97,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
     rows = rows_of(gathered, metrics, manifest.config.editors)
-    perplexity = perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
-    checks = edit_checks_of(folder, manifest.config.editors)
+    side_effects = _side_effects(folder, manifest)
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
     return Report(
         benchmark=manifest.config.benchmark,
@@ -118,13 +118,19 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         ),
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(_comparable(costs_of(gathered, folder, manifest.config.editors), manifest.config.concurrency)),
-        perplexity=tuple(perplexity),
-        checks=tuple(checks),
-        broken=broken_places(perplexity, checks),
         spent=spent_of(gathered, folder),
-        notes=(
-            *side_effect_notes(perplexity, checks),
-            *manifest.benchmark.get("shortfalls", ()),
-            *merge_notes(manifest),
-        ),
+        notes=(*side_effects.pop("notes"), *manifest.benchmark.get("shortfalls", ()), *merge_notes(manifest)),
+        **side_effects,
     )
+
+
+def _side_effects(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    """Fields of a report on what weight edits did besides: perplexity, checks, broken models, and notes on them."""
+    perplexity = perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
+    checks = edit_checks_of(folder, manifest.config.editors)
+    return {
+        "perplexity": tuple(perplexity),
+        "checks": tuple(checks),
+        "broken": broken_places(perplexity, checks),
+        "notes": side_effect_notes(perplexity, checks),
+    }
