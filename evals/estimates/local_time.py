@@ -54,11 +54,11 @@ def local_seconds(config: RunConfig, rows: "Sequence[EstimatedRow]", parameters:
         total += row.input_tokens * speed.reading + row.output_tokens * speed.writing
         if row.edits:
             settings = shipped_settings(row.editor, architecture) | config.overrides.get(row.editor, {})
-            total += row.edits * TRAINING * _edit_passes(settings, row.edit_tokens / row.edits) * speed.reading
+            total += row.edits * TRAINING * edit_tokens(settings, row.edit_tokens / row.edits) * speed.reading
     return total
 
 
-def _edit_passes(settings: Mapping[str, Any], tokens: float) -> float:
+def edit_tokens(settings: Mapping[str, Any], tokens: float) -> float:
     """Tokens that solving for one edit reads: in each step its prompts, behind contexts where the editor has such."""
     contexts = settings.get("context_template_length_params", ())
     if "v_num_grad_steps" in settings:
