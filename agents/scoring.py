@@ -59,7 +59,7 @@ class TextModel(Protocol):
         ...
 
     def plain(self) -> Any:
-        """The same model without the template."""
+        """This model without the template."""
         ...
 
 

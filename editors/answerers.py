@@ -69,10 +69,10 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
             state["targets"] = list(targets)
         elif probe.reading != "line":
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
-        asked = _in_form(context, probe)
-        final, steps = run_graph(graph, state, asked)
+        formed = _in_form(context, probe)
+        final, steps = run_graph(graph, state, formed)
         try:
-            return _answer(final, steps, cloze_of(probe), continues=not is_chat_model(asked.model))
+            return _answer(final, steps, cloze_of(probe), continues=not is_chat_model(formed.model))
         except ModelReplyError as error:
             error.usage = Usage(**final["usage"])
             keep_steps(error, steps)

@@ -10,8 +10,13 @@ import pytest
 from rich.console import Console
 
 from emend.agents.llm import load_model
+from emend.evals.aggregate.rows import report
+from emend.evals.case import Metric
+from emend.evals.metrics.protocols import metrics_under
 from tests.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
 from tests.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
+from tests.benchmarks.bench_real_models import PROTOCOLS, table
+from tests.evals.made import record, write_run
 from tests.paths import DATA, SHARED
 
 FOLDER = Path(__file__).parent / "benchmarks"
@@ -62,7 +67,16 @@ def test_a_bench_gets_to_its_end(name: str, tmp_path: Path) -> None:
 
 def test_no_bench_is_forgotten() -> None:
     there = {file.stem.removeprefix("bench_") for file in FOLDER.glob("bench_*.py")}
-    assert there == SMALL.keys() | {"likelihood", "scope"}  # tested by their functions
+    assert there == SMALL.keys() | {"likelihood", "scope", "real_models"}  # tested by their functions
+
+
+def test_the_matrix_of_real_models_shows_each_figure_under_three_protocols(tmp_path: Path) -> None:
+    metrics = metrics_under([Metric(name="ES", value="success", kinds=("efficacy",), scale=100)], PROTOCOLS)
+    values = {"success": 1.0, "em": 0.0, "contains": 1.0}
+    records = [record(str(n), "ft", values=values, form="plain") for n in range(4)]
+    lines = table(report(write_run(tmp_path / "run", records, metrics=metrics)))
+    assert lines[0].startswith("| editor | efficacy (likelihood / exact / contains) |")
+    assert lines[2].startswith("| `ft` | 100 [51, 100] / 0 [0, 49] / 100 [51, 100] |")
 
 
 def test_the_bound_is_the_schedule_in_which_only_latency_takes_time():
@@ -100,8 +114,8 @@ def test_answers_are_the_same_one_after_another_and_all_at_once(tmp_path):
 def shown(*found):
     file = io.StringIO()
     console = Console(file=file, width=160)
-    for table in tables(*found):
-        console.print(table)
+    for measured in tables(*found):
+        console.print(measured)
     return file.getvalue()
 
 

@@ -132,7 +132,7 @@ class LocalChatModel(BaseChatModel):
         )
 
     def plain(self) -> "LocalChatModel":
-        """The same model, on the same worker thread, that continues plain text in place of its chat template."""
+        """This model, on the same worker thread, without its chat template: it continues plain text."""
         return self.model_copy(update={"chat": False}) if self.chats else self
 
     def close(self) -> None:

@@ -271,9 +271,9 @@ class Likelihood:
         """Score of each token at its (line, column), with logits nowhere else if the head is separate."""
         for some, ids in zip(states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True):
             logits = (some if self.head is None else self.head(some)).float()
-            own = logits.gather(-1, ids[:, None].to(logits.device))[:, 0]
-            greedy = own == logits.amax(-1)
-            yield from map(TokenScore, (own - logits.logsumexp(-1)).tolist(), greedy.tolist())
+            chosen = logits.gather(-1, ids[:, None].to(logits.device))[:, 0]
+            greedy = chosen == logits.amax(-1)
+            yield from map(TokenScore, (chosen - logits.logsumexp(-1)).tolist(), greedy.tolist())
 
 
 def _joined(stem: Stem) -> Ids:

@@ -148,7 +148,7 @@ class ServedChatModel(ProviderChatModel):
         return self.model_copy(update={"inner": inner})
 
     def plain(self) -> "ServedChatModel":
-        """The same model, which continues plain text in place of its chat template."""
+        """This model without its chat template: it continues plain text."""
         if not self.chats:
             return self
         settings = self.inner.settings.model_copy(update={"chat": False})

@@ -58,7 +58,7 @@ def check_weight_editor(factory: Any, name: str) -> None:
 
 def dtype_of(manifest: DeltaManifest) -> str:
     """The number format in which the edits were made."""
-    return manifest.model.rpartition("/")[2]
+    return manifest.model.rpartition("/")[2].partition("-")[0]
 
 
 def _check_fit(lm: CausalLM, deltas: Deltas) -> None:

@@ -97,7 +97,7 @@ Columns = dict[tuple[str, str], Column]
 
 
 class Likeness(NamedTuple):
-    """What records have in common; `values` and `unscored` are the names of outputs with and without a number."""
+    """Fields that records have in common; `values` and `unscored` name the outputs with and without a number."""
 
     setting: str
     mode: str
@@ -340,7 +340,8 @@ def metric_row(group: ResultGroup, columns: Columns, metric: Metric) -> MetricRo
         answered = {key: column.with_silent for key, column in columns.items() if key[0] == metric.value}
         mean = estimate_of(answered, metric).mean
         as_wrong = None if mean == row.mean else mean
-    cut_off = sum(column.cut_off for column in chosen) if metric.protocol else 0
+    reads_texts = metric.protocol not in ("", "likelihood", "teacher_forced")
+    cut_off = sum(column.cut_off for column in chosen) if reads_texts else 0
     return row.model_copy(update={"form": forms if metric.protocol else "", "as_wrong": as_wrong, "cut_off": cut_off})
 
 

@@ -104,12 +104,12 @@ def under_protocols(probe: Probe, names: Sequence[str]) -> Probe:
     Of a protocol that the benchmark has scorers for, those are taken. A probe that asks for no right answer (a choice
     of options, a comparison with the unedited model) stays as it is.
     """
-    own = [SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS]
-    if not own:
+    published = [SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS]
+    if not published:
         return probe
-    chosen = list(names) or _with_contains(own)
+    chosen = list(names) or _with_contains(published)
     scorers = [scorer for scorer in probe.scorers if SCORERS.get(scorer) in (None, *chosen)]
-    scorers += [PROTOCOLS[name].scorer for name in chosen if name not in own]
+    scorers += [PROTOCOLS[name].scorer for name in chosen if name not in published]
     return probe.model_copy(update={"scorers": tuple(dict.fromkeys(scorers))})
 
 
@@ -124,8 +124,9 @@ def form_for(probe: Probe, form: str | None, edits_weights: bool) -> Form:
     """
     if form is not None:
         return "plain" if form == "plain" else "chat"
-    own = {SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS}
-    by_probability = bool(own and own <= {"likelihood", "teacher_forced"}) or bool(PROBABILITIES & {*probe.scorers})
+    protocols = {SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS}
+    compared = bool(protocols) and protocols <= {"likelihood", "teacher_forced"}
+    by_probability = compared or bool(PROBABILITIES & {*probe.scorers})
     return "plain" if edits_weights or probe.style == "cloze" or by_probability else "chat"
 
 
@@ -149,6 +150,11 @@ def metrics_under(metrics: Sequence[Metric], names: Sequence[str]) -> list[Metri
     for metric in columns:
         by_name.setdefault(metric.name, metric)
     return list(by_name.values())
+
+
+def plain_name(metric: Metric) -> str:
+    """The name of a metric without that of its protocol, which a counterpart ends with."""
+    return metric.name.removesuffix(f" {metric.protocol}") if metric.protocol else metric.name
 
 
 def protocol_of(output: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from emend.evals.aggregate.rows import MetricRow
 from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
 from emend.evals.case import Metric
+from emend.evals.metrics.protocols import plain_name
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import INTERVALS, interval, number
 from emend.evals.report.tables.metrics import count, remarks
@@ -92,7 +93,7 @@ class TextTable(NamedTuple):
 
 def _texts(table: MetricTable) -> TextTable:
     labels = [", ".join(filter(None, [table.protocol(each), count(table, each)])) for each in table.metrics]
-    names = [f"{one_line(each.name)} ({label})" for each, label in zip(table.metrics, labels, strict=True)]
+    names = [f"{one_line(plain_name(each))} ({label})" for each, label in zip(table.metrics, labels, strict=True)]
     heads = [*table.headings, *names]
     rows = [
         [*map(one_line, row.names), *(_value(row.values.get(metric.name), metric) for metric in table.metrics)]

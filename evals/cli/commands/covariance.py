@@ -164,7 +164,7 @@ def _print_cost(lm: "CausalLM", paths: "Architecture", layers: list[int], corpus
     seconds = tokens * device_speed(parameters + products).reading
     print_text(
         f"layers {', '.join(map(str, layers))}: about {tokens:,} tokens, {duration(seconds)} and "
-        f"{8 * products / 1e9:.2g} GB beside the model",
+        f"{8 * products / 2**20:,.0f} MiB beside the model",
         err=True,
     )
 

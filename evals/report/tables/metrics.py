@@ -12,6 +12,7 @@ from rich.text import Text
 from emend.evals.aggregate.rows import MetricRow, Report
 from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
 from emend.evals.case import Metric
+from emend.evals.metrics.protocols import PROTOCOLS, plain_name
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import INTERVALS, decimals, dim, fits, number
 from emend.evals.report.tables.layout import interval as interval
@@ -24,10 +25,11 @@ def render(report: Report, console: Console, choice: TableChoice = COMPACT) -> R
     """The report of one run, in the layout that fits the console."""
     plain = is_plain(console)
     parts = [render_tables([LabelledReport(report, {})], console, choice)]
+    forgetting = forgetting_tables(report.forgetting, report.metrics) if choice.everything else ()
+    costs = cost_tables(report.costs) if choice.everything else ()
+    for title, further in (*forgetting, *perplexity_tables(report.perplexity), *costs):
+        parts += [Text(title, style="bold"), further, Text("")]
     if choice.everything:
-        beside = *perplexity_tables(report.perplexity), *cost_tables(report.costs)
-        for title, further in (*forgetting_tables(report.forgetting, report.metrics), *beside):
-            parts += [Text(title, style="bold"), further, Text("")]
         parts += [*dim(f"{name}: {summary}" for name, summary in legend(report.metrics)), Text("")]
     return Group(*parts, *dim(notes(report, plain, choice)))
 
@@ -94,7 +96,7 @@ def _by_editor(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
     columns = [_cells(column, in_one_line) for column in _columns(table, plain)]
     for metric in table.metrics:
         lines = [line for line in (table.protocol(metric), count(table, metric)) if line]
-        heading = Text(one_line(metric.name), style="bold").append("\n" + "\n".join(lines), style="dim not bold")
+        heading = Text(one_line(plain_name(metric)), style="bold").append("\n" + "\n".join(lines), style="dim not bold")
         _add_column(drawn, heading, in_one_line)
     for row, *cells in zip(table.rows, *columns, strict=True):
         drawn.add_row(*(Text(one_line(name)) for name in row.names), *cells)
@@ -110,7 +112,7 @@ def _by_metric(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
     columns = [_cells(column, in_one_line) for column in lines]
     for metric, *cells in zip(table.metrics, *columns, strict=True):
         label = "  ".join(filter(None, [table.protocol(metric), count(table, metric)]))
-        drawn.add_row(Text(one_line(metric.name)).append(f"  {label}", style="dim"), *cells)
+        drawn.add_row(Text(one_line(plain_name(metric))).append(f"  {label}", style="dim"), *cells)
     return drawn
 
 
@@ -156,7 +158,7 @@ def _parts(row: MetricRow | None, metric: Metric, best: bool, plain: bool) -> li
 
 
 def remarks(row: MetricRow, metric: Metric) -> list[str]:
-    """What a reader must know of a value: probes without a score, what they cost as wrong ones, replies cut off."""
+    """Remarks on a value: probes without a score, the mean with these as wrong ones, replies cut off."""
     texts = []
     if row.unscored:
         texts.append(f"{row.unscored} unscored")
@@ -168,12 +170,12 @@ def remarks(row: MetricRow, metric: Metric) -> list[str]:
 
 
 def _best(table: MetricTable, metric: Metric) -> list[TableRow]:
-    """The rows with the best mean as it is shown; none when there is nothing to compare."""
+    """The rows with the best mean as it is shown, broken models aside; none when there is nothing to compare."""
     means = {
         # What was not answered counts as wrong here, so that silence cannot win.
         place: round(value.mean if value.as_wrong is None else value.as_wrong, decimals(metric))
         for place, row in enumerate(table.rows)
-        if (value := row.values.get(metric.name)) and value.mean is not None
+        if not row.broken and (value := row.values.get(metric.name)) and value.mean is not None
     }
     if len(set(means.values())) < 2:
         return []
@@ -194,7 +196,7 @@ def _stacked(table: MetricTable, plain: bool) -> RenderableType:
     for metric in table.metrics:
         best = _best(table, metric)
         label = "  ".join(filter(None, [table.protocol(metric), count(table, metric)]))
-        heading = Text(one_line(metric.name), style="bold").append(f"  {label}", style="dim not bold")
+        heading = Text(one_line(plain_name(metric)), style="bold").append(f"  {label}", style="dim not bold")
         if metric.summary:
             heading.append(f"  {one_line(metric.summary)}", style="dim not bold")
         lines = Table.grid(padding=(0, 2))
@@ -248,7 +250,7 @@ def gap_notes(report: Report, tables: Sequence[MetricTable]) -> list[str]:
     metrics = {metric.name: metric for table in tables for metric in table.metrics}
     lines: dict[tuple[str, ...], list[str]] = {}
     for gap in report.gaps:
-        if gap.first not in metrics or gap.second not in metrics:
+        if gap.first not in metrics or gap.second not in metrics or not gap.mean:
             continue
         metric = metrics[gap.first]
         reach = "" if gap.low is None or gap.high is None else f" {interval(gap.low, gap.high, metric)}"
@@ -270,10 +272,12 @@ def _further(report: Report, tables: Sequence[MetricTable]) -> list[str]:
     for metric in report.metrics:
         if metric.name in displayed:
             groups.pop(metric.group or "others", None)
-    kinds = {"forgetting": report.forgetting, "perplexity": report.perplexity, "costs": report.costs}
+    kinds = {"forgetting": report.forgetting, "costs": report.costs}
     return [*groups, *(name for name, rows in kinds.items() if rows)]
 
 
 def legend(metrics: Sequence[Metric]) -> list[tuple[str, str]]:
-    """Name and summary of each metric."""
-    return [(metric.name, metric.summary) for metric in metrics if metric.summary]
+    """Name and summary of each metric, and of each protocol under which there are counterparts."""
+    published = [(metric.name, metric.summary) for metric in metrics if plain_name(metric) == metric.name]
+    others = dict.fromkeys(metric.protocol for metric in metrics if plain_name(metric) != metric.name)
+    return [line for line in (*published, *((name, PROTOCOLS[name].summary) for name in others)) if line[1]]

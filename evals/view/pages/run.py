@@ -14,6 +14,7 @@ from emend.evals.aggregate.tables import LabelledReport, MetricTable, TableChoic
 from emend.evals.case import Metric
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.run_file import RunPlan
+from emend.evals.metrics.protocols import plain_name
 from emend.evals.report.tables.metrics import count, gap_notes
 from emend.evals.report.tables.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
@@ -113,15 +114,16 @@ def _grid(
     title: str,
     anchor: str,
     as_cell: Callable[[MetricRow, Metric], CellView],
-    mark: Callable[[Cells, bool], Cells] = lambda cells, _: cells,
+    mark: Callable[[Cells, bool, Sequence[bool]], Cells] = lambda cells, *_: cells,
     judges: Mapping[str, str] = MappingProxyType({}),
 ) -> MetricGrid:
     metrics, columns = list[GridMetric](), list[Cells]()
+    broken = [row.broken for row in table.rows]
     for metric in table.metrics:
         values = [row.values.get(metric.name) for row in table.rows]
-        cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better)
+        cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better, broken)
         ends, judge = axis(cells, metric.scale), judges.get(metric.name, "")
-        about = {"count": count(table, metric), "protocol": table.protocol(metric)}
+        about = {"name": plain_name(metric), "count": count(table, metric), "protocol": table.protocol(metric)}
         metrics.append(GridMetric(metric=metric, **about, judge=judge, axis=ends))
         columns.append(cells)
     rows = (GridRow(names=row.names, cells=tuple(cells)) for row, *cells in zip(table.rows, *columns, strict=True))

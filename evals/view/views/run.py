@@ -65,6 +65,8 @@ class GridMetric(FrozenModel):
     """A column of a grid: a metric, the number of observations, its protocol, the judge, and the ends of an axis."""
 
     metric: Metric
+    name: str
+    """The metric's, without that of its protocol."""
     count: str
     protocol: str
     judge: str

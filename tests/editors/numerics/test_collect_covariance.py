@@ -195,7 +195,7 @@ def test_damaged_statistics_are_refused_on_construction_with_the_command_that_co
         BadData, match=r"layer-0.*Collect it anew with the text of corpus 'notes-1' \(cap 32\): "
     ) as caught:
         editor(method, random_model(), covariance=str(tmp_path))
-    assert f"emend covariance --model hf:{lm.folder} --layers 0 --corpus FILES --out {tmp_path}" in str(caught.value)
+    assert f"emend covariance --model hf:{lm.folder} --corpus FILES --out {tmp_path}" in str(caught.value)
     assert ("model.dtype=float32" in str(caught.value)) == (harm is with_a_number_that_is_none)
 
 

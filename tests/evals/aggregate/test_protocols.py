@@ -36,7 +36,7 @@ def test_a_figure_carries_its_protocol_and_the_form_in_which_the_model_was_asked
     assert rows["rag", "EM contains"].protocol == "contains"
     (table,) = metric_tables([LabelledReport(report(run), {})])
     assert "asked in messages" in table.title and table.protocol(METRICS[1]) == "contains"
-    assert "EM contains (contains, n=2)" in export([LabelledReport(report(run), {})], "markdown")
+    assert "EM (contains, n=2)" in export([LabelledReport(report(run), {})], "markdown")
     assert "protocol,form" in export([LabelledReport(report(run), {})], "csv")
 
 

@@ -25,7 +25,8 @@ def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path)
     assert "emend trace out 1" in output.out
     assert "6/6 units" in output.err
     rows = emend("report", "out", "--json").rows
-    assert list(rows[0]) == ["editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"]
+    fields = "editor setting mode metric mean n unscored low high judge protocol form as_wrong cut_off"
+    assert list(rows[0]) == fields.split()
     assert {(r["editor"], r["mean"]) for r in rows if r["metric"] == "ES"} == {(EDITOR, 100.0), ("unedited", 0.0)}
     again = emend("resume", "out", *TRUST)
     assert again.code == 0 and "Nothing was left to do" in again.out

@@ -250,7 +250,7 @@ def test_a_run_measures_facts_before_and_after_and_says_what_took(tmp_path):
 def test_a_model_without_probabilities_is_not_asked_about_facts_and_they_are_unscored(tmp_path):
     model = ScriptedChatModel(reply=lambda prompt: "x")
     records, rows = run_of(model, tmp_path)
-    assert all("Q:" in prompt or "\nA:" in prompt for prompt in model.calls)
+    assert all("?" in prompt for prompt in model.calls)  # questions, and no fact
     assert {json.dumps(r.values) for r in records} == {"{}"}
     assert {r.unscored[EFFECTIVE] for r in records} == {"the unedited model gives no probabilities"}
     assert (rows["in_context", "facts mean"].mean, rows["in_context", "facts mean"].unscored) == (None, 2)

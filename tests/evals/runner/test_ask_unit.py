@@ -161,6 +161,7 @@ def said_to(
         model="scripted",
         embedding="lexical",
         benchmark_options={"cases": "1"},
+        overrides={"mello": {"form": "text"}} if editor == "mello" else {},  # which falls back to no other
     )
     summary = run(config, tmp_path, model=ScriptedChatModel(reply=reply))
     (record,) = read_records(tmp_path)

@@ -262,14 +262,14 @@ def test_only_probes_that_the_unedited_model_answers_wrong_count(tmp_path: Path)
 
 
 def test_a_run_under_named_protocols_scores_by_these_alone(tmp_path: Path) -> None:
-    go(tmp_path / "run", protocols=("contains",))
+    go(tmp_path / "run", SpeakingModel(), protocols=("contains",))
     result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
     assert all({"contains"} <= set(r.values) <= {"contains", "hit@1"} and r.form == "chat" for r in result)
 
 
 def test_a_model_that_takes_messages_only_is_not_asked_in_plain_text(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="--form plain"):
-        go(tmp_path / "run", form="plain")
+        go(tmp_path / "run", SpeakingModel(), form="plain")
 
 
 def test_fewer_cases_than_were_asked_for_are_said_with_the_other_data_sets(tmp_path, caplog):
