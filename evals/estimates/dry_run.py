@@ -19,6 +19,7 @@ from emend.agents.llm import LOCAL, check_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
+from emend.evals.estimates.local_needs import need_lines
 from emend.evals.estimates.local_time import SPREAD, local_seconds, parameters_of
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig, Share
@@ -129,6 +130,8 @@ class DryRun(FrozenModel):
     cost: float | None
     currency: str
     seconds: float | None
+    needs: tuple[str, ...] = ()
+    """Lines about memory and missing files of a local model."""
 
     def total(self, name: str) -> int:
         """Return the sum of a column."""
@@ -154,7 +157,8 @@ def dry_run(config: RunConfig) -> DryRun:
             run(sample, Path(home) / "run", model=model)
         nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
         rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(components)))
-    return priced(config, rows)
+    needs = tuple(need_lines(config)) if is_local(config) else ()
+    return priced(config, rows).model_copy(update={"needs": needs})
 
 
 @contextmanager
@@ -302,6 +306,7 @@ def estimate_lines(estimate: DryRun) -> list[str]:
             else "  unedited answers, to compare with:"
         )
         lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
+    lines += [f"  {line}" for line in estimate.needs]
     whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
     unknown = "" if estimate.model.partition(":")[0] in LOCAL else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"

@@ -22,7 +22,7 @@ from emend.evals.runner.bisect import find_failing_edits
 from emend.evals.runner.components import RunComponents
 from emend.evals.runner.perplexity import Perplexity
 from emend.evals.runner.queues import TaskQueue
-from emend.evals.runner.results import Results
+from emend.evals.runner.results import Results, UnitShares
 from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import EditorPass, Group, Unit
 from emend.memory.edit import Edit, content_id
@@ -38,6 +38,8 @@ from emend.memory.errors import (
 
 FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
 """Errors that are not the fault of one unit: the run ends."""
+WORTH_REPORTING = 0.1
+"""Seconds of edits from which on they are told apart from the time of asking."""
 MAX_COST_IDS = 100
 """Maximum number of edit ids in a line of `costs.jsonl`."""
 
@@ -69,7 +71,7 @@ class PassEvaluator:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
         bound = 2 * context.components.units_at_once
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
-        self._lookahead = Lookahead(editor_pass, self._meter)
+        self._lookahead = Lookahead(editor_pass, self._meter, self._report_edits)
 
     def evaluate(self, groups: Iterator[Group] | None = None) -> None:
         """Evaluate group after group, in mode `sequential` with an editor that can always all of them.
@@ -114,7 +116,10 @@ class PassEvaluator:
         with ExitStack() as applied:
             with self._meter() as meter:
                 answerer = applied.enter_context(self.editor.edit(group.edits))
-            cost = meter.cost(len(group.edits), cost_of(answerer)).plus(ahead)
+            cost = meter.cost(len(group.edits), cost_of(answerer))
+            is_whole = self.editor_pass.mode.kind == "all"
+            self._report_edits(cost.seconds, 0 if is_whole else sum(1 for _ in self._pending(group)))
+            cost = cost.plus(ahead)
             self._write_cost(group.edits, cost)
             self._measure_edited(group.edits, len(group.edits))
             yield answerer, cost
@@ -185,6 +190,7 @@ class PassEvaluator:
                 success = applied.apply(edits)
             if success:
                 cost = meter.cost(len(edits), cost_of(applied.answerer))
+                self._report_edits(cost.seconds, 1)
                 applied.set_cost(edits, cost)
                 self._write_cost(edits, cost, again)
                 if not again:
@@ -210,7 +216,10 @@ class PassEvaluator:
         context = self.context
         try:
             with unit_scope(context.journal, unit.key):
-                result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop)
+                with UnitShares(
+                    partial(context.results.probes, self.editor_pass.name), len(unit.case.probes)
+                ) as shares:
+                    result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop, shares.add)
                 context.results.unit(self.editor_pass, unit, result)
         except FATAL:
             raise
@@ -242,6 +251,11 @@ class PassEvaluator:
 
     def _meter(self) -> Meter:
         return Meter(self.editor.needs_weights, getattr(self.context.components.model, "lm", None))
+
+    def _report_edits(self, seconds: float, units: int) -> None:
+        """Report the time of edits before these units are asked, if it is worth a message and nobody asks meanwhile."""
+        if self.editor.needs_weights and seconds >= WORTH_REPORTING:
+            self.context.results.edited(self.editor_pass.name, seconds, units)
 
     def _write_cost(self, edits: Sequence[Edit], cost: EditCost, again: bool = False) -> None:
         """Write what applying edits cost; their ids are those of `cases.jsonl`, of many at once the first ones."""

@@ -12,6 +12,7 @@ from emend.agents.providers.journal import CallJournal, run_journal
 from emend.editors.cost import highest_memory
 from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
+from emend.evals.estimates.progress_plan import plan_progress
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import EVENTS
 from emend.evals.log.locking import owned_folder
@@ -74,6 +75,7 @@ def run(
         try:
             state = _state(components, writer, answers, finished, journal)
             workers = make_workers(components, out, manifest.units - len(finished), model is not None)
+            plan_progress(writer.progress, components, manifest, len(finished))
             summary = _evaluate(state, workers, manifest.units)
             writer.failures.check_at_end(out)
             keep_index(out)
