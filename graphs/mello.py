@@ -141,9 +141,9 @@ def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError)
     reason = "; ".join([*([state["fallback"]] if "fallback" in state else []), f"{form}: {error}"])
     update: MelloState = {"form": after, "fallback": reason, "usage": usage}
     if after == "facts":
-        has_facts = any("fact" in hop for hop in state.get("hops", ()))
+        has_fact = any("fact" in hop for hop in state.get("hops", ()))
         question: HopState = {"subquestion": stepwise_question(probe), "tentative": ""}
-        return update if has_facts else {**update, "transcript": "", "hops": [question]}
+        return update if has_fact else {**update, "transcript": "", "hops": [question]}
     return {**update, "transcript": _opening(probe, context, after), "hops": []}
 
 

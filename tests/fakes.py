@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
+from emend.agents.roles.conversation import BEGIN, SO_FAR
 from emend.agents.scoring import TargetScores
 from emend.memory.probe import Usage
 
@@ -23,6 +24,14 @@ TEXT = [
 def _usage(prompt: str, reply: str) -> Any:
     sizes = len(prompt.split()), len(reply.split())
     return {"input_tokens": sizes[0], "output_tokens": sizes[1], "total_tokens": sum(sizes)}
+
+
+def begun(prompt: str) -> str:
+    """The prompt with the beginning of the reply at its end, where its last sentence asks for it."""
+    before, sentence, label = prompt.rpartition(f"\n\n{BEGIN.partition('{label}')[0]}")
+    if not sentence:
+        return prompt
+    return before.replace(f"\n\n{SO_FAR}\n", "\n") + "\n" + label.removesuffix('"')
 
 
 class ScriptedChatModel(BaseChatModel):

@@ -26,6 +26,7 @@ STEP_BY_STEP = "Think step by step."
 LEAD = "Question: {question}\nThoughts:"
 MISSING = f"Your reply has no line '{ANSWER}'. Reply with that line alone: '{ANSWER}' and the answer, in a few words."
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_ANSWER_IS = re.compile(r"^.*\banswer is:?\s+", re.IGNORECASE)
 DEMONSTRATIONS = Path(__file__).with_name("thoughts_demonstrations.txt").read_text(encoding="utf-8")
 
 
@@ -88,12 +89,14 @@ def _ask_again(model: BaseChatModel, prompt: Prompt, chain: Prompt, thoughts: st
 
 
 def last_sentence(text: str) -> str:
-    """The last sentence of a text.
+    """The last sentence of a text, or what it says the answer is.
 
     >>> last_sentence("Ann is from Chad. Its capital is N'Djamena.")
     "Its capital is N'Djamena."
+    >>> last_sentence("Ann is from Chad. So the answer is N'Djamena.")
+    "N'Djamena."
     """
-    return _SENTENCE.split(text.strip())[-1].strip()
+    return _ANSWER_IS.sub("", _SENTENCE.split(text.strip())[-1].strip())
 
 
 def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool, hops: int) -> Thought:

@@ -11,8 +11,10 @@ from functools import partial
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
+from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.case import Case
+from emend.evals.log.lines import EDIT_CHECK
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead
@@ -23,7 +25,7 @@ from emend.evals.runner.queues import TaskQueue
 from emend.evals.runner.results import Results
 from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import EditorPass, Group, Unit
-from emend.memory.edit import Edit
+from emend.memory.edit import Edit, content_id
 from emend.memory.errors import (
     BadSettings,
     BudgetReached,
@@ -47,6 +49,7 @@ class EvaluationContext:
     components: RunComponents
     baseline: Baseline
     perplexity: Perplexity
+    edit_check: EditCheck
     restore_check: RestoreCheck
     results: Results
     finished: set[str]
@@ -106,14 +109,14 @@ class PassEvaluator:
     @contextmanager
     def apply_group(self, group: Group) -> Iterator[tuple[Answerer, EditCost]]:
         """Inside the `with`, the group's edits are applied: yields who answers, and what applying them cost."""
-        self.context.perplexity.measure_unedited(self.editor_pass)
+        self._measure_unedited(group.edits)
         ahead = self._lookahead.cost(len(group.edits))
         with ExitStack() as applied:
             with self._meter() as meter:
                 answerer = applied.enter_context(self.editor.edit(group.edits))
             cost = meter.cost(len(group.edits), cost_of(answerer)).plus(ahead)
             self._write_cost(group.edits, cost)
-            self.context.perplexity.measure_edited(self.editor_pass, group.edits, len(group.edits))
+            self._measure_edited(group.edits, len(group.edits))
             yield answerer, cost
 
     def _apply_and_ask(self, group: Group, queue: TaskQueue) -> Exception | None:
@@ -161,7 +164,7 @@ class PassEvaluator:
         """Apply each case's edits on top of those before; edits of finished units too if a later unit needs them."""
         if not sum(self._prepare_baseline(group) for group in self._groups()):
             return
-        self.context.perplexity.measure_unedited(self.editor_pass)
+        self._measure_unedited([edit for group in self._groups() for edit in group.new])
         with editor.sequence() as apply_more:
             applied = AppliedEdits(apply_more, FATAL)
             for group in self._groups():
@@ -185,7 +188,23 @@ class PassEvaluator:
                 applied.set_cost(edits, cost)
                 self._write_cost(edits, cost, again)
                 if not again:
-                    self.context.perplexity.measure_edited(self.editor_pass, edits, applied.count)
+                    self._measure_edited(edits, applied.count)
+
+    def _measure_unedited(self, edits: Sequence[Edit]) -> None:
+        """Measure what the edits may harm; called while none is applied."""
+        self.context.perplexity.measure_unedited(self.editor_pass)
+        if self.editor.needs_weights:
+            self.context.edit_check.prepare(edits, self.context.components.other_edits(self.editor_pass.setting))
+
+    def _measure_edited(self, edits: Sequence[Edit], active_edits: int) -> None:
+        """Measure the edited model, and write what went wrong to log and run folder; no cost of the edits."""
+        self.context.perplexity.measure_edited(self.editor_pass, edits, active_edits)
+        if not self.editor.needs_weights:
+            return
+        if outcome := self.context.edit_check.measure(self.editor_pass.name, edits):
+            edited = content_id("edited", [edit.id for edit in edits])
+            line = {"act": EDIT_CHECK, **self.editor_pass.labels, "edits": edited, "standing": active_edits}
+            self.context.results.cost(line | outcome.model_dump())
 
     def _evaluate_unit(self, unit: Unit, answerer: Answerer) -> None:
         context = self.context

@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.journal import CallJournal, run_journal
 from emend.editors.cost import highest_memory
+from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import EVENTS
@@ -103,6 +104,7 @@ def _state(
         components=components,
         baseline=Baseline(components.unedited(), answers, components.model_fingerprint, journal),
         perplexity=Perplexity(components.model, texts, writer.cost, is_measured),
+        edit_check=EditCheck(components.model),
         restore_check=RestoreCheck(components.model),
         results=writer,
         finished=finished,

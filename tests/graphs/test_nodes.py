@@ -237,15 +237,17 @@ def test_ike_shows_examples_before_fact_and_probe():
         {"kind": "copy", "fact": "F1.", "prompt": "P1", "style": "cloze", "target": "T1"},
         {"kind": "retain", "fact": "F2.", "prompt": "P2?", "style": "question", "target": "T2"},
     ]
-    told = state(hits=[{"text": FACT}], demonstrations=shown)
-    plain = runtime(replace(ike_context(), model=scoring()))
-    update = check(ike.compose(told, plain), IkeState)
-    assert update["prompt"] == (
-        "New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n"
-        f"New Fact: {FACT}\nPrompt: The capital of Veldania is"
-    )
+    told, asked = state(hits=[{"text": FACT}], demonstrations=shown), f"New Fact: {FACT}\nPrompt: {CAPITAL.prompt}"
+    plain = check(ike.compose(told, runtime(replace(ike_context(), model=scoring()))), IkeState)
+    assert plain["prompt"] == f"New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n{asked}"
     turns = check(ike.compose(told, runtime(ike_context())), IkeState)["turns"]
-    assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2 + ["user"] and turns[3]["content"] == "T2"
+    assert [(turn["role"], turn["content"]) for turn in turns] == [
+        ("user", "New Fact: F1.\nPrompt: P1"),
+        ("assistant", "T1"),
+        ("user", "New Fact: F2.\nP2?"),
+        ("assistant", "T2"),
+        ("user", asked),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from emend.evals.log.config import RunConfig
 from emend.evals.papers.recipes import paper_models
 
 if TYPE_CHECKING:
-    from emend.evals.components.dry_run import EstimatedRow
+    from emend.evals.estimates.dry_run import EstimatedRow
 
 TRAINING = 3
 """A forward and a backward pass, in forward passes."""
