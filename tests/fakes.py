@@ -100,7 +100,7 @@ class InstantChatModel(BaseChatModel):
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
         """The same for every target."""
         return TargetScores(log_probs=(-1.0,) * len(targets), usage=Usage(input_tokens=10, calls=1))
 
