@@ -162,6 +162,11 @@ def _device(device: str) -> torch.device:
         raise BadSettings(f"device '{device}' cannot be used: {reason}. Give cpu, cuda, mps or auto.") from error
 
 
+def is_half_precision(dtype: str) -> bool:
+    """Return whether a model is loaded in half precision under this setting, most models by `auto` on a GPU."""
+    return torch.cuda.is_available() if dtype == "auto" else dtype in ("bfloat16", "float16")
+
+
 def _dtype(dtype: str, on_cpu: bool) -> Any:
     if dtype == "auto":
         return torch.float32 if on_cpu else "auto"

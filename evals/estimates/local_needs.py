@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from emend.agents.local.model_folder import weights_digest
+from emend.agents.local.model_folder import is_half_precision, weights_digest
 from emend.editors.hyperparameters import covariance_editors, covariance_layers, folder_config
 from emend.evals.estimates.local_time import editor_settings, model_folder, parameters_of
 from emend.evals.log.config import RunConfig
 from emend.evals.papers.recipes import memory_factor
 
 COLLECTED = "collected"
-HALF = ("bfloat16", "float16")
 GB = 1e9
 
 
@@ -34,10 +33,7 @@ def need_lines(config: RunConfig) -> Iterator[str]:
 
 def _memory_line(config: RunConfig, parameters: float, settings: dict[str, dict[str, Any]]) -> str:
     """Memory of the weights, and with the editor that takes most beside them."""
-    from torch.cuda import is_available
-
-    dtype = str(config.overrides.get("model", {}).get("dtype", "auto"))
-    is_half = dtype in HALF or (dtype == "auto" and is_available())
+    is_half = is_half_precision(str(config.overrides.get("model", {}).get("dtype", "auto")))
     weights = parameters * (2 if is_half else 4) / GB
     factors = {name: memory_factor(name, values) for name, values in settings.items()}
     largest = max(factors, key=lambda name: factors[name])
