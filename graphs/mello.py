@@ -3,7 +3,8 @@
 Three forms. `text` is the published one: one generation per round, which begins with the check of the last retrieved
 fact and ends with the next subquestion and its tentative answer, or with the final answer. `lines` gives the model the
 label of each line and generates one line at a time, for models too small to follow a format. `structured` asks for each
-step, and for each check, by a schema. A context may name a form to fall back to for a probe whose steps are in none.
+step, and for each check, by a schema. A context may name forms to fall back to for a probe whose steps are in none; the
+last of them may be `facts`, which asks the probe under the facts that the steps have retrieved.
 """
 
 from dataclasses import dataclass, replace
@@ -15,10 +16,9 @@ from typing_extensions import TypedDict
 
 from emend.agents.parsing.answers import clean_answer
 from emend.agents.roles.answer import probe_prompt, repeat_probe
-from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.completion import continue_text
 from emend.agents.roles.conversation import Prompt
 from emend.agents.roles.decompose import (
-    CHECKED,
     DEMONSTRATIONS,
     FINAL,
     MISSING,
@@ -30,11 +30,12 @@ from emend.agents.roles.decompose import (
     FactCheck,
     NextStep,
     Round,
+    check_in_line,
+    check_line,
     check_prompt,
     cloze_of,
     opened,
     opening,
-    read_check,
     read_round,
     step_prompt,
     stepwise_question,
@@ -49,11 +50,11 @@ from emend.memory.errors import ModelReplyError, ReplyRefused
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import search
 
-Form = Literal["text", "lines", "structured"]
+Form = Literal["text", "lines", "structured", "facts"]
 HOPS = 4
 HOPS_LIMIT = 12
 RECURSION_LIMIT = 5 + 2 * 3 * HOPS_LIMIT
-"""Three nodes a hop, twice where a second form follows, and those before and after."""
+"""Three nodes a hop, twice where another form follows, and those before and after."""
 ROUND_TOKENS = 256
 """Maximum number of tokens of a round, as in the published code."""
 
@@ -71,7 +72,7 @@ class HopState(TypedDict, total=False):
 class MelloState(RagState, total=False):
     """The state of rag; `transcript` has the steps as text, `final` the final answer once the model has given it.
 
-    `form` is set for a chat model, and changes to the second form with the reason in `fallback`.
+    `form` is set for a chat model, and changes to the next form with the reason in `fallback`.
     """
 
     form: Form
@@ -83,12 +84,13 @@ class MelloState(RagState, total=False):
 class MelloContext(RagContext):
     """The context of rag, with the form, the maximum number of subquestions, and the demonstrations.
 
-    `second` is the form for a probe whose steps are not in the first; without one, such a probe has no answer, as
-    published. `empty` means that no edit is applied: nothing has to be checked, and the probe is asked unchanged.
+    `fallbacks` are the forms for a probe whose steps are not in the one before; without any, such a probe has no
+    answer, as published. `empty` means that no edit is applied: nothing has to be checked, and the probe is asked
+    unchanged.
     """
 
     form: Form = "text"
-    second: Form | None = None
+    fallbacks: tuple[Form, ...] = ()
     hops: int = HOPS
     demonstrations: str = DEMONSTRATIONS
     empty: bool = False
@@ -104,16 +106,18 @@ def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
     Raises:
         ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows, and there
-            is no second form.
+            is no other form.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
     form, hops = state.get("form", context.form), list(state.get("hops", ()))
+    if form == "facts":
+        return {"hops": hops}
     transcript = state.get("transcript") or _opening(probe, context, form)
     step = {"text": _next_round, "lines": _next_line, "structured": _next_schema}[form]
     try:
         update = step(probe, replace(context, form=form), hops, transcript, state)
     except ModelReplyError as error:
-        return _second_form(state, context, error)
+        return _next_form(state, context, error)
     return {"form": form, **update} if "form" not in state and is_chat_model(context.model) else update
 
 
@@ -127,14 +131,20 @@ def _demonstrations(context: MelloContext, form: Form) -> str:
     return context.demonstrations if has_some else ""
 
 
-def _second_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:
-    """Begin again in the second form; raises the error where there is none, or it is in use, or the model declined."""
-    form = state.get("form", context.form)
-    if context.second in (None, form) or isinstance(error, ReplyRefused):
+def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:
+    """Begin again in the next form; raises the error where there is none, or the model declined."""
+    form, forms = state.get("form", context.form), (context.form, *context.fallbacks)
+    if form == forms[-1] or isinstance(error, ReplyRefused):
         raise error
     probe, usage = Probe.model_validate(state["probe"]), spent(state, error.usage)
-    again = _opening(probe, context, context.second)
-    return {"form": context.second, "fallback": f"{form}: {error}", "transcript": again, "hops": [], "usage": usage}
+    after = forms[forms.index(form) + 1]
+    reason = "; ".join([*([state["fallback"]] if "fallback" in state else []), f"{form}: {error}"])
+    update: MelloState = {"form": after, "fallback": reason, "usage": usage}
+    if after == "facts":
+        has_fact = any("fact" in hop for hop in state.get("hops", ()))
+        question: HopState = {"subquestion": stepwise_question(probe), "tentative": ""}
+        return update if has_fact else {**update, "transcript": "", "hops": [question]}
+    return {**update, "transcript": _opening(probe, context, after), "hops": []}
 
 
 def limit_of(probe: Probe, context: MelloContext) -> int:
@@ -171,13 +181,13 @@ def _next_round(
 
 
 def _read_round(context: MelloContext, prompt: Prompt, checking: bool) -> tuple[Round, Usage, int]:
-    """A generation with its cost and cut tokens; where a second form would follow, one that cannot be read is repeated.
+    """A generation with its cost and cut tokens; where another form would follow, one that cannot be read is repeated.
 
     Raises:
         ModelReplyError: it is not in the form; carries the usage of both.
     """
     usage, attempt = Usage(), prompt
-    for left in (1, 0) if context.second and is_chat_model(context.model) else (0,):
+    for left in (1, 0) if context.fallbacks and is_chat_model(context.model) else (0,):
         reply = continue_text(context.model, attempt, [RETRIEVED], ROUND_TOKENS)
         usage = usage.plus(reply.usage)
         try:
@@ -229,7 +239,7 @@ def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], repl
 
 
 def after_decompose(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "retrieve", "compose"]:
-    """Retrieve for a new subquestion, decompose again in the second form, else compose."""
+    """Retrieve for a new subquestion, decompose again in another form, else compose."""
     hops = state["hops"]
     if not hops and state.get("form", runtime.context.form) != runtime.context.form:
         return "decompose"
@@ -252,7 +262,7 @@ def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
 def after_retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "check"]:
     """Check by a call of its own, except in the published form, where the next generation begins with the check."""
-    return "decompose" if state.get("form", runtime.context.form) == "text" else "check"
+    return "decompose" if state.get("form", runtime.context.form) in ("text", "facts") else "check"
 
 
 def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
@@ -265,44 +275,33 @@ def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     try:
         if state.get("form", context.form) == "lines":
             probe = Probe.model_validate(state["probe"])
-            verdict, usage = _check_in_line(context, _prompt(probe, context, "lines", state["transcript"]), hops[-1])
+            verdict, usage = check_in_line(context.model, _prompt(probe, context, "lines", state["transcript"]))
         else:
             hop = hops[-1]
             prompt = check_prompt(hop["subquestion"], hop["tentative"], hop["fact"])
             value, _, usage = ask_structured(context.model, prompt, Checked)
             verdict = FactCheck(value.contradicts, clean_answer(value.intermediate_answer))
     except ModelReplyError as error:
-        return _second_form(state, context, error)
+        return _next_form(state, context, error)
     hops[-1] = {**hops[-1], "contradicts": verdict.contradicts, "answer": verdict.answer}
-    return {"hops": hops, "transcript": f"{state['transcript']}{_check_line(verdict)}\n", "usage": spent(state, usage)}
-
-
-def _check_in_line(context: MelloContext, prompt: Prompt, hop: HopState) -> tuple[FactCheck, Usage]:
-    reply = continue_text(context.model, prompt.plus(CHECKED), ["\n"], LINE_TOKENS)
-    line = f"{CHECKED} {reply.text.strip()}".partition("\n")[0].strip()
-    verdict = read_check(line)
-    if verdict is None:
-        raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text, reply.usage)
-    return verdict, reply.usage
-
-
-def _check_line(verdict: FactCheck) -> str:
-    does = "contradicts" if verdict.contradicts else "does not contradict"
-    return f"{CHECKED} {does} to generated answer, so the intermediate answer is: {verdict.answer}"
+    return {"hops": hops, "transcript": f"{state['transcript']}{check_line(verdict)}\n", "usage": spent(state, usage)}
 
 
 def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """Build the prompt: the steps up to the label of the final answer; the probe alone if no edit is applied.
 
-    In the form `lines` the prompt of a probe with choices is repeated after the steps, so that the model chooses.
+    In the form `facts` it is the probe under the facts retrieved. In the form `lines` the prompt of a probe with
+    choices is repeated after the steps, so that the model chooses.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
     if "transcript" not in state:
         return cast(MelloState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording)))
-    form = state.get("form", context.form)
+    form, facts = state.get("form", context.form), [hit["text"] for hit in state.get("hits", ())]
+    if form == "facts":
+        prompt = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), context.wording)
+        return cast(MelloState, prompt_state(context.model, prompt))
     steps = _prompt(probe, context, form, state["transcript"])
     if form == "lines" and probe.choices:
-        facts = [hit["text"] for hit in state.get("hits", ())]
         prompt = repeat_probe(steps, probe, facts, context.wording)
     else:
         prompt = steps.plus(FINAL)

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
-from emend.agents.parsing.answers import NEXT_QUESTION
+from emend.agents.parsing.answers import NEXT_QUESTION, thoughts_and_answer
 from emend.agents.parsing.messages import answer_text, usage_of
-from emend.agents.roles.completion import invoke
+from emend.agents.roles.chain import ANSWER, conclude
+from emend.agents.roles.completion import Completion, invoke
 from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json
 from emend.agents.scoring import LimitedModel, ScoringModel, is_chat_model
 from emend.memory.errors import ModelError
@@ -101,19 +102,43 @@ def _generated(
 ) -> RespondState:
     options: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
-        limit = max(new_tokens, model.max_new_tokens) if new_tokens else LONGER * model.max_new_tokens
+        limit = max(new_tokens, model.max_new_tokens) if new_tokens else _times(LONGER, model)
         options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     elif isinstance(model, LimitedModel) and is_chat_model(model):
-        options = {"max_new_tokens": SENTENCE * model.max_new_tokens}
+        options = {"max_new_tokens": _times(SENTENCE, model)}
     message = invoke(model, prompt, **options)
-    answer_text(message)  # raises if there are thoughts only
+    answer = answer_text(message)  # raises if there are thoughts only
+    if reading == "thoughts" and is_chat_model(model) and not thoughts_and_answer(answer)[1]:
+        return _concluded(model, prompt, message, answer)
     return {
         "reply": str(message.text),
         "usage": usage_of(message).model_dump(),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
+
+
+def _concluded(
+    model: BaseChatModel, prompt: str | Sequence[BaseMessage], message: AIMessage, answer: str
+) -> RespondState:
+    """The response to a chain of thought without an answer, which is asked for once more."""
+    turns = (HumanMessage(prompt),) if isinstance(prompt, str) else tuple(prompt)
+    cut_tokens = int(message.response_metadata.get("cut_tokens", 0))
+    thought = conclude(model, Prompt(as_text(turns), turns), Completion(answer, usage_of(message), cut_tokens))
+    return {
+        "reply": f"{thought.thoughts}\n{ANSWER} {thought.final}",
+        "fallback": thought.fallback,
+        "usage": thought.usage.model_dump(),
+        "cut_tokens": max(cut_tokens, thought.cut_tokens),
+    }
+
+
+def _times(factor: int, model: LimitedModel) -> int:
+    """A multiple of the model's limit of new tokens; within its window, as far as that is known."""
+    window = getattr(getattr(model, "lm", model), "window", None)
+    tokens = factor * model.max_new_tokens
+    return max(model.max_new_tokens, min(tokens, window - 1)) if window else tokens
 
 
 def _scored(model: BaseChatModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> RespondState:

@@ -18,6 +18,10 @@ class BadSettings(EmendError):
     """Raised when an argument, setting or name is unknown or impossible; names the nearest known one."""
 
 
+class EditorUnusable(BadSettings):
+    """Raised when an editor cannot work with a model, while others can."""
+
+
 class MissingData(EmendError):
     """Raised when a data folder or file is absent; names the command or page that gets it."""
 

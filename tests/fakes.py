@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
+from emend.agents.roles.conversation import BEGIN, SO_FAR
 from emend.agents.scoring import TargetScores
 from emend.memory.probe import Usage
 
@@ -23,6 +24,14 @@ TEXT = [
 def _usage(prompt: str, reply: str) -> Any:
     sizes = len(prompt.split()), len(reply.split())
     return {"input_tokens": sizes[0], "output_tokens": sizes[1], "total_tokens": sum(sizes)}
+
+
+def begun(prompt: str) -> str:
+    """The prompt with the beginning of the reply at its end, where its last sentence asks for it."""
+    before, sentence, label = prompt.rpartition(f"\n\n{BEGIN.partition('{label}')[0]}")
+    if not sentence:
+        return prompt
+    return before.replace(f"\n\n{SO_FAR}\n", "\n") + "\n" + label.removesuffix('"')
 
 
 class ScriptedChatModel(BaseChatModel):
@@ -60,11 +69,12 @@ class ScriptedScoringModel(ScriptedChatModel):
     scored: list[tuple[str, tuple[str, ...]]] = Field(default_factory=list)
     """Prompts and targets, in the order in which they came."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
         """What the function says of each target."""
-        self.scored.append((prompt, tuple(targets)))
-        log_probs = tuple(self.log_prob(prompt, target) for target in targets)
-        return TargetScores(log_probs=log_probs, usage=Usage(input_tokens=len(prompt.split()), calls=1))
+        text = prompt if isinstance(prompt, str) else "\n".join(str(message.text) for message in prompt)
+        self.scored.append((text, tuple(targets)))
+        log_probs = tuple(self.log_prob(text, target) for target in targets)
+        return TargetScores(log_probs=log_probs, usage=Usage(input_tokens=len(text.split()), calls=1))
 
 
 class InstantChatModel(BaseChatModel):
@@ -90,7 +100,7 @@ class InstantChatModel(BaseChatModel):
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
         """The same for every target."""
         return TargetScores(log_probs=(-1.0,) * len(targets), usage=Usage(input_tokens=10, calls=1))
 

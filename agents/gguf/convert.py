@@ -2,6 +2,9 @@
 
 import importlib.util
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ def convert(gguf: Path, folder: Path) -> None:
             raise MissingExtra(f"GGUF files need the package {package}: pip install 'emend[gguf]'.")
     try:
         _check(gguf)
-        with silence():
+        with silence(), _without_kernels():
             _convert(gguf, folder)
     except ModelError:
         raise
@@ -33,6 +36,7 @@ def convert(gguf: Path, folder: Path) -> None:
 
 def _check(gguf: Path) -> None:
     """Refuse what is no whole GGUF file before anything is allocated by its numbers."""
+    from transformers.integrations.gguf import is_gguf_arch_supported  # type: ignore[attr-defined]
     from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
     if not gguf.is_file():
@@ -43,10 +47,28 @@ def _check(gguf: Path) -> None:
     metadata, tensors = read_gguf_metadata(str(gguf))
     if int(metadata.get(f"{metadata['general.architecture']}.block_count", 0)) > len(tensors):
         raise _unreadable(gguf, "it names more layers than it has tensors")
+    if not is_gguf_arch_supported(metadata["general.architecture"]):
+        return  # read by the package gguf, which knows more quantisations and looks at the sizes itself
     header = GgufHeader.from_file(str(gguf))
     end = max((header.data_start + each.offset + each.nbytes for each in header.tensors), default=0)
     if end > gguf.stat().st_size:
         raise _unreadable(gguf, f"it is truncated: {gguf.stat().st_size} bytes of {end}")
+
+
+@contextmanager
+def _without_kernels() -> Iterator[None]:
+    """Context in which transformers does not look for compiled kernels of GGUF files.
+
+    Even for weights that are unpacked it asks the package `kernels`, which downloads code from the hub and runs it, and
+    no setting of `from_pretrained` stops it.
+    """
+    kernels: Any = import_module("transformers.integrations.gguf.kernels")
+    before = kernels._gguf_kernel, kernels.is_kernels_available
+    kernels._gguf_kernel, kernels.is_kernels_available = False, lambda *_: False
+    try:
+        yield
+    finally:
+        kernels._gguf_kernel, kernels.is_kernels_available = before
 
 
 def _convert(gguf: Path, folder: Path) -> None:

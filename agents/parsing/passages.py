@@ -7,7 +7,11 @@ from emend.memory.typography import fold_typography
 
 _NEXT_TURN = re.compile(r"\n\s*(?:(?:Q|Question|Prompt|New Fact|User|Human)\s*:|[B-H]\s*[:)])")
 """Lines in which a model goes on with turns or options of its own."""
-_LABEL = re.compile(r"\b(?:(?:final |correct )?answer(?: is)?)\s*[:：]\s*|\\boxed\{", re.IGNORECASE)
+_LABEL = re.compile(
+    r"\b(?:(?:final |correct )?answer(?: is)?)\s*[:：]\s*|\\boxed\{"
+    r"|\b(?:therefore|thus|hence|so),? the (?:final |correct )?answer is\s+",
+    re.IGNORECASE,
+)
 _LEAD = re.compile(
     r"\A\s*(?:A\s*[:：]|(?:sure|certainly|of course|great question|yes|absolutely)\b[!.,]*|"
     r"(?:based on|according to)\b[^,.\n]{0,80}, )\s*",
@@ -16,6 +20,10 @@ _LEAD = re.compile(
 _CLOSING = re.compile(r"\b(?:let me know|would you like|hope this helps|feel free)\b.*\Z", re.IGNORECASE | re.DOTALL)
 _MARKDOWN = re.compile(r"(?im)\*\*|__|`+|^\s*#+\s*(?:answer\s*$)?|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)")
 _SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]{2}[.!?])\s+|(?<=\d{4}[.!?])\s+|(?<=[\"')][.!?])\s+|(?<=[。！？])|\n+")
+_COPULA = re.compile(r"\s+(is|are|was|were)\s+")
+_WORD = re.compile(r"\w+")
+_WORDS_BESIDE = frozenset("a an the it he she they this that in at on by of from to".split())
+"""Words that may stand beside those of a question in a sentence that says it again."""
 
 
 def read_passage(reply: str, continues: bool = False) -> str:
@@ -45,3 +53,23 @@ def read_passage(reply: str, continues: bool = False) -> str:
 def sentences(text: str) -> list[str]:
     """Return the sentences and lines of a text; full stops of initials and short titles end none."""
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+
+
+def without_question(passage: str, question: str) -> str:
+    """Return the answer in a passage of one sentence that says the question again, else the passage.
+
+    >>> without_question("The capital of France is Paris", "What is the capital of France?")
+    'Paris'
+    >>> without_question("Paris is the capital of France", "What is the capital of France?")
+    'Paris'
+    """
+    first, verb, second = (_COPULA.split(passage, maxsplit=1) + ["", ""])[:3]
+    if not verb or len(sentences(passage)) > 1:
+        return passage
+    known = _WORDS_BESIDE | set(_WORD.findall(question.casefold()))
+    for stated, answer in ((first, second), (second, first)):
+        if known.issuperset(_WORD.findall(stated.casefold())):
+            words = answer.split()
+            start = next((i for i, word in enumerate(words) if word not in known or not word.islower()), 0)
+            return " ".join(words[start:])
+    return passage

@@ -122,6 +122,8 @@ def parse_reply(
         broken = invalid_tool_call(name=None, args=raw, id=_id(prompt), error=str(error)[:300])
         return AIMessage(content=plain, invalid_tool_calls=[broken])
     content = str(parsed.get("content") or "") if own_template or marked else "" if calls else plain
+    if calls and all(call["type"] == "invalid_tool_call" for call in calls):
+        content = plain
     return AIMessage(
         content=content,
         tool_calls=[call for call in calls if call["type"] == "tool_call"],

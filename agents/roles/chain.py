@@ -12,7 +12,7 @@ from typing import NamedTuple
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.parsing.answers import NEXT_QUESTION, clean_answer, thoughts_and_answer
-from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.completion import LINE_TOKENS, Completion, continue_text
 from emend.agents.roles.conversation import Prompt, lead_of
 from emend.agents.roles.decompose import LINES_END, opening, take_step
 from emend.agents.scoring import is_chat_model
@@ -26,6 +26,7 @@ STEP_BY_STEP = "Think step by step."
 LEAD = "Question: {question}\nThoughts:"
 MISSING = f"Your reply has no line '{ANSWER}'. Reply with that line alone: '{ANSWER}' and the answer, in a few words."
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_ANSWER_IS = re.compile(r"^.*\banswer is:?\s+", re.IGNORECASE)
 DEMONSTRATIONS = Path(__file__).with_name("thoughts_demonstrations.txt").read_text(encoding="utf-8")
 
 
@@ -50,7 +51,15 @@ def think_aloud(model: BaseChatModel, prompt: Prompt) -> Thought:
     Raises:
         ModelReplyError: the reply has no answer.
     """
-    reply = continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS)
+    return conclude(model, prompt, continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS))
+
+
+def conclude(model: BaseChatModel, prompt: Prompt, reply: Completion) -> Thought:
+    """The chain of thought that a reply is, with its answer; a chat model that gives none is asked once for it alone.
+
+    Raises:
+        ModelReplyError: the reply has no answer.
+    """
     thoughts, answer = thoughts_and_answer(reply.text)
     chain = prompt.begun(f" {thoughts}\n{ANSWER}", f" {thoughts}\n{ANSWER}", between="")
     if answer:
@@ -80,12 +89,14 @@ def _ask_again(model: BaseChatModel, prompt: Prompt, chain: Prompt, thoughts: st
 
 
 def last_sentence(text: str) -> str:
-    """The last sentence of a text.
+    """The last sentence of a text, or what it says the answer is.
 
     >>> last_sentence("Ann is from Chad. Its capital is N'Djamena.")
     "Its capital is N'Djamena."
+    >>> last_sentence("Ann is from Chad. So the answer is N'Djamena.")
+    "N'Djamena."
     """
-    return _SENTENCE.split(text.strip())[-1].strip()
+    return _ANSWER_IS.sub("", _SENTENCE.split(text.strip())[-1].strip())
 
 
 def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool, hops: int) -> Thought:

@@ -8,22 +8,26 @@ demonstrations are our own.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from emend.agents.calls import score_targets
 from emend.agents.parsing.answers import clean_answer
 from emend.agents.roles import PROMPTS
 from emend.agents.roles.completion import LINE_TOKENS, continue_text
 from emend.agents.roles.conversation import Prompt
-from emend.agents.scoring import join_target
+from emend.agents.scoring import ScoringModel, is_chat_model, join_target
 from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
 
 QUESTION, SUBQUESTION, TENTATIVE = "Question:", "Subquestion:", "Generated answer:"
 RETRIEVED, CHECKED, FINAL = "Retrieved fact:", "Retrieved fact", "Final answer:"
+VERDICTS = ("contradicts", "does not contradict")
+VERDICT_END = " to generated answer, so the intermediate answer is:"
+"""What follows a verdict in the line of the check."""
 LINES_END = "a probe with choices is put again"
 """Part of the prompts' id where a model generates one line at a time."""
 NOTHING = "None."
@@ -177,25 +181,59 @@ def take_step(model: BaseChatModel, prompt: Prompt, cloze: str = "") -> LineStep
     usage, question = Usage(), cloze
     if not cloze:
         reply = continue_text(model, prompt.plus(SUBQUESTION), ["\n"], LINE_TOKENS)
-        usage, question = usage.plus(reply.usage), first_line(reply.text, SUBQUESTION)
+        usage = usage.plus(reply.usage)
+        question = first_line(reply.text, SUBQUESTION, usage)
     lead = f"{TENTATIVE} {cloze}" if cloze else TENTATIVE
     line_prompt = prompt.plus(f"{SUBQUESTION} {question}\n{lead}")
     reply = continue_text(model, line_prompt, ["\n"], LINE_TOKENS)
-    answer = first_line(reply.text, TENTATIVE)
+    usage = usage.plus(reply.usage)
+    answer = first_line(reply.text, TENTATIVE, usage)
     tentative = join_target(cloze, answer) if cloze else answer
     line = join_target(line_prompt.text, answer)[len(line_prompt.text) :]
-    return LineStep(line_prompt.begun(f"{line}\n", line, between=""), question, tentative, usage.plus(reply.usage))
+    return LineStep(line_prompt.begun(f"{line}\n", line, between=""), question, tentative, usage)
 
 
-def first_line(text: str, lead: str) -> str:
+def check_in_line(model: BaseChatModel, prompt: Prompt) -> tuple[FactCheck, Usage]:
+    """The check of the last fact, in a line that is begun for the model, and its cost.
+
+    A chat model that scores chooses the verdict by likelihood, since small ones repeat the fact instead.
+
+    Raises:
+        ModelReplyError: the line does not say whether the fact contradicts, or names no answer.
+    """
+    if is_chat_model(model) and isinstance(model, ScoringModel):
+        return _choose_verdict(model, prompt)
+    reply = continue_text(model, prompt.plus(CHECKED), ["\n"], LINE_TOKENS)
+    line = f"{CHECKED} {reply.text.strip()}".partition("\n")[0].strip()
+    verdict = read_check(line)
+    if verdict is None:
+        raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text, reply.usage)
+    return verdict, reply.usage
+
+
+def _choose_verdict(model: Any, prompt: Prompt) -> tuple[FactCheck, Usage]:
+    scores = score_targets(model, prompt.plus(CHECKED).turns, VERDICTS)
+    contradicts = scores.log_probs[0] > scores.log_probs[1]
+    lead = f"{CHECKED} {VERDICTS[not contradicts]}{VERDICT_END}"
+    reply = continue_text(model, prompt.plus(lead), ["\n"], LINE_TOKENS)
+    usage = scores.usage.plus(reply.usage)
+    return FactCheck(contradicts, first_line(clean_answer(reply.text), lead, usage)), usage
+
+
+def check_line(verdict: FactCheck) -> str:
+    """The line that states a check."""
+    return f"{CHECKED} {VERDICTS[not verdict.contradicts]}{VERDICT_END} {verdict.answer}"
+
+
+def first_line(text: str, lead: str, usage: Usage) -> str:
     """The first line of a reply.
 
     Raises:
-        ModelReplyError: the reply is blank.
+        ModelReplyError: the reply is blank; carries the usage.
     """
     line = text.strip().partition("\n")[0].strip()
     if not line:
-        raise ModelReplyError(f"nothing follows '{lead}'.", text)
+        raise ModelReplyError(f"nothing follows '{lead}'.", text, usage)
     return line
 
 
@@ -217,5 +255,5 @@ def check_prompt(subquestion: str, tentative: str, fact: str) -> str:
 def step_prompt_id(form: str, demonstrations: str, chats: bool = False) -> str:
     """Eight hex digits that change with the prompts of the form, and with those of chat models if the model `chats`."""
     schemas = [schema.model_json_schema() for schema in (NextStep, Checked)]
-    ends = ((LINES_END,) if form == "lines" else ()) + ((MISSING,) if chats else ())
+    ends = ((LINES_END,) if form == "lines" else ()) + ((MISSING, *VERDICTS, VERDICT_END) if chats else ())
     return prompt_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"), *ends)

@@ -11,7 +11,7 @@ from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.agent import ROUNDS, ROUNDS_LIMIT, AgentContext
 from emend.memory.edit import Edit
-from emend.memory.errors import BadSettings
+from emend.memory.errors import EditorUnusable
 from emend.memory.retrieval.base import Retriever
 
 
@@ -37,7 +37,7 @@ class Agent(MemoryEditor):
     """Lets the model search the memory, look facts up and list updates.
 
     Raises:
-        BadSettings: the model cannot call tools.
+        EditorUnusable: the model cannot call tools.
     """
 
     name: ClassVar[str] = "agent"
@@ -46,7 +46,7 @@ class Agent(MemoryEditor):
 
     def __init__(self, context: EditorContext) -> None:
         if not can_call_tools(context.model):
-            raise BadSettings(
+            raise EditorUnusable(
                 f"editor 'agent' needs a model that calls tools, and '{_name_of(context.model)}' does not: take "
                 "one of a provider (openai:NAME, anthropic:NAME), a local one whose chat template shows tools, or the "
                 "editor 'rag' or 'mello'."

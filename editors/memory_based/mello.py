@@ -32,8 +32,9 @@ class MelloSettings(RagSettings):
         form: `text` (as published), `lines` (line by line, for models too small to keep to a form) or `structured` (by
             schema); `auto` is `structured` for a model with structured output or tools of its own, `lines` for one
             whose window does not hold the demonstrations and for a local chat model of few parameters, else `text`.
-            With `auto` a chat model is asked again for a reply in no form, and a probe whose steps are in none begins
-            again in `lines`; a form by name is strict.
+            With `auto` a chat model is asked again for a reply in no form, a probe whose steps are in none begins
+            again in `lines`, and where these fail too, a chat model is asked it under the facts retrieved; a form by
+            name is strict.
         hops: maximum number of subquestions; a question that names its own number, in a tag, may always take those.
         demonstrations: a text file with demonstrations in place of the shipped ones; only `text` shows any.
     """
@@ -57,10 +58,12 @@ class Mello(SteppingEditor):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.second: Form | None = "lines" if self.settings.form == "auto" and self.form != "lines" else None
+        self.fallbacks: tuple[Form, ...] = ()
         if self.settings.form == "auto":
-            second = f", and begins again in '{self.second}' where that fails" if self.second else ""
-            logging.getLogger(__name__).info("editor 'mello' asks in the form '%s'%s.", self.form, second)
+            forms: tuple[Form, ...] = ("lines", "facts") if is_chat_model(context.model) else ("lines",)
+            self.fallbacks = tuple(form for form in forms if form != self.form)
+            after = "".join(f", else '{form}'" for form in self.fallbacks)
+            logging.getLogger(__name__).info("editor 'mello' asks in the form '%s'%s.", self.form, after)
         embedding, retriever = str(getattr(self.memory, "identity", "")), qualified_name(context.retriever)
         published = "contriever" in embedding.lower() and retriever == qualified_name(Dense)
         if self.form == "text" and embedding and not published:  # a dry run has no embedding
@@ -80,21 +83,21 @@ class Mello(SteppingEditor):
 
     @property
     def shows_demonstrations(self) -> bool:
-        """True if the form in use, or the second one, shows demonstrations to this model."""
-        forms = (self.form, self.second)
+        """True if the form in use, or one to fall back to, shows demonstrations to this model."""
+        forms = (self.form, *self.fallbacks)
         return "text" in forms or ("lines" in forms and is_chat_model(self.context.model))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `SteppingEditor` with the form to fall back to, if there is one."""
-        return super().fingerprint | ({"second": self.second} if self.second else {})
+        """The fingerprint of `SteppingEditor` with the forms to fall back to, if there are some."""
+        return super().fingerprint | ({"fallbacks": list(self.fallbacks)} if self.fallbacks else {})
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> MelloContext:
         """The context with the form, the limit of hops and the demonstrations."""
         return MelloContext(
             **self.common_fields(retriever),
             form=self.form,
-            second=self.second,
+            fallbacks=self.fallbacks,
             hops=self.settings.hops,
             demonstrations=self.demonstrations,
             empty=not edits,

@@ -166,11 +166,7 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
     if name != "collected":
         folder = _checked(lm, layers, Path(name).expanduser(), name)
         return KeyCovariance(folder, _remedy(lm, layers, folder, f" --out {shlex.quote(name)}"), lm.device)
-    folders = [
-        file.parent
-        for file in sorted(covariance_folder(lm, "").glob("*/counts.json"))
-        if file.parent.name != WORLD and all(layer_file(file.parent, layer).exists() for layer in layers)
-    ]
+    folders = collected_folders(digest_of(lm.fingerprint), layers)
     if len(folders) != 1:
         raise MissingData(
             f"there are {len(folders) or 'no'} covariances of this model's layers {list(layers)}"
@@ -203,7 +199,20 @@ def covariance_folder(lm: CausalLM, corpus: str) -> Path:
 
     It depends on the model's weights alone, not on its folder's name or its number format.
     """
-    return cache_folder("statistics") / content_id("statistics", digest_of(lm.fingerprint)) / corpus
+    return _statistics(digest_of(lm.fingerprint)) / corpus
+
+
+def collected_folders(digest: str, layers: Sequence[int]) -> list[Path]:
+    """The covariances in the cache that have these layers, of the model with this digest of its weights."""
+    return [
+        file.parent
+        for file in sorted(_statistics(digest).glob("*/counts.json"))
+        if file.parent.name != WORLD and all(layer_file(file.parent, layer).exists() for layer in layers)
+    ]
+
+
+def _statistics(digest: str) -> Path:
+    return cache_folder("statistics") / content_id("statistics", digest)
 
 
 def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, name: str) -> Path:

@@ -1,5 +1,6 @@
 """Null-space constrained editing (Fang et al. 2025, AlphaEdit): updates that do not change the output of usual keys."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
 from emend.editors.parametric.memit import Memit
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
+
+NEARLY_WHOLE = 0.95
+"""Share of the dimensions above which a null space protects nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class AlphaEdit(Memit):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
+        self._warned = False
         self._protected: dict[int, Tensor] = {}
         """Keys of the sequence's earlier edits by layer (K_p), shape (edits, inputs), float64."""
         self._with_latest: dict[int, Tensor] = {}
@@ -108,5 +113,15 @@ class AlphaEdit(Memit):
                 f"editor 'alphaedit' may change nothing in layer {layer}: no eigenvalue of its covariance "
                 f"('{self.settings.covariance}') is below alphaedit.nullspace_threshold={threshold:g}, the least is "
                 f"{least:.3g}. Set alphaedit.nullspace_threshold above it, or name another covariance."
+            )
+        if basis.shape[1] > NEARLY_WHOLE * size and not self._warned:
+            self._warned = True
+            logging.getLogger(__name__).warning(
+                "alphaedit: in layer %d, %d of %d directions count as null space, so that little is protected: set "
+                "alphaedit.nullspace_threshold lower than %g, or collect the covariance over more text",
+                layer,
+                basis.shape[1],
+                size,
+                threshold,
             )
         return basis

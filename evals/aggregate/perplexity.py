@@ -28,6 +28,18 @@ class PerplexityRow(MetricRow):
     before: Estimate
     reason: str = ""
 
+    @property
+    def place(self) -> ResultGroup:
+        """The place whose figures the edits stand behind."""
+        return ResultGroup(self.setting, self.mode, self.editor)
+
+    @property
+    def ratio(self) -> float | None:
+        """Perplexity over that before; infinite where it is no finite number, None if unmeasured."""
+        if not self.before.mean:
+            return None
+        return math.inf if self.mean is None else self.mean / self.before.mean
+
 
 def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoints) -> list[PerplexityRow]:
     """Row per editor, setting and mode; in a sequence, at each checkpoint and at its end."""

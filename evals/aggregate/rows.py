@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from emend.evals.aggregate.columns import MetricRow as MetricRow
 from emend.evals.aggregate.columns import RecordTable, metric_row, order_by
 from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
+from emend.evals.aggregate.edit_checks import EditCheckRow, broken_places, edit_checks_of, side_effect_notes
 from emend.evals.aggregate.gaps import ProtocolGap, gaps_of
 from emend.evals.aggregate.kept_table import gather_run
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
@@ -49,9 +51,13 @@ class Report(FrozenModel):
     """Cost of a probe and of an edit under each editor; the metrics are `costs.ALL_COSTS`."""
     perplexity: tuple[PerplexityRow, ...] = ()
     """Perplexity of held-out texts under weight edits."""
+    checks: tuple[EditCheckRow, ...] = ()
+    """Weight edits that took, and neighbouring prompts that turned."""
+    broken: tuple[tuple[str, str, str], ...] = ()
+    """Setting, mode and editor where edits broke the model, so that no value is the best."""
     spent: RunCost | None = None
     notes: tuple[str, ...] = ()
-    """How the run was merged from shares."""
+    """What went wrong with weight edits, what the benchmark lacks, and how the run was merged from shares."""
 
 
 def _comparable(costs: Sequence[MetricRow], concurrency: int) -> list[MetricRow]:
@@ -91,6 +97,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
     rows = rows_of(gathered, metrics, manifest.config.editors)
+    side_effects = _side_effects(folder, manifest)
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
     return Report(
         benchmark=manifest.config.benchmark,
@@ -111,9 +118,19 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         ),
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(_comparable(costs_of(gathered, folder, manifest.config.editors), manifest.config.concurrency)),
-        perplexity=tuple(
-            perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
-        ),
         spent=spent_of(gathered, folder),
-        notes=(*manifest.benchmark.get("shortfalls", ()), *merge_notes(manifest)),
+        notes=(*side_effects.pop("notes"), *manifest.benchmark.get("shortfalls", ()), *merge_notes(manifest)),
+        **side_effects,
     )
+
+
+def _side_effects(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    """Fields of a report on what weight edits did besides: perplexity, checks, broken models, and notes on them."""
+    perplexity = perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
+    checks = edit_checks_of(folder, manifest.config.editors)
+    return {
+        "perplexity": tuple(perplexity),
+        "checks": tuple(checks),
+        "broken": broken_places(perplexity, checks),
+        "notes": side_effect_notes(perplexity, checks),
+    }

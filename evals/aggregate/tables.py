@@ -31,6 +31,8 @@ class TableRow(NamedTuple):
 
     names: tuple[str, ...]
     values: Mapping[str, MetricRow]
+    broken: bool = False
+    """True where edits broke the model: none of the values counts as the best."""
 
 
 class MetricTable(NamedTuple):
@@ -128,8 +130,12 @@ def _tables(
 ) -> list[MetricTable]:
     benchmark, setting, mode = place
     rows: dict[tuple[str, ...], dict[str, MetricRow]] = {}
+    broken = set[tuple[str, ...]]()
     for each, row in members:
-        rows.setdefault((*each.labels.values(), row.editor), {})[row.metric] = row
+        names = (*each.labels.values(), row.editor)
+        rows.setdefault(names, {})[row.metric] = row
+        if (row.setting, row.mode, row.editor) in each.report.broken:
+            broken.add(names)
     models = dict.fromkeys(each.report.model for each, _ in members)
     title = f"{benchmark}, {setting}" + (f", mode {mode}" if mode else "")
     title += f", model {next(iter(models))}" if len(models) == 1 else ""
@@ -141,7 +147,11 @@ def _tables(
     judged = {row.metric for _, row in members if row.judge}
     tables = []
     for name, group in _groups(measured, choice, judged, rows.values()):
-        lines = [TableRow(names, values) for names, values in rows.items() if any(m.name in values for m in group)]
+        lines = [
+            TableRow(names, values, names in broken)
+            for names, values in rows.items()
+            if any(m.name in values for m in group)
+        ]
         heading = f"{title}: {name}" if name else title
         tables.append(MetricTable(benchmark, heading, headings, tuple(group), tuple(_sorted(lines, metrics, choice))))
     return tables

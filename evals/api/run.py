@@ -75,6 +75,18 @@ class CancellableProgress(Progress):
         self._check()
         self._receiver.start(total, skipped)
 
+    def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
+        """Pass on what is left."""
+        self._receiver.plan(units, tokens)
+
+    def probes(self, editor: str, share: float) -> None:
+        """Pass on a share of a unit in progress."""
+        self._receiver.probes(editor, share)
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Pass on the time that edits took."""
+        self._receiver.edited(editor, seconds, units)
+
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         """Pass on that a unit has ended.
 

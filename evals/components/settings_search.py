@@ -182,11 +182,8 @@ def _parts(measured: Report, editor: str) -> Iterator[tuple[Any, float]]:
 
 
 def _perplexity_ratio(measured: Report, editor: str) -> float | None:
-    """The perplexity under edits over that before; infinite where it is too large for a number, None if unmeasured."""
-    row = next((row for row in measured.perplexity if row.editor == editor), None)
-    if row is None or not row.before.mean:
-        return None
-    return float("inf") if row.mean is None else row.mean / row.before.mean
+    """The perplexity under edits over that before; infinite where it is no finite number, None if unmeasured."""
+    return next((row.ratio for row in measured.perplexity if row.editor == editor), None)
 
 
 def _rank(trial: Trial) -> float:

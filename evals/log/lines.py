@@ -33,6 +33,8 @@ JUDGEMENTS, JUDGE_EVENTS = ".jsonl", ".events.jsonl"
 """Endings of a scoring's files: of its judgements, and of the judges' steps."""
 PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
 """Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
+EDIT_CHECK = "edit check"
+"""Value of `act` in the lines of `costs.jsonl` on edits that took and neighbours that turned."""
 
 
 def _check_date(text: str) -> str:
@@ -217,6 +219,18 @@ class PerplexityLine(_TextsLine, _PassLine, total=False):
     unscored: Required[str]
 
 
+class EditCheckLine(_PassLine, total=False):
+    """Numbers of applied edits that took, and of neighbouring prompts that turned to the new object."""
+
+    edits: Required[str]
+    standing: Required[NonNegativeInt]
+    repeat: Required[int]
+    checked: Required[NonNegativeInt]
+    took: Required[NonNegativeInt]
+    neighbours: Required[NonNegativeInt]
+    turned: Required[NonNegativeInt]
+
+
 class RecordHead(TypedDict):
     """Unit of a record and the number of the unit's records; the line's other fields are parsed and not kept."""
 
@@ -243,7 +257,7 @@ class JudgeStepPlace(TypedDict):
     items: list[str]
 
 
-_ACTS = ("edit", "run", PERPLEXITY, PERPLEXITY_BEFORE)
+_ACTS = ("edit", "run", PERPLEXITY, PERPLEXITY_BEFORE, EDIT_CHECK)
 
 
 def _act_of(line: Any) -> str:
@@ -256,6 +270,7 @@ CostLine = Annotated[
     | Annotated[RunCostLine, Tag("run")]
     | Annotated[PerplexityLine, AfterValidator(_check_texts), Tag(PERPLEXITY)]
     | Annotated[UneditedPerplexityLine, AfterValidator(_check_texts), Tag(PERPLEXITY_BEFORE)]
+    | Annotated[EditCheckLine, Tag(EDIT_CHECK)]
     | Annotated[_Line, Tag("other")],
     Discriminator(_act_of),
 ]

@@ -14,7 +14,7 @@ _DENIED_BEFORE = re.compile(
     r"|formerly|previously|other than|whether|unclear|old answer|(?:wrong|incorrect) answer|used to be|before that"
     r"|some (?:people )?(?:still )?say|others say|(?:could|may|might) be|sorry)\b|n't\b)"
     r"(?:(?!\b(?:but|whereas|now)\b)[^,;:])*$"
-    r"|\b(?:ported|moved|changed|switched) from\s+$|(?:不是|并非|不|没有|非)\s*$",
+    r"|\b(?:ported|moved|changed|switched) from\s+$|(?:不是|不再是|并非|不|没有|非)\s*$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
@@ -31,11 +31,17 @@ _ASIDE = re.compile(
 """Words of a sentence that names the rival without asserting it."""
 _BESIDE = re.compile(r", which\b[^,]*$")
 """A clause about something else than the answer."""
+_CONCESSION = re.compile(
+    r"^(?:even though|although|though|while|despite)\b[^,]*,|, (?:even though|although|though|despite)\b[^,;]*$",
+    re.IGNORECASE,
+)
+"""A clause that grants something else than the answer."""
 _RESTATED = re.compile(r"\b(?:that|which) is\b.*\b(?:with|of|in|by)\s+$")
 """A question said again, before the answer."""
+_FOLLOWING = re.compile(r"(?: (?:[A-Z][\w-]*|\d[\w-]*))*")
 _LONGER_BEFORE = re.compile(r"\b(?:New|North|South|East|West|Northern|Southern|Eastern|Western|Saint|St\.|San|Air)\s+$")
 _LONGER_AFTER = re.compile(
-    r"^(?:[+#]|[.,]\d|\s+(?!(?:Inc|Ltd|Corp|Corporation|Company|City|Jr|FC|F\.C|University|Church)\b)[A-Z][a-z]+)"
+    r"^(?:[+#]|[.,]\d|\s+(?!(?:Inc|Ltd|Corp|Corporation|Company|Group|City|Jr|FC|F\.C|University|Church)\b)[A-Z][a-z]+)"
 )
 
 
@@ -46,16 +52,25 @@ def asserts(passage: str, golds: Sequence[str], rivals: Iterable[str] = (), ques
         passage: the sentences that answer.
         golds: the right answer, then its aliases.
         rivals: answers that compete with it.
-        question: the prompt; a rival that it names is expected in the passage, and is not held against it.
+        question: the prompt; a rival that it names, alone or as the beginning of a longer name (`Apple Music`), is
+            expected in the passage in that form, and is not held against it.
     """
     right = [name for gold in golds for name in _names(gold)]
     same = {_plain(name) for name in right}
     wrong = [name for rival in rivals for name in _names(rival) if _plain(name) not in same]
-    wrong = [name for name in wrong if not _pattern(name).search(_plain(question))]
-    rows = [_plain(row) for row in sentences(fold_typography(passage))]
+    named = {name: _in_question(name, _plain(question)) for name in wrong}
+    wrong = [name for name in wrong if name not in named[name]]
+    longer = [*right, *(form for forms in named.values() for form in forms)]
+    rows = [_CONCESSION.sub("", _plain(row)) for row in sentences(fold_typography(passage))]
     if not any(_given(row, right, wrong) for row in rows) or any(_denied(row, right) for row in rows):
         return False
-    return not any(_given(row, wrong, right) and not _ASIDE.search(row) for row in rows)
+    return not any(_given(row, wrong, longer) and not _ASIDE.search(row) for row in rows)
+
+
+def _in_question(name: str, question: str) -> set[str]:
+    """Forms in which a question gives a name: each with the capitalised words and numbers that follow it."""
+    hits = _pattern(name).finditer(question)
+    return {name + following[0] for hit in hits if (following := _FOLLOWING.match(question, hit.end()))}
 
 
 def _given(row: str, names: Sequence[str], others: Sequence[str]) -> bool:
@@ -106,7 +121,7 @@ def _names(gold: str) -> tuple[str, ...]:
     plain = re.sub(r"^(?:the|a|an)\s+(?=\S)", "", fold_typography(gold).strip(), flags=re.IGNORECASE)
     head, _, addition = plain.partition(",")
     out = [plain, plain.removesuffix(" of America"), plain.removesuffix(" music")]
-    if addition and len(head.split()) > 1:
+    if len(head.split()) > 1 and re.search(r"[^\W\d]", addition):  # the year of a date is no addition
         out.append(head)
     if plain.endswith("America"):
         out.append("American")

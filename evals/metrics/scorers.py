@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from emend.agents.parsing.passages import without_question
 from emend.evals.metrics import counterfact, elken
 from emend.evals.metrics.assertion import asserts
 from emend.evals.metrics.likelihood import (
@@ -75,9 +76,18 @@ def score_contains(probe: Probe, answer: Answer, before: Answer | None) -> Probe
     """`contains`: the passage that answers asserts a gold answer as whole words, and no rival or other choice."""
     if answer.text is None:
         return ProbeScores({}, {"contains": NO_TEXT})
-    passage = answer.text if answer.passage is None else answer.passage
+    return ProbeScores({"contains": float(_names_gold(probe, _passage(answer)))}, {})
+
+
+def _passage(answer: Answer) -> str:
+    return (answer.text or "") if answer.passage is None else answer.passage
+
+
+def _names_gold(probe: Probe, passage: str) -> bool:
+    """Return whether a passage asserts a gold answer by the rule of `contains`; False for a probe without one."""
+    golds = [gold for gold in probe.gold if gold]
     rivals = [name for name in (probe.rival, *probe.choices) if name]
-    return ProbeScores({"contains": float(asserts(passage, probe.gold, rivals, probe.prompt))}, {})
+    return bool(golds) and asserts(passage, golds, rivals, probe.prompt)
 
 
 def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -140,20 +150,32 @@ def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> Prob
 def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`agreement`: 1.0 when the edited model answers as the unedited one.
 
-    Texts are compared after normalisation; without texts, whether the same one of gold and rival is more probable.
+    Texts are the same if equal after normalisation, if both assert the gold answer by the rule of `contains`, or, for a
+    probe without gold, if their passages are equal without the question that they say again; without texts, whether
+    the same one of gold and rival is more probable.
     """
     if before is None:
         return ProbeScores({}, {"agreement": NO_BASELINE})
     if None in (answer.text, before.text) and not (answer.log_probs or before.log_probs):
         return ProbeScores({}, {"agreement": NO_TEXT})
     if answer.text is not None and before.text is not None:
-        return ProbeScores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})
+        same = normalise(answer.text) == normalise(before.text) or _same_passage(probe, answer, before)
+        return ProbeScores({"agreement": float(same)}, {})
     now_gold, now_rival, why = _pair(probe, answer)
     then_gold, then_rival, why_before = _pair(probe, before)
     if why or why_before:
         return ProbeScores({}, {"agreement": why or f"unedited model: {why_before}"})
     same = _order(now_gold, now_rival) == _order(then_gold, then_rival)
     return ProbeScores({"agreement": float(same)}, {})
+
+
+def _same_passage(probe: Probe, answer: Answer, before: Answer) -> bool:
+    """Return whether the passages of two answers say the same to a reader who looks for the answer only."""
+    now, then = _passage(answer), _passage(before)
+    if any(probe.gold):
+        return _names_gold(probe, now) and _names_gold(probe, then)
+    now, then = (normalise(" ".join(without_question(text, probe.prompt).split())) for text in (now, then))
+    return bool(now) and now == then
 
 
 def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:

@@ -70,7 +70,13 @@ def gpu_gigabytes() -> float:
 
 def gigabytes_needed(billions: float, editor: str, settings: Mapping[str, Any]) -> float:
     """Memory that an editor with these settings takes on a model of so many parameters; a gigabyte is 10^9 bytes."""
+    per_parameter = memory_factor(editor, settings) * _fields()["memory"]["default"]
+    return float(billions * per_parameter + _fields()["gpu"]["beside"])
+
+
+def memory_factor(editor: str, settings: Mapping[str, Any]) -> float:
+    """Memory that an editor with these settings takes, the model's weights included, in memory of the weights."""
     memory = _fields()["memory"]
     named = (f"{editor}.{name}={value}" for name, value in settings.items())
     key = next((name for name in (*named, editor) if name in memory), "default")
-    return float(billions * memory[key] + _fields()["gpu"]["beside"])
+    return float(memory[key] / memory["default"])

@@ -3,18 +3,17 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from importlib import import_module
 from typing import Any, TextIO
 
 from emend.evals.report.escape import safe
+from emend.evals.report.pace import Pace
 from emend.evals.runner.results import Progress
 
 EVERY_SECONDS = 5.0
-MIN_UNITS = 16
-"""Units whose pace says little about the rest: an editor may solve so many ahead, and then asks them quickly."""
 
 
 class RunProgress(Progress):
@@ -23,12 +22,18 @@ class RunProgress(Progress):
     def __init__(self) -> None:
         self.total = self.skipped = self.done = self.failed = self.unscored = self.tokens = 0
         self.start_time = time.monotonic()
+        self.pace = Pace()
         self.editor = self._wait = ""
         self._wait_end = float("-inf")
 
     def start(self, total: int, skipped: int) -> None:
         """Begin to count."""
         self.total, self.skipped, self.start_time = total, skipped, time.monotonic()
+        self.pace.start()
+
+    def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
+        """Take what is left, for the time that it will take."""
+        self.pace.plan(units, tokens)
 
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         """Count one unit, and show the counts."""
@@ -37,7 +42,19 @@ class RunProgress(Progress):
         self.failed += failed
         self.unscored += unscored
         self.tokens += tokens
+        self.pace.add(editor, 1.0)
         self.show()
+
+    def probes(self, editor: str, share: float) -> None:
+        """Count a share of a unit in progress, and show the counts."""
+        self.pace.add(editor, share)
+        if share > 0:
+            self.editor = editor
+            self.show()
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Count the time for the units that it was for."""
+        self.pace.edited(editor, seconds, units)
 
     def waiting(self, seconds: float, reason: str) -> None:
         """Show the reason beside the counts until the wait is over; waits of less than a second are not shown."""
@@ -60,11 +77,8 @@ class RunProgress(Progress):
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate from the pace so far; None while there are too few units for one."""
-        worked = self.done + self.failed
-        if not worked or worked < min(MIN_UNITS, (self.total - self.skipped) / 10):
-            return None
-        return (time.monotonic() - self.start_time) / worked * (self.total - self.processed)
+        """Estimate from the pace so far; None before the first unit."""
+        return self.pace.seconds_left(self.total - self.processed)
 
     def line(self) -> str:
         """All counts in one line."""

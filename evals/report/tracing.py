@@ -20,7 +20,7 @@ from emend.evals.trace.graph_paths import START, GraphEdges, mermaid, paths_of
 from emend.evals.trace.judged_steps import JudgedItem
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "usage", "cut_tokens", "hits", "targets"}
-SAID_ELSEWHERE |= {"target_tokens", "greedy_tokens"}
+SAID_ELSEWHERE |= {"target_tokens", "greedy_tokens", "turns"}
 NAME = 60
 """Characters of a target that identify it."""
 HANGING = 2

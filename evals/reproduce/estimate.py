@@ -12,8 +12,8 @@ from emend.agents.llm import LOCAL
 from emend.editors.device_speed import device_speed
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION
-from emend.evals.components.dry_run import COUNTS, DryRun, amounts, dry_run, is_local, priced
-from emend.evals.components.local_time import SPREAD, parameters_of
+from emend.evals.estimates.dry_run import COUNTS, DryRun, amounts, dry_run, is_local, priced
+from emend.evals.estimates.local_time import SPREAD, parameters_of
 from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from emend.agents.providers.repetition import repetition
@@ -47,9 +48,14 @@ class ProbeResult(NamedTuple):
 
 
 def ask_unit(
-    editor_pass: EditorPass, unit: Unit, answerer: Answerer, baseline: Baseline, stop: threading.Event
+    editor_pass: EditorPass,
+    unit: Unit,
+    answerer: Answerer,
+    baseline: Baseline,
+    stop: threading.Event,
+    on_probe: Callable[[], None],
 ) -> UnitResult:
-    """Ask all probes of a case and score the answers.
+    """Ask all probes of a case and score the answers; `on_probe` is called after each.
 
     Raises:
         Stopped: the run is ending.
@@ -68,6 +74,7 @@ def ask_unit(
         result.records.append(_record(editor_pass, unit, probe, answered))
         head = {"unit": unit.key, "case": unit.case.id, "probe": probe.id, "editor": editor_pass.name}
         result.events.extend(head | event_of(step) for step in answered.answer.steps)
+        on_probe()
     return result
 
 

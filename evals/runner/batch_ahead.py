@@ -22,12 +22,15 @@ class Lookahead:
     Args:
         editor_pass: the pass.
         meter: makes the meter of a solve.
+        on_solved: receives the seconds that a solve took, and the number of units that it was for.
     """
 
-    def __init__(self, editor_pass: EditorPass, meter: Callable[[], Meter]) -> None:
+    def __init__(
+        self, editor_pass: EditorPass, meter: Callable[[], Meter], on_solved: Callable[[float, int], None]
+    ) -> None:
         editor = editor_pass.editor
         self._editor = editor if editor_pass.mode.kind == "single" and isinstance(editor, BatchSolver) else None
-        self._meter = meter
+        self._meter, self._on_solved = meter, on_solved
         self._unsolved: list[Sequence[Edit]] = []
         self._chunk_cost = NO_COST
 
@@ -44,7 +47,9 @@ class Lookahead:
             with self._meter() as meter:
                 cost = self._editor.presolve(self._unsolved)
             number = max(1, sum(map(len, self._unsolved)))
-            self._chunk_cost, self._unsolved = meter.cost(number, cost), []
+            self._chunk_cost = meter.cost(number, cost)
+            self._on_solved(self._chunk_cost.seconds, len(self._unsolved))
+            self._unsolved = []
         whole, number = self._chunk_cost, max(1, self._chunk_cost.edits)
         return EditCost(
             seconds=whole.seconds / number * edits,

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from emend.evals.runner.units import EditorPass, Group, UnfinishedCases, groups,
 from emend.evals.shares.deal import PASSES, Deal, pass_ids
 from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, EditorUnusable, EmendError, MissingData
 from emend.memory.files import private_folder
 from emend.memory.paths import cache_folder
 from emend.memory.probe import Probe
@@ -43,6 +44,8 @@ from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.registry import RETRIEVERS
 
 MEMORY = "memory"
+FIRST_CASES = 50
+"""Cases of which `other_edits` gives the edits."""
 LIMITS = ("rpm", "tpm", "max_cost", "max_calls", "prices", "cache")
 """Options that only concern models of providers."""
 
@@ -223,7 +226,7 @@ class RunComponents:
     @cached_property
     def passes(self) -> tuple[EditorPass, ...]:
         """One pass per setting, repeat and editor, in that order."""
-        editors = {(s, name): self.editor(name, s) for s in self.settings for name in self.editors}
+        editors = self._usable()
         editors |= self._refused(editors)
         return tuple(
             EditorPass(
@@ -239,6 +242,33 @@ class RunComponents:
             for repeat in range(self.config.repeats)
             for name in self.editors
         )
+
+    def _usable(self) -> dict[tuple[str, str], Editor]:
+        """The editors by setting and name, with stand-ins for those that cannot work with the model.
+
+        Raises:
+            EmendError: none can, or an editor has wrong settings.
+        """
+        editors: dict[tuple[str, str], Editor] = {}
+        errors: list[EmendError] = []
+        for setting, name in ((setting, name) for setting in self.settings for name in self.editors):
+            try:
+                editors[setting, name] = self.editor(name, setting)
+            except (EditorUnusable, MissingData) as error:
+                errors.append(error)
+                editors[setting, name] = RefusedEditor(None, str(error))
+        if len(errors) == len(editors):
+            raise errors[0]
+        return editors
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why editors cannot work with the model, a sentence for all that share the reason."""
+        names: dict[str, dict[str, None]] = {}
+        for each in self.passes:
+            if isinstance(each.editor, RefusedEditor) and each.editor.is_unusable:
+                names.setdefault(each.editor.reason, {})[each.name] = None
+        return [f"without {', '.join(editors)}: {reason}" for reason, editors in names.items()]
 
     def _refused(self, editors: Mapping[tuple[str, str], Editor]) -> dict[tuple[str, str], Editor]:
         """Stand-ins for editors in settings whose edits they cannot apply.
@@ -260,6 +290,10 @@ class RunComponents:
                 reason = f"{name} writes at an edit's subject, and the edits of setting '{setting}' name none"
                 refused[setting, name] = RefusedEditor(editors[setting, name], reason)
         return refused
+
+    def other_edits(self, setting: str) -> tuple[Edit, ...]:
+        """Edits of the setting's first cases, whose subjects make neighbouring prompts."""
+        return tuple(edit for case in islice(self.cases(setting), FIRST_CASES) for edit in case.edits)
 
     def names_subjects(self, setting: str) -> bool:
         """Return False if the first edits of the setting name no subject."""

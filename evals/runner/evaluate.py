@@ -11,8 +11,10 @@ from functools import partial
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
+from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.case import Case
+from emend.evals.log.lines import EDIT_CHECK
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead
@@ -20,10 +22,10 @@ from emend.evals.runner.bisect import find_failing_edits
 from emend.evals.runner.components import RunComponents
 from emend.evals.runner.perplexity import Perplexity
 from emend.evals.runner.queues import TaskQueue
-from emend.evals.runner.results import Results
+from emend.evals.runner.results import Results, UnitShares
 from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import EditorPass, Group, Unit
-from emend.memory.edit import Edit
+from emend.memory.edit import Edit, content_id
 from emend.memory.errors import (
     BadSettings,
     BudgetReached,
@@ -36,6 +38,8 @@ from emend.memory.errors import (
 
 FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
 """Errors that are not the fault of one unit: the run ends."""
+WORTH_REPORTING = 0.1
+"""Seconds of edits from which on they are told apart from the time of asking."""
 MAX_COST_IDS = 100
 """Maximum number of edit ids in a line of `costs.jsonl`."""
 
@@ -47,6 +51,7 @@ class EvaluationContext:
     components: RunComponents
     baseline: Baseline
     perplexity: Perplexity
+    edit_check: EditCheck
     restore_check: RestoreCheck
     results: Results
     finished: set[str]
@@ -66,7 +71,7 @@ class PassEvaluator:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
         bound = 2 * context.components.units_at_once
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
-        self._lookahead = Lookahead(editor_pass, self._meter)
+        self._lookahead = Lookahead(editor_pass, self._meter, self._report_edits)
 
     def evaluate(self, groups: Iterator[Group] | None = None) -> None:
         """Evaluate group after group, in mode `sequential` with an editor that can always all of them.
@@ -106,14 +111,17 @@ class PassEvaluator:
     @contextmanager
     def apply_group(self, group: Group) -> Iterator[tuple[Answerer, EditCost]]:
         """Inside the `with`, the group's edits are applied: yields who answers, and what applying them cost."""
-        self.context.perplexity.measure_unedited(self.editor_pass)
+        self._measure_unedited(group.edits)
         ahead = self._lookahead.cost(len(group.edits))
         with ExitStack() as applied:
             with self._meter() as meter:
                 answerer = applied.enter_context(self.editor.edit(group.edits))
-            cost = meter.cost(len(group.edits), cost_of(answerer)).plus(ahead)
+            cost = meter.cost(len(group.edits), cost_of(answerer))
+            is_whole = self.editor_pass.mode.kind == "all"
+            self._report_edits(cost.seconds, 0 if is_whole else sum(1 for _ in self._pending(group)))
+            cost = cost.plus(ahead)
             self._write_cost(group.edits, cost)
-            self.context.perplexity.measure_edited(self.editor_pass, group.edits, len(group.edits))
+            self._measure_edited(group.edits, len(group.edits))
             yield answerer, cost
 
     def _apply_and_ask(self, group: Group, queue: TaskQueue) -> Exception | None:
@@ -161,7 +169,7 @@ class PassEvaluator:
         """Apply each case's edits on top of those before; edits of finished units too if a later unit needs them."""
         if not sum(self._prepare_baseline(group) for group in self._groups()):
             return
-        self.context.perplexity.measure_unedited(self.editor_pass)
+        self._measure_unedited([edit for group in self._groups() for edit in group.new])
         with editor.sequence() as apply_more:
             applied = AppliedEdits(apply_more, FATAL)
             for group in self._groups():
@@ -182,16 +190,36 @@ class PassEvaluator:
                 success = applied.apply(edits)
             if success:
                 cost = meter.cost(len(edits), cost_of(applied.answerer))
+                self._report_edits(cost.seconds, 1)
                 applied.set_cost(edits, cost)
                 self._write_cost(edits, cost, again)
                 if not again:
-                    self.context.perplexity.measure_edited(self.editor_pass, edits, applied.count)
+                    self._measure_edited(edits, applied.count)
+
+    def _measure_unedited(self, edits: Sequence[Edit]) -> None:
+        """Measure what the edits may harm; called while none is applied."""
+        self.context.perplexity.measure_unedited(self.editor_pass)
+        if self.editor.needs_weights:
+            self.context.edit_check.prepare(edits, self.context.components.other_edits(self.editor_pass.setting))
+
+    def _measure_edited(self, edits: Sequence[Edit], active_edits: int) -> None:
+        """Measure the edited model, and write what went wrong to log and run folder; no cost of the edits."""
+        self.context.perplexity.measure_edited(self.editor_pass, edits, active_edits)
+        if not self.editor.needs_weights:
+            return
+        if outcome := self.context.edit_check.measure(self.editor_pass.name, edits):
+            edited = content_id("edited", [edit.id for edit in edits])
+            line = {"act": EDIT_CHECK, **self.editor_pass.labels, "edits": edited, "standing": active_edits}
+            self.context.results.cost(line | outcome.model_dump())
 
     def _evaluate_unit(self, unit: Unit, answerer: Answerer) -> None:
         context = self.context
         try:
             with unit_scope(context.journal, unit.key):
-                result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop)
+                with UnitShares(
+                    partial(context.results.probes, self.editor_pass.name), len(unit.case.probes)
+                ) as shares:
+                    result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop, shares.add)
                 context.results.unit(self.editor_pass, unit, result)
         except FATAL:
             raise
@@ -223,6 +251,11 @@ class PassEvaluator:
 
     def _meter(self) -> Meter:
         return Meter(self.editor.needs_weights, getattr(self.context.components.model, "lm", None))
+
+    def _report_edits(self, seconds: float, units: int) -> None:
+        """Report the time of edits before these units are asked, if it is worth a message and nobody asks meanwhile."""
+        if self.editor.needs_weights and seconds >= WORTH_REPORTING:
+            self.context.results.edited(self.editor_pass.name, seconds, units)
 
     def _write_cost(self, edits: Sequence[Edit], cost: EditCost, again: bool = False) -> None:
         """Write what applying edits cost; their ids are those of `cases.jsonl`, of many at once the first ones."""

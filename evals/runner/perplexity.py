@@ -4,12 +4,15 @@ Each editor that changes weights is measured on the same texts, without a prompt
 log-likelihood of every text in nats, so that a report can give an interval.
 """
 
+import logging
 import tomllib
 from collections.abc import Callable, Sequence
+from math import log
 from pathlib import Path
 from typing import Any
 
 from emend.agents.scoring import ScoringModel
+from emend.evals.aggregate.edit_checks import BROKEN_RATIO
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.runner.units import EditorPass
@@ -27,6 +30,11 @@ class TextLikelihoods(FrozenModel):
     nats: tuple[float, ...] = ()
     tokens: tuple[int, ...] = ()
     unscored: str = ""
+
+    @property
+    def nats_per_token(self) -> float | None:
+        """Logarithm of the perplexity of all texts; None without texts."""
+        return sum(self.nats) / sum(self.tokens) if self.tokens else None
 
 
 def load_texts(name: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
@@ -87,21 +95,35 @@ class Perplexity:
     ) -> None:
         self._model, self._texts, self._write = model, texts, write
         self._unedited_measured = unedited_measured
+        self._unedited = TextLikelihoods()
+        self._warned = set[str]()
 
     def measure_unedited(self, editor_pass: EditorPass) -> None:
         """Measure the unedited model, once for all editors; called while no edit is applied."""
         if self._texts and editor_pass.editor.needs_weights and not self._unedited_measured:
             self._unedited_measured = True
-            self._measure({"act": PERPLEXITY_BEFORE, "texts": _texts_id(self._texts)})
+            self._unedited = self._measure({"act": PERPLEXITY_BEFORE, "texts": _texts_id(self._texts)})
 
     def measure_edited(self, editor_pass: EditorPass, new: Sequence[Edit], active_edits: int) -> None:
         """Measure the model after `new` edits were applied, so that `active_edits` are in all."""
         if self._texts and editor_pass.editor.needs_weights and new:
             edits = content_id("edited", [edit.id for edit in new])
-            self._measure({"act": PERPLEXITY, **editor_pass.labels, "edits": edits, "standing": active_edits})
+            line = {"act": PERPLEXITY, **editor_pass.labels, "edits": edits, "standing": active_edits}
+            self._warn(editor_pass.name, self._measure(line))
 
-    def _measure(self, line: dict[str, Any]) -> None:
-        self._write(line | text_likelihoods(self._model, self._texts).model_dump())
+    def _measure(self, line: dict[str, Any]) -> TextLikelihoods:
+        measured = text_likelihoods(self._model, self._texts)
+        self._write(line | measured.model_dump())
+        return measured
+
+    def _warn(self, editor: str, edited: TextLikelihoods) -> None:
+        """Log once for each editor that the perplexity more than doubled; the report says it of all edits."""
+        before, now = self._unedited.nats_per_token, edited.nats_per_token
+        if before is not None and now is not None and now - before > log(BROKEN_RATIO) and editor not in self._warned:
+            self._warned.add(editor)
+            logging.getLogger(__name__).warning(
+                "%s: perplexity of held-out texts more than doubled: nats per token %.3g -> %.3g", editor, before, now
+            )
 
 
 def check_texts(folder: Path, texts: Sequence[str]) -> bool:

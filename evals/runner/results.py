@@ -1,15 +1,19 @@
 """Results of an evaluation, written to the log as they come and counted."""
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self
 
 from emend.evals.log.lines import COSTS, ERRORS
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_unit import UnitResult
 from emend.evals.runner.failures import Failures, error_line
 from emend.evals.runner.units import EditorPass, Unit
+
+REPORT_SECONDS = 1.0
+"""Time between two reports from inside a unit."""
 
 
 class Progress:
@@ -18,8 +22,17 @@ class Progress:
     def start(self, total: int, skipped: int) -> None:
         """Begin: number of units in all, and of those finished earlier."""
 
+    def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
+        """Receive, by editor, the units that are left, and what a unit of it may pass through the model."""
+
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         """Count one unit, finished or failed."""
+
+    def probes(self, editor: str, share: float) -> None:
+        """Count a share of a unit in progress; the same with a minus, before the unit itself is counted."""
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Receive the time of the edits of so many units, of which none is asked yet; 0 for all that are left."""
 
     def waiting(self, seconds: float, reason: str) -> None:
         """Say why a call waits, and for how long."""
@@ -39,9 +52,46 @@ class Results(Protocol):
         """Receive a failed unit."""
         ...
 
+    def probes(self, editor: str, share: float) -> None:
+        """Receive a share of a unit in progress, see `Progress.probes`."""
+        ...
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Receive the time that edits took, see `Progress.edited`."""
+        ...
+
     def cost(self, line: dict[str, Any]) -> None:
         """Receive a line of `costs.jsonl`."""
         ...
+
+
+class UnitShares:
+    """Shares of a long unit, reported at most once a second, and taken back when it ends and is counted as a whole.
+
+    Args:
+        report: receives a share of the unit.
+        probes: number of the unit's probes.
+    """
+
+    def __init__(self, report: Callable[[float], None], probes: int) -> None:
+        self._report, self._probes = report, probes
+        self._finished = self._reported = 0
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._reported:
+            self._report(-self._reported / self._probes)
+
+    def add(self) -> None:
+        """Count one probe."""
+        self._finished += 1
+        if self._finished < self._probes and time.monotonic() - self._last >= REPORT_SECONDS:
+            self._last = time.monotonic()
+            self._report((self._finished - self._reported) / self._probes)
+            self._reported = self._finished
 
 
 def counts_of(result: UnitResult) -> Counter[str]:
@@ -86,6 +136,16 @@ class ResultWriter:
     def cost(self, line: dict[str, Any]) -> None:
         """Write a line of `costs.jsonl`."""
         self.log.line(COSTS, line)
+
+    def probes(self, editor: str, share: float) -> None:
+        """Pass on a share of a unit in progress."""
+        with self._lock:
+            self.progress.probes(editor, share)
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Pass on the time that edits took."""
+        with self._lock:
+            self.progress.edited(editor, seconds, units)
 
     def waiting(self, seconds: float, reason: str) -> None:
         """Pass on that a call waits."""

@@ -10,7 +10,9 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.journal import CallJournal, run_journal
 from emend.editors.cost import highest_memory
+from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
+from emend.evals.estimates.progress_plan import plan_progress
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import EVENTS
 from emend.evals.log.locking import owned_folder
@@ -73,6 +75,7 @@ def run(
         try:
             state = _state(components, writer, answers, finished, journal)
             workers = make_workers(components, out, manifest.units - len(finished), model is not None)
+            plan_progress(writer.progress, components, manifest, len(finished))
             summary = _evaluate(state, workers, manifest.units)
             writer.failures.check_at_end(out)
             keep_index(out)
@@ -103,6 +106,7 @@ def _state(
         components=components,
         baseline=Baseline(components.unedited(), answers, components.model_fingerprint, journal),
         perplexity=Perplexity(components.model, texts, writer.cost, is_measured),
+        edit_check=EditCheck(components.model),
         restore_check=RestoreCheck(components.model),
         results=writer,
         finished=finished,

@@ -74,7 +74,7 @@ def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest
     editors: dict[str, dict[str, dict[str, Any]]] = {}
     for editor_pass in components.passes:
         editors.setdefault(editor_pass.setting, {})[editor_pass.name] = editor_pass.editor.fingerprint
-    shortfalls = _shortfalls(components, cases)
+    shortfalls = [*components.refusals, *_shortfalls(components, cases)]
     for text in shortfalls:
         logging.getLogger(__name__).warning(text)
     return Manifest(

@@ -97,6 +97,8 @@ class Driver:
             "complain": lambda _, age, pause: calls.complain(self._members, age, pause),
             "spend": lambda _, model, usage: policy.ledger.add(model, usage),
             "waiting": lambda _, seconds, reason: writer.waiting(seconds, reason),
+            "probes": lambda source, editor, share: self._writer.probes(editor, share),
+            "edited": self._edited,
             "fatal": self._fatal,
             "bye": self._bye,
             LOST: self._lost,
@@ -215,6 +217,10 @@ class Driver:
                 return
             self._unedited_measured = True
         self._writer.cost(line)
+
+    def _edited(self, source: Source, editor: str, seconds: float, units: int) -> None:
+        """Count the time for its part in the run's, as the workers solve at the same time."""
+        self._writer.edited(editor, seconds / self._workers, units)
 
     def _add_answer(self, source: Source, key: str, line: bytes, usage: Usage) -> None:
         self._claims.add(source, key, line, usage)

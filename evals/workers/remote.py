@@ -40,6 +40,14 @@ class TaskResults:
         """Send a line of `costs.jsonl`."""
         self._port.send("cost", line)
 
+    def probes(self, editor: str, share: float) -> None:
+        """Send a share of a unit in progress."""
+        self._port.send("probes", editor, share)
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Send the time that edits took."""
+        self._port.send("edited", editor, seconds, units)
+
 
 class RemoteBaseline:
     """Baseline answers of all workers, each asked for by the first one that needs it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.runner.ask_unit import Stopped
 from emend.evals.runner.baseline import Baseline
@@ -118,6 +119,7 @@ class Worker:
             components=components,
             baseline=Baseline(components.unedited(), RemoteBaseline(port), components.model_fingerprint, journal),
             perplexity=Perplexity(components.model, components.perplexity_texts, results.cost, setup.unedited_measured),
+            edit_check=EditCheck(components.model),
             restore_check=RestoreCheck(components.model),
             results=results,
             finished=set(),

@@ -54,7 +54,7 @@ class Walks(ToyBenchmark):
 
 def say(prompt: str) -> str:
     """The next round of the published form, whatever was retrieved; another prompt gets one answer."""
-    *_, asked = _QUESTION.finditer(prompt) if RETRIEVED in prompt else (None,)
+    *_, asked = (None, *_QUESTION.finditer(f"{prompt}\n"))
     if asked is None:
         return "Hut"
     trail, hops = asked[1], int(asked[2])

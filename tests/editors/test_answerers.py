@@ -14,16 +14,17 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.steps import steps_of
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
 CHAIN = "Question: What is the capital of Sorn?\nThoughts:"
 EDITORS_OF_CHAINS = ["unedited", "in_context", "rag", "ike", "input_aug", "cot"]
 
 
-def ask(editor: str, reply: str, **probe: Any) -> Answer:
+def ask(editor: str, reply: str, kind: Any = ScriptedChatModel, **probe: Any) -> Answer:
     told: dict[str, Any] = {"prompt": CHAIN, "query": CAPITAL.prompt, "style": "raw", "reading": "thoughts"}
     asked = Probe(kind="x", gold=("Rye",), edit_ids=(CAPITAL.id,), **told | probe)
-    model = ScriptedChatModel(reply=lambda prompt: reply)
+    scores = {"log_prob": lambda prompt, target: -1.0} if kind is ScriptedScoringModel else {}
+    model = kind(reply=lambda prompt: reply, **scores)
     made = EDITORS.load(editor)(EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
     with made.edit([CAPITAL]) as answerer:
         return answerer.answer(asked)
@@ -39,16 +40,17 @@ def test_a_chain_of_thought_is_read_and_kept_alike_by_every_editor(editor):
 
 
 @pytest.mark.parametrize("editor", [name for name in EDITORS_OF_CHAINS if name != "cot"])
-def test_a_chain_off_its_form_is_an_error_with_reply_steps_and_cost_under_every_editor(editor):
+def test_a_chain_off_its_form_in_plain_text_is_an_error_with_reply_steps_and_cost_under_every_editor(editor):
     with pytest.raises(ModelReplyError, match="the thoughts come to no 'Answer:'") as caught:
-        ask(editor, "Salt came later, so it is Rye.")
+        ask(editor, "Salt came later, so it is Rye.", ScriptedScoringModel)
     assert caught.value.reply == "Salt came later, so it is Rye."
     steps = steps_of(caught.value)
     assert caught.value.usage.calls == 1 == sum(len(step.calls) for step in steps)
 
 
-def test_cot_asks_a_chat_model_once_for_the_answer_alone():
-    answer = ask("cot", "Salt came later, so it is Rye.")
+@pytest.mark.parametrize("editor", EDITORS_OF_CHAINS)
+def test_a_chat_model_is_asked_once_for_the_answer_alone_under_every_editor(editor):
+    answer = ask(editor, "Salt came later, so it is Rye.")
     assert answer.text == "Salt came later, so it is Rye" and answer.usage.calls == 2
     assert {step.update.get("fallback") for step in answer.steps} == {None, "asked again"}
 

@@ -1,16 +1,19 @@
-"""Every editor on a real model, SmolLM2-135M-Instruct, with a fact about a real place."""
+"""Every editor on a real model, SmolLM2-135M-Instruct, with one fact about a real place."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import emend
 from emend.agents.gguf.fetch import fetch_model
-from emend.evals.api.result import load_run
 from emend.evals.benchmarks.fact_file.template import REAL_FACTS
-from emend.memory.errors import FetchFailed, MissingExtra
-from tests.evals.command_line import emend
+from emend.memory.errors import BadSettings, FetchFailed, MissingExtra
+from tests.fakes import read_model
+
+if TYPE_CHECKING:
+    from tests.shared_models import SharedModels
 
 pytestmark = pytest.mark.slow
 
@@ -19,64 +22,88 @@ TEXTS = [
     "In the morning the baker opens the shop early, sells bread and cakes, and talks with people from the street.",
     "The museum shows paintings, old maps and coins that farmers found in fields near the village.",
 ]
-MEMORY_BASED = ("in_context", "rag", "ike", "input_aug", "serac", "crag")
-STEPWISE = ("cot", "mello")
-WEIGHT = ("ft", "rome", "r_rome", "memit", "alphaedit")
+IDENTITY = {"covariance": "identity"}
 
 
 @pytest.fixture(scope="session")
-def smollm2() -> Path:
-    """The folder of SmolLM2 in the user's cache, fetched once a machine; processes wait for each other by its lock."""
+def smollm2(shared_models: "SharedModels") -> Any:
+    """SmolLM2 from the user's cache, fetched once a machine; processes wait for each other by the folder's lock."""
     try:
-        return fetch_model("smollm2")
+        folder = fetch_model("smollm2")
     except (FetchFailed, MissingExtra) as error:
         pytest.skip(f"no SmolLM2: {error}")
+    return shared_models.get("smollm2", lambda: read_model(folder, 24))
 
 
 @pytest.fixture
-def facts(tmp_path: Path) -> Path:
-    """A file with one fact: the Eiffel Tower is in Rome."""
-    path = tmp_path / "facts.jsonl"
+def efficacy(smollm2: Any, shared_models: "SharedModels", tmp_path: Path) -> Any:
+    """A function from an editor and options of the run to the record of the edit's own prompt.
+
+    The fact is that the Eiffel Tower is in Rome. It is asked as a question, or as the cloze that the edit is made with.
+    """
     (fact,) = (row for row in json.loads(REAL_FACTS.read_text("utf-8")) if row["subject"] == "The Eiffel Tower")
-    path.write_text(json.dumps(fact) + "\n", encoding="utf-8")
-    return path
+    fact |= {"paraphrases": [], "locality": []}
+
+    def run(editor: str, cloze: bool = False, **options: Any) -> Any:
+        path = tmp_path / "facts.jsonl"
+        path.write_text(json.dumps(fact | ({"question": ""} if cloze else {})) + "\n", encoding="utf-8")
+        settings: dict[str, Any] = {"form": "plain", "mode": "single", "embedding": "lexical"}
+        out = tmp_path / "run"
+        finished = emend.run(str(path), editor, smollm2, out=out, progress=False, **settings | options)
+        (record,) = finished.records(editor)
+        return record
+
+    return run
 
 
-def run(smollm2: Path, facts: Path, editors: tuple[str, ...], *more: str) -> Any:
-    """A finished run of the editors in plain text."""
-    out = facts.parent / "run"
-    names = [word for editor in editors for word in ("--editor", editor)]
-    options = ["--embedding", "lexical", "--mode", "single", "--set", "model.chat=false", "--out", str(out), *more]
-    assert not emend("run", "--benchmark", str(facts), "--model", f"hf:{smollm2}", *names, *options)
-    return load_run(out)
+def test_unedited_model_answers_paris(efficacy: Any) -> None:
+    record = efficacy("unedited")
+    assert record.values["success"] == 0.0 and "Paris" in record.answer
 
 
-def test_memory_based_editors_name_the_new_object(smollm2: Path, facts: Path) -> None:
-    finished = run(smollm2, facts, ("unedited", *MEMORY_BASED), "--set", "ike.demonstrations=3")
-    for editor in MEMORY_BASED:
-        (record,) = (each for each in finished.records(editor) if each.kind == "efficacy")
-        assert record.values["success"] == 1.0, (editor, record)
-        # IKE's demonstrations of facts that stay are more than a model this small tells from the new one.
-        assert editor == "ike" or "Rome" in (record.answer or ""), (editor, record)
+@pytest.mark.parametrize("editor", ["in_context", "rag", "input_aug", "serac", "crag"])
+def test_memory_based_editor_names_the_new_object(editor: str, efficacy: Any) -> None:
+    record = efficacy(editor)
+    assert (record.values["success"], record.values["contains"]) == (1.0, 1.0), record
 
 
-def test_editors_that_reason_in_steps_run(smollm2: Path, facts: Path) -> None:
-    finished = run(smollm2, facts, STEPWISE)
-    assert {record.editor for record in finished.records()} == set(STEPWISE)
+def test_ike_makes_the_new_object_likelier(efficacy: Any) -> None:
+    # Its demonstrations of facts that stay are more than a model this small tells from the new one when it replies.
+    assert efficacy("ike", overrides={"ike": {"demonstrations": 3}}).values["success"] == 1.0
 
 
-def test_weight_editors_make_the_new_object_likelier(
-    smollm2: Path, facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_chain_of_thought_gives_a_scored_answer(efficacy: Any) -> None:
+    record = efficacy("cot", protocols=("contains",))
+    assert "contains" in record.values, record
+
+
+def test_mello_is_scored_or_says_how_the_model_left_its_form(efficacy: Any) -> None:
+    record = efficacy("mello", protocols=("contains",))
+    assert ("contains" in record.values) != ("contains" in record.unscored), record
+    assert record.unscored.get("contains") != "", record
+
+
+def test_agent_is_refused_for_a_model_without_tool_calls(efficacy: Any) -> None:
+    with pytest.raises(BadSettings, match="tools"):
+        efficacy("agent")
+
+
+@pytest.mark.parametrize(("editor", "settings"), [("ft", {}), ("lora", {}), ("rome", IDENTITY), ("r_rome", IDENTITY)])
+def test_weight_editor_makes_the_new_object_likelier(editor: str, settings: dict[str, Any], efficacy: Any) -> None:
+    record = efficacy(editor, cloze=True, overrides={editor: settings} if settings else {})
+    assert (record.form, record.values["success"]) == ("plain", 1.0), record
+
+
+@pytest.mark.parametrize("editor", ["memit", "alphaedit"])
+def test_editor_with_a_covariance_makes_the_new_object_likelier(
+    editor: str, efficacy: Any, smollm2: Any, tmp_path: Path
 ) -> None:
-    # Outside the user's cache, where real runs would take this tiny corpus for usual text.
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "corpus.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
-    assert not emend("covariance", "--model", f"hf:{smollm2}", "--corpus", str(tmp_path / "corpus.txt"))
-    fact = json.loads(facts.read_text("utf-8"))
-    del fact["question"]  # so that the prompt that the edit is made with is asked
-    facts.write_text(json.dumps(fact) + "\n", encoding="utf-8")
-    finished = run(smollm2, facts, ("unedited", *WEIGHT))
-    success = {
-        record.editor: record.values.get("success") for record in finished.records() if record.kind == "efficacy"
-    }
-    assert success == {"unedited": 0.0} | dict.fromkeys(WEIGHT, 1.0)
+    """The covariance is of three sentences: it shows that the methods run, and constrains nothing of usual text."""
+    from emend.editors.hyperparameters import covariance_layers
+    from emend.editors.numerics.architectures import architecture_of
+    from emend.editors.numerics.collect_covariance import collect_covariance
+
+    model = smollm2.lm.model
+    collect_covariance(smollm2.lm, architecture_of(model), covariance_layers(model.config), TEXTS, tmp_path / "moments")
+    record = efficacy(editor, cloze=True, overrides={editor: {"covariance": str(tmp_path / "moments")}})
+    assert record.values["success"] == 1.0, record

@@ -13,7 +13,7 @@ from emend.evals.judges.score_run import ScoreSummary, score_run
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.graphs.judges.graph import Judge
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, begun
 from tests.paths import DATA
 
 JUDGE = "openai:judge"
@@ -44,7 +44,7 @@ TERSE = Judge(Terse())
 
 def speak(prompt: str) -> str:
     """The model under test: a chain where one is asked for, a free answer, or a noun."""
-    if prompt.endswith("Thoughts:"):
+    if begun(prompt).endswith("Thoughts:"):
         return THOUGHTS
     if "Say what is likely" in prompt:
         return "It will rise, because the clinic is free." if "spectacles" in prompt else "It stays as it is."

@@ -26,8 +26,8 @@ FORMS: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 """A name, settings, and the nodes in the order of the calls."""
 EDITORS = tuple(dict.fromkeys(name for name, _, _ in FORMS))
-PROSE_IS_USABLE = {("agent", "plan"), ("cot", "think", "steps"), ("mello", "decompose", "lines")}
-"""Nodes where prose is no fault of form: an answer, or a line of a walk. It is in every `respond`."""
+PROSE_IS_USABLE = {("agent", "plan"), ("cot", "think"), ("input_aug", "think"), ("mello", "decompose", "lines")}
+"""Nodes where prose is no fault of form: an answer, thoughts, or a line of a walk. It is in every `respond`."""
 
 
 def elsewhere(query: str) -> list[str]:

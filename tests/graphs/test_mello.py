@@ -3,7 +3,7 @@
 import json
 import re
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -252,6 +252,44 @@ def test_line_by_line_an_empty_or_unreadable_line_is_an_error(said):
     with pytest.raises(ModelReplyError) as caught:
         walk(replies(*said), Told("x"), form="lines")
     assert steps_of(caught.value)[-1].error
+
+
+class ChattingScorer(ScriptedScoringModel):
+    """A local chat model, as far as its prompts are concerned."""
+
+    chats: ClassVar[bool] = True
+    supports_prefill: ClassVar[bool] = True
+
+
+def chat_replies(*texts: str, prefers: str = "") -> ChattingScorer:
+    script = iter(texts)
+    return ChattingScorer(reply=lambda prompt: next(script), log_prob=lambda prompt, target: -float(target != prefers))
+
+
+@pytest.mark.parametrize(("verdict", "contradicts"), [("contradicts", True), ("does not contradict", False)])
+def test_line_by_line_a_chat_model_that_scores_chooses_the_verdict(verdict, contradicts):
+    model = chat_replies("What is the country of Ann?", "Peru.", "Chad.\nFinal answer: Mali", "Chad", prefers=verdict)
+    final, _ = walk(model, Told("Ann is a citizen of Chad."), form="lines")
+    assert model.scored[0][1] == ("contradicts", "does not contradict")
+    assert (final["hops"][0]["contradicts"], final["hops"][0]["answer"]) == (contradicts, "Chad")
+    line = f"Retrieved fact {verdict} to generated answer, so the intermediate answer is:"
+    assert model.calls[2].endswith(line) and f"{line} Chad\n" in final["transcript"] and final["reply"] == "Chad"
+
+
+@pytest.mark.parametrize("script", [[" "], ["What?", " "], ["What?", "Peru.", "\n"]])
+def test_a_chat_model_whose_steps_cannot_be_read_is_asked_under_the_facts_retrieved(script):
+    model, memory = chat_replies(*script, "Chad"), Told("Ann is a citizen of Chad.")
+    final, _ = walk(model, memory, form="lines", fallbacks=("facts",))
+    assert final["prompt"] == f"New Fact: Ann is a citizen of Chad.\n{QUESTION}" and final["reply"] == "Chad"
+    assert final["form"] == "facts" and final["fallback"].startswith("lines: nothing follows")
+    assert len(memory.asked) == 1 and final["usage"]["calls"] == len(model.calls) + len(model.scored)
+
+
+def test_forms_follow_one_another_with_the_reason_of_each():
+    model, memory = chat_replies("no", "no", " ", "Chad"), Told("Ann is a citizen of Chad.")
+    final, _ = walk(model, memory, form="text", fallbacks=("lines", "facts"))
+    assert final["reply"] == "Chad" and re.match("text: .*; lines: nothing follows", final["fallback"])
+    assert memory.asked == [QUESTION]
 
 
 # --- by schema

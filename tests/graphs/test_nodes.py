@@ -1,6 +1,7 @@
 """Every node alone, with a dict."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_respond_generates_without_targets_up_to_a_limit_of_the_models_own():
         "cut_tokens": 0,
     }
     model = scripted()
-    assert speak(model, "Where?", reading="thoughts")["reply"] == speak(model, "Where?")["reply"]
+    assert speak(model, "Where?", reading="whole")["reply"] == speak(model, "Where?")["reply"]
 
 
 def test_respond_scores_targets_under_the_same_prompt_and_invents_no_probabilities():
@@ -236,12 +237,28 @@ def test_ike_shows_examples_before_fact_and_probe():
         {"kind": "copy", "fact": "F1.", "prompt": "P1", "style": "cloze", "target": "T1"},
         {"kind": "retain", "fact": "F2.", "prompt": "P2?", "style": "question", "target": "T2"},
     ]
-    told = state(hits=[{"text": FACT}], demonstrations=shown)
-    update = check(ike.compose(told, runtime(ike_context())), IkeState)
-    assert update["prompt"] == (
-        "New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n"
-        f"New Fact: {FACT}\nPrompt: The capital of Veldania is"
-    )
+    told, asked = state(hits=[{"text": FACT}], demonstrations=shown), f"New Fact: {FACT}\nPrompt: {CAPITAL.prompt}"
+    plain = check(ike.compose(told, runtime(replace(ike_context(), model=scoring()))), IkeState)
+    assert plain["prompt"] == f"New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n{asked}"
+    turns = check(ike.compose(told, runtime(ike_context())), IkeState)["turns"]
+    assert [(turn["role"], turn["content"]) for turn in turns] == [
+        ("user", "New Fact: F1.\nPrompt: P1"),
+        ("assistant", "T1"),
+        ("user", "New Fact: F2.\nP2?"),
+        ("assistant", "T2"),
+        ("user", asked),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "fallback", "answer"), [("Ostrim.", "asked again", "Ostrim"), (" ", "last sentence", "It is Ostrim.")]
+)
+def test_a_chat_model_whose_thoughts_have_no_answer_is_asked_for_it_once_more(second, fallback, answer):
+    script = iter(["Veldania moved it. It is Ostrim.", second])
+    model = ScriptedChatModel(reply=lambda prompt: next(script))
+    update = respond({"prompt": "Question: Where?", "reading": "thoughts"}, runtime(RespondContext(model)))
+    assert update["reply"].endswith(f"\nAnswer: {answer}") and update["fallback"] == fallback
+    assert len(model.calls) == 2 == update["usage"]["calls"]
 
 
 @pytest.mark.parametrize(

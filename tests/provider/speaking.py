@@ -1,19 +1,22 @@
 """What a scripted model says that believes what it reads, in every form in which graphs ask: a responder."""
 
 import json
+import re
 
 from emend.agents.roles.decompose import CHECK, CHECKED, FINAL, QUESTION, RETRIEVED, STEP, SUBQUESTION, TENTATIVE
 from emend.agents.roles.relevance import TASK
 from emend.agents.roles.tools import NOTHING
 from emend.editors.conformance_toys import UNKNOWN, ReadingModel, change_about, continuation, next_steps
+from tests.fakes import begun
 from tests.provider.protocols import Asked, Said, ToolCall
 
 READER = ReadingModel()
+LAND = re.compile(r"\bLand(\d+)")
 
 
 def believes(asked: Asked) -> Said | str:
     """Searches where it has tools, judges where it is shown a passage, takes steps, thinks, or continues a fact."""
-    text = asked.messages[-1][1]
+    text = begun(_since_question(asked))
     if "search_memory" in asked.tools:
         return _searched(asked)
     if asked.prompt.startswith(TASK):
@@ -23,6 +26,19 @@ def believes(asked: Asked) -> Said | str:
     if asked.prompt.startswith(CHECK):
         return _checked(asked.prompt)
     return _line(text) or next_steps(text) or str(READER.invoke(text).text)
+
+
+def place_of(asked: Asked) -> int:
+    """The number of the toy benchmark's land that the first message with one asks about."""
+    question = next(text for role, text in asked.messages if role == "user" and LAND.search(text))
+    return int(LAND.findall(question)[-1])
+
+
+def _since_question(asked: Asked) -> str:
+    """The messages from the one that asks the last question on, as a text."""
+    texts = [text for _, text in asked.messages]
+    start = max((place for place, text in enumerate(texts) if QUESTION in text), default=len(texts) - 1)
+    return "\n".join(texts[start:])
 
 
 def _searched(asked: Asked) -> Said | str:

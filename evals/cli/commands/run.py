@@ -122,8 +122,9 @@ def merge(
 
 def demo(
     edits: Annotated[
-        int, typer.Option(metavar="N", help="Number of edits, of the invented world or of 20 real facts.")
-    ] = 40,
+        int | None,
+        typer.Option(metavar="N", help="Number of edits; default: 40 of the invented world, or 8 of 20 real facts."),
+    ] = None,
     out: Out = None,
     editor: Annotated[
         list[str] | None,
@@ -144,11 +145,12 @@ def demo(
 
     if view:
         require_view()
+    is_tiny = model == "tiny"
     config = RunConfig(
-        benchmark="tinyworld" if model == "tiny" else str(REAL_FACTS),
+        benchmark="tinyworld" if is_tiny else str(REAL_FACTS),
         model=model,
         editors=tuple(dict.fromkeys(editor or DEMO_EDITORS)),
-        limit=edits,
+        limit=edits if edits is not None else 40 if is_tiny else 8,
         concurrency=concurrency,
     )
     folder = run_and_report(config, out or new_folder("demo")).folder
@@ -179,7 +181,7 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
 
 
 def _show_estimates(configs: "Sequence[RunConfig]") -> None:
-    from emend.evals.components.dry_run import dry_run, estimate_lines
+    from emend.evals.estimates.dry_run import dry_run, estimate_lines
 
     for config in configs:
         for line in estimate_lines(dry_run(config)):

@@ -25,10 +25,11 @@ def render(report: Report, console: Console, choice: TableChoice = COMPACT) -> R
     """The report of one run, in the layout that fits the console."""
     plain = is_plain(console)
     parts = [render_tables([LabelledReport(report, {})], console, choice)]
+    forgetting = forgetting_tables(report.forgetting, report.metrics) if choice.everything else ()
+    costs = cost_tables(report.costs) if choice.everything else ()
+    for title, further in (*forgetting, *perplexity_tables(report.perplexity), *costs):
+        parts += [Text(title, style="bold"), further, Text("")]
     if choice.everything:
-        beside = *perplexity_tables(report.perplexity), *cost_tables(report.costs)
-        for title, further in (*forgetting_tables(report.forgetting, report.metrics), *beside):
-            parts += [Text(title, style="bold"), further, Text("")]
         parts += [*dim(f"{name}: {summary}" for name, summary in legend(report.metrics)), Text("")]
     return Group(*parts, *dim(notes(report, plain, choice)))
 
@@ -169,12 +170,12 @@ def remarks(row: MetricRow, metric: Metric) -> list[str]:
 
 
 def _best(table: MetricTable, metric: Metric) -> list[TableRow]:
-    """The rows with the best mean as it is shown; none when there is nothing to compare."""
+    """The rows with the best mean as it is shown, broken models aside; none when there is nothing to compare."""
     means = {
         # What was not answered counts as wrong here, so that silence cannot win.
         place: round(value.mean if value.as_wrong is None else value.as_wrong, decimals(metric))
         for place, row in enumerate(table.rows)
-        if (value := row.values.get(metric.name)) and value.mean is not None
+        if not row.broken and (value := row.values.get(metric.name)) and value.mean is not None
     }
     if len(set(means.values())) < 2:
         return []
@@ -271,7 +272,7 @@ def _further(report: Report, tables: Sequence[MetricTable]) -> list[str]:
     for metric in report.metrics:
         if metric.name in displayed:
             groups.pop(metric.group or "others", None)
-    kinds = {"forgetting": report.forgetting, "perplexity": report.perplexity, "costs": report.costs}
+    kinds = {"forgetting": report.forgetting, "costs": report.costs}
     return [*groups, *(name for name, rows in kinds.items() if rows)]
 
 

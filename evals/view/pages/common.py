@@ -142,13 +142,18 @@ def cell(value: Estimate | MetricRow, text: Metric | Callable[[float], str], hre
     return CellView(text="-" if value.mean is None else as_text(value.mean), interval=bounds, href=href, **fields)
 
 
-def marked(cells: Sequence[CellView | None], higher_is_better: bool) -> list[CellView | None]:
-    """The cells of a column with marks: the best one where its interval is apart from all others, else all that tie."""
+def marked(
+    cells: Sequence[CellView | None], higher_is_better: bool, broken: Sequence[bool] = ()
+) -> list[CellView | None]:
+    """The cells of a column with marks: the best one where its interval is apart from all others, else all that tie.
+
+    Those of broken models get none.
+    """
     sign = 1 if higher_is_better else -1
     means = {
         place: sign * (each.mean if each.as_wrong is None else each.as_wrong)
         for place, each in enumerate(cells)
-        if each and each.mean is not None
+        if each and each.mean is not None and not any(broken[place : place + 1])
     }
     if len(means) < 2:
         return list(cells)

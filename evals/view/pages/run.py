@@ -114,13 +114,14 @@ def _grid(
     title: str,
     anchor: str,
     as_cell: Callable[[MetricRow, Metric], CellView],
-    mark: Callable[[Cells, bool], Cells] = lambda cells, _: cells,
+    mark: Callable[[Cells, bool, Sequence[bool]], Cells] = lambda cells, *_: cells,
     judges: Mapping[str, str] = MappingProxyType({}),
 ) -> MetricGrid:
     metrics, columns = list[GridMetric](), list[Cells]()
+    broken = [row.broken for row in table.rows]
     for metric in table.metrics:
         values = [row.values.get(metric.name) for row in table.rows]
-        cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better)
+        cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better, broken)
         ends, judge = axis(cells, metric.scale), judges.get(metric.name, "")
         about = {"name": plain_name(metric), "count": count(table, metric), "protocol": table.protocol(metric)}
         metrics.append(GridMetric(metric=metric, **about, judge=judge, axis=ends))

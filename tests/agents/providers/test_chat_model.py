@@ -271,7 +271,7 @@ def test_a_reply_without_choices_is_asked_for_once_more_and_its_tokens_are_count
 
 
 def test_a_reply_without_choices_that_comes_at_the_second_time_is_an_answer():
-    bodies = [Raw({"choices": [], "usage": USAGE}), "Ostrim"]
+    bodies: list[Raw | str] = [Raw({"choices": [], "usage": USAGE}), "Ostrim"]
     with Provider(lambda asked: bodies.pop(0)) as provider:
         assert asked_model(provider).invoke("Where?").text == "Ostrim"
 

@@ -7,6 +7,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from emend.agents.llm import load_model
 from emend.agents.roles.completion import continue_text
+from emend.agents.roles.conversation import Prompt
 from emend.agents.served.chat_model import cut_at
 from emend.agents.served.client import NEUTRAL
 from emend.agents.structured import supports_structure
@@ -51,7 +52,7 @@ def test_limits_and_stop_texts_of_a_call_are_sent_and_tools_are_refused(tiny):
         policy = quick_policy()
         model: Any = load_model(server.spec(), policy, tokenizer=str(tiny.lm.folder))
         assert hasattr(model, "max_new_tokens") and not supports_structure(model)
-        continue_text(model, QUESTION, stop=[" is"], new_tokens=3)
+        continue_text(model, Prompt(QUESTION), stop=[" is"], new_tokens=3)
         model.invoke([SystemMessage("Be brief."), HumanMessage(QUESTION)], max_tokens=2)
         bodies = [body for path, body in server.requests[-2:]]
         assert [(body["max_tokens"], body.get("stop")) for body in bodies] == [(3, [" is"]), (2, None)]

@@ -14,6 +14,7 @@ from emend.editors.registry import EDITORS
 from emend.memory.errors import ModelReplyError
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.steps import steps_of
+from tests.fakes import begun
 from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
@@ -58,7 +59,7 @@ def block(asked: Asked) -> str:
     """The turns since the last question as a text, with the beginning of the reply that they ask for."""
     texts = [text for _, text in asked.messages]
     start = max((place for place, text in enumerate(texts) if "Question: " in text), default=len(texts) - 1)
-    return re.sub(r'\n\nReply with nothing but.*begin it with "(.*)"', r"\n\1", "\n".join(texts[start:]))
+    return begun("\n".join(texts[start:]))
 
 
 def editor(name: str, settings: dict[str, Any], model: Any) -> Any:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import emend.editors.parametric.rome
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import input_first
@@ -12,9 +13,11 @@ from emend.editors.numerics.covariance import KeyCovariance
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.locate import locate
 from emend.editors.numerics.low_rank import capture_keys
+from emend.editors.numerics.value_search import search_values
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
+from emend.memory.edit import Edit, Triplet
 from tests.editors.writers import ARCHITECTURES, editor, keys_at
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
@@ -95,6 +98,37 @@ def test_rank_one_edits_given_together_each_get_their_value_when_written(random_
     assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
 
 
+FIRST = Edit.from_triplet(Triplet(subject="Veldania", relation="capital", object="Old Sorn"), "{} has the capital")
+
+
+def place_last_token_first(monkeypatch, edit):
+    """Let the subject's last token of this edit count as the very first one, as without a begin token."""
+    rows = locate(*edit)
+    monkeypatch.setattr(emend.editors.parametric.rome, "is_first_token", lambda row: row == rows[0])
+
+
+def test_a_subject_at_the_very_start_gets_its_change_at_both_keys(random_model, monkeypatch):
+    rome = editor(Rome, random_model())
+    place_last_token_first(monkeypatch, (rome.lm, FIRST, [""]))
+    factors = rome.solve([CAPITAL, FIRST])[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
+    assert factors.left.shape[1] == 3  # one key of the first edit, two of the other
+    keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, FIRST, rome.prefixes), 0, 0)[0].double()
+    for key, prefixes in ((keys[0], rome.prefixes[:1]), (keys[1:].mean(0), rome.prefixes[1:])):
+        change = search_values(rome.lm, rome.paths, [FIRST], prefixes, 0, "mlp", rome.settings).change[0].double()
+        assert torch.allclose(factors.left @ factors.right @ key, change, rtol=1e-3, atol=1e-4)
+
+
+def test_separate_first_token_is_off_by_setting_and_concerns_no_other_edit(random_model, monkeypatch):
+    separate, published = editor(Rome, random_model()), editor(Rome, random_model(), separate_first_token=False)
+    found = separate.search([CAPITAL])
+    for made in (separate, published):
+        place_last_token_first(monkeypatch, (made.lm, FIRST, [""]))
+    first, second = (next(iter(made.deltas([CAPITAL], found).values())) for made in (separate, published))
+    assert torch.equal(first.left, second.left) and torch.equal(first.right, second.right)
+    found = published.search([FIRST])
+    assert next(iter(published.deltas([FIRST], found).values())).left.shape[1] == 1
+
+
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     memit = with_moments(editor(Memit, random_model(architecture), mom2_update_weight=7.0))
@@ -151,3 +185,11 @@ def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solut
     direct = torch.linalg.solve(projector @ both + 2.0 * torch.eye(len(covariance)), projector @ keys.T @ left).T
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert (delta @ vectors[:, values >= 0.9]).norm() <= 1e-9 * delta.norm()
+
+
+def test_alphaedit_warns_once_where_the_null_space_is_nearly_everything(random_model, caplog):
+    alpha = with_moments(editor(AlphaEdit, random_model(), nullspace_threshold=1e9))
+    for _ in range(2):
+        alpha.solve([CAPITAL])
+    assert [record for record in caplog.records if "alphaedit.nullspace_threshold" in record.getMessage()][1:] == []
+    assert "alphaedit.nullspace_threshold" in caplog.text

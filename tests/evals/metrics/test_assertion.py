@@ -41,11 +41,33 @@ def test_short_names_and_names_inside_longer_ones(passage, gold, right):
     assert asserts(passage, [gold]) == right
 
 
-def test_labelled_replies_of_models_are_scored_as_people_label_them():
-    """Labels were given before the code existed; see docs/reference/concepts.md for the first figures."""
-    rows = [
-        json.loads(line) for file in sorted(REPLIES.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()
-    ]
+@pytest.mark.parametrize(
+    ("reply", "right"),
+    [
+        ("Apple Music was created by Microsoft.", True),
+        ("Apple Music was created by Apple, a competitor of Microsoft.", False),
+        ("Although many know it from Apple, it was created by Microsoft.", True),
+        ("Apple told of Microsoft first.\nTherefore, the answer is Microsoft.", True),
+        ("While Microsoft sells it, somebody else created it.", False),
+        ("Microsoft Group", True),
+    ],
+)
+def test_a_rival_counts_where_the_question_does_not_name_it_in_that_form(reply, right):
+    assert asserts(read_passage(reply), ["Microsoft"], ["Apple"], "Apple Music was created by") == right
+
+
+def test_the_year_of_a_date_is_part_of_the_answer():
+    assert not asserts("It was finished on March 31, 1889, and known by 1891", ["March 31, 1891"])
+    assert asserts("She was born in Dublin City", ["Dublin City, Ireland"])
+
+
+@pytest.mark.parametrize(
+    ("files", "count", "agreed", "accepted"),
+    [("[!b]*.jsonl", 637, 0.99, 0.005), ("blind.jsonl", 189, 0.96, 0.0)],
+)
+def test_labelled_replies_of_models_are_scored_as_people_label_them(files, count, agreed, accepted):
+    """Labels are older than the rule, or by a reader who had not seen it; first figures: docs/reference/concepts.md."""
+    rows = [json.loads(line) for file in REPLIES.glob(files) for line in file.read_text("utf-8").splitlines()]
     verdicts = [
         (
             asserts(read_passage(r["reply"], r["form"] == "plain"), r["gold"], [r["rival"]], r["prompt"]),
@@ -53,6 +75,6 @@ def test_labelled_replies_of_models_are_scored_as_people_label_them():
         )
         for r in rows
     ]
-    assert len(rows) > 600
-    assert sum(verdict == right for verdict, right in verdicts) / len(rows) >= 0.97
-    assert sum(verdict and not right for verdict, right in verdicts) / len(rows) <= 0.01
+    assert len(rows) == count
+    assert sum(verdict == right for verdict, right in verdicts) / count >= agreed
+    assert sum(verdict and not right for verdict, right in verdicts) / count <= accepted

@@ -61,6 +61,28 @@ def test_agreement_is_with_the_unedited_model(now, before, agrees):
 
 
 @pytest.mark.parametrize(
+    ("gold", "now", "before", "agrees"),
+    [
+        ("Paris", "Paris", "The capital of France is Paris", 1.0),
+        ("Paris", "It's Paris, the largest city", "Paris is the capital", 1.0),
+        ("Paris", "Not Paris", "Paris", 0.0),
+        ("Paris", "Paris or Lyon", "Paris", 0.0),
+        ("Paris", "Lyon", "The capital is Lille", 0.0),
+        ("", "Paris", "The capital of France is Paris", 1.0),
+        ("", "Paris is the capital of France", "It is Paris", 1.0),
+        ("", "The capital of France is not Paris", "Paris", 0.0),
+        ("", "The capital of France is Paris", "The capital of France is Lyon", 0.0),
+        ("", "The capital of Spain is Paris", "Paris", 0.0),
+        ("", "The capital is Paris\nIt is small", "The capital is Paris\nIt is large", 0.0),
+    ],
+)
+def test_agreement_reads_the_answer_in_a_sentence(gold, now, before, agrees):
+    asked = probe("agreement", prompt="What is the capital of France?", gold=(gold,), rival=None)
+    first, then = (Answer(text=passage.replace("\n", ". "), passage=passage) for passage in (now, before))
+    assert score(asked, first, then).values == {"agreement": agrees}
+
+
+@pytest.mark.parametrize(
     ("log_probs", "gold", "right"),
     [
         ((-1.0, -2.0), "true", 1.0),

@@ -177,8 +177,6 @@ def test_plain_progress_is_one_line_now_and_then() -> None:
 def test_what_is_left_is_said_once_the_pace_tells_something_on_any_kind_of_output() -> None:
     lines = Lines(io.StringIO(), every=3600.0)
     lines.start(40, skipped=0)
-    for _ in range(3):
-        lines.unit("rome")
     assert "left" not in lines.line()
     lines.unit("rome")
     assert lines.seconds_left is not None and "left" in lines.line()

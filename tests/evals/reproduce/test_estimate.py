@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from emend.editors.device_speed import DeviceSpeed, device_speed
-from emend.evals.components import dry_run as dry_running
-from emend.evals.components.dry_run import EstimatedRow
-from emend.evals.components.local_time import SEARCHED, local_seconds, parameters_of
+from emend.evals.estimates import dry_run as dry_running
+from emend.evals.estimates.dry_run import EstimatedRow
+from emend.evals.estimates.local_time import SEARCHED, local_seconds, parameters_of
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.reproduce.estimate import estimate, estimate_lines
@@ -27,7 +27,7 @@ def rows(editor: str, edits: int) -> list[EstimatedRow]:
 
 
 def test_time_grows_with_edits_steps_and_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    import emend.evals.components.local_time as module
+    import emend.evals.estimates.local_time as module
 
     monkeypatch.setattr(module, "device_speed", lambda parameters: DeviceSpeed("cpu", 0.001, 0.01))
     of = RunConfig(benchmark="tinyworld", editors=("rome", "ft"), model="hf:nowhere")

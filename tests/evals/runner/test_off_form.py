@@ -1,7 +1,6 @@
 """Every graph editor in a run, with a model that leaves the form or never ends: no answer that it did not give."""
 
 import json
-import re
 import threading
 from collections import Counter
 from pathlib import Path
@@ -23,12 +22,12 @@ from tests.params import mostly_slow
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
-from tests.provider.speaking import believes
+from tests.provider.speaking import believes, place_of
 
 SAID = ("", "I would rather talk about the weather of today.")
 """What comes instead: nothing, and prose."""
 LOOPS = {"mello": "no final answer after", "agent": "no answer after"}
-"""What is said of a model that never comes to an end; a model that reads line by line is not asked whether it has."""
+"""What is said of a model that never comes to an end; one that reads line by line is not asked whether it has."""
 
 
 pytestmark = pytest.mark.usefixtures("keys")
@@ -61,8 +60,7 @@ class Spoiling:
         return len(self.told) + 1
 
     def __call__(self, asked: Asked) -> Said | str:
-        question = next(text for role, text in asked.messages if role == "user")
-        place = int(re.findall(r"\bLand(\d+)", question)[-1])
+        place = place_of(asked)
         with self._lock:
             self.met[place] += 1
             if place == len(self.told) or self.met[place] <= self.told[place][1]:
@@ -94,7 +92,7 @@ def test_a_reply_off_the_form_at_any_node_is_unscored_with_its_step_and_is_not_a
     calls = [step["node"] for step in steps_of(folder, records[-1]) for _ in step["calls"]]
     assert calls == nodes and records[-1].values["em"] == 1.0
     for (said, place), record in zip(spoiling.told, records, strict=False):
-        node, last = nodes[place], steps_of(folder, record)[-1]
+        node, last = "respond" if name == "agent" else nodes[place], steps_of(folder, record)[-1]
         if said and (node == "respond" or {(name, node), (name, node, settings.get("form"))} & PROSE_IS_USABLE):
             assert record.unscored or record.values["em"] == 0.0, (place, node)
             continue
@@ -124,6 +122,7 @@ def test_a_model_that_never_comes_to_an_end_is_ended_and_nothing_is_made_up(name
         summary = asked_of(provider, name, settings, 1, tmp_path / "run")
         (record,) = records_of(tmp_path / "run")
         assert summary.failed == 0 and provider.count <= 12
+        fallbacks = " ".join(step["update"].get("fallback", "") for step in steps_of(tmp_path / "run", record))
     if name in LOOPS and settings.get("form") != "lines":
-        assert LOOPS[name] in record.unscored["em"] and provider.count > 4
+        assert LOOPS[name] in record.unscored.get("em", fallbacks) and provider.count > 4
     assert record.unscored or record.values["em"] == 0.0

@@ -21,7 +21,7 @@ from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.graphs.rag import RagState
 from emend.memory.edit import Edit
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, EditorUnusable, MissingData
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.base import Corpus, Hit
 from tests.evals.toys import BENCHMARK
@@ -162,3 +162,38 @@ def test_intervals_do_not_depend_on_the_order_in_which_threads_wrote(tmp_path: P
     (tmp_path / "run" / RECORDS).write_text("".join(line for unit in units for line in unit), encoding="utf-8")
     assert report(tmp_path / "run").rows == first
     assert any(row.low != row.high for row in first)
+
+
+class Lacking(Asking):
+    """Needs a file that is not there."""
+
+    def __init__(self, context: EditorContext) -> None:
+        raise MissingData("no covariance of layers [4, 5]: emend covariance --model hf:FOLDER")
+
+
+class Toolless(Asking):
+    """Needs a model that calls tools."""
+
+    def __init__(self, context: EditorContext) -> None:
+        raise EditorUnusable("needs a model that calls tools: take another.")
+
+
+def test_an_editor_that_cannot_work_with_the_model_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asking, lacking, toolless = (
+        f"tests.evals.runner.test_plugged:{name}" for name in ("Asking", "Lacking", "Toolless")
+    )
+    config = {"benchmark": BENCHMARK, "model": "scripted"}
+    chosen = RunConfig.model_validate(config | {"editors": (lacking, asking, toolless)})
+    summary = run(chosen, tmp_path / "run", model=ScriptedChatModel(reply=lambda prompt: "New-0"))
+    assert not summary.failed
+    records = list(read_records(tmp_path / "run"))
+    assert {record.editor for record in records if not record.unscored} == {asking}
+    assert all("covariance" in str(record.unscored) for record in records if record.editor == lacking)
+    notes = "\n".join(report(tmp_path / "run").notes)
+    for editor, remedy in ((lacking, "emend covariance"), (toolless, "take another")):
+        assert editor in notes and remedy in notes and remedy in caplog.text
+    with pytest.raises(MissingData, match="emend covariance"):
+        alone = RunConfig.model_validate(config | {"editors": (lacking, toolless)})
+        run(alone, tmp_path / "alone", model=ScriptedChatModel(reply=lambda prompt: "New-0"))

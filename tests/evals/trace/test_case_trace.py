@@ -109,7 +109,7 @@ AGREES = "Retrieved fact does not contradict to generated answer, so the interme
 
 def two_hops(prompt: str) -> str:
     """Asks for one land after the other, whatever the question."""
-    walked = prompt.rpartition("\n\n")[2].count("Retrieved fact: ")
+    walked = prompt.rpartition("Question: ")[2].count("Retrieved fact: ")
     asked = f"Subquestion: What is the capital of Land{walked}?\nGenerated answer: Blue.\n"
     return (AGREES if walked else "") + ("Final answer: New-0\n" if walked == 2 else asked)
 

@@ -13,7 +13,7 @@ from emend.evals.log.records import read_records
 from emend.evals.report.tables.metrics import notes
 from emend.evals.runner.run import run
 from tests.evals.benchmarks.recoe.test_benchmark import FIXTURE, REAL, real
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, begun
 
 COT = {"prompting": "cot", "perplexity": "0"}
 
@@ -63,7 +63,7 @@ def test_no_example_is_a_tested_question():
 
 def scripted(prompt: str) -> str:
     """Counts what it is told; without the new fact it thinks of five."""
-    asked = prompt.rpartition("\n\n")[2]
+    asked = begun(prompt).rpartition("\n\n")[2]
     told = "Kelp Light stands on the isle of Marn." in asked
     if "Thoughts:" not in asked:
         return "unsure"

@@ -19,7 +19,8 @@ from emend.agents.llm import LOCAL, check_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
-from emend.evals.components.local_time import SPREAD, local_seconds, parameters_of
+from emend.evals.estimates.local_needs import need_lines
+from emend.evals.estimates.local_time import SPREAD, local_seconds, parameters_of
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig, Share
 from emend.evals.log.manifest import CaseList
@@ -64,10 +65,14 @@ class StandIn(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         tools = kwargs.get("tools") or ()
-        reply = AIMessage(content=self._decomposed(str(messages[-1].text)))
+        prompt = "\n".join(str(message.text) for message in messages)
+        reply = AIMessage(content=self._decomposed(prompt))
         if tools and not any(isinstance(message, ToolMessage) for message in messages):
             function = tools[0]["function"]
-            arguments = dict.fromkeys(function["parameters"]["properties"], self.text)
+            arguments = {
+                name: self._rounds(prompt) >= HOPS if field.get("type") == "boolean" else self.text
+                for name, field in function["parameters"]["properties"].items()
+            }
             call = {"name": function["name"], "args": arguments, "id": "1", "type": "tool_call"}
             reply = AIMessage(content="", tool_calls=[call])
         tokens_in = count_tokens_approximately(messages, tools=list(tools))
@@ -77,13 +82,17 @@ class StandIn(BaseChatModel):
         )
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
+    def _rounds(self, prompt: str) -> int:
+        """Number of MeLLo's subquestions in the prompt so far, without those of its demonstrations."""
+        return prompt.count(f"Subquestion: {self.text.strip()}")
+
     def _decomposed(self, prompt: str) -> str:
         """Reply to a prompt, in MeLLo's form where the prompt has that."""
         if "Subquestion:" not in prompt:
             return self.text
         subquestion = f"Subquestion: {self.text}?"
+        rounds = self._rounds(prompt)
         verdict = f"Retrieved fact does not contradict the generated answer, so the intermediate answer is: {self.text}"
-        rounds = prompt.count(subquestion)
         following = f"{subquestion}\nGenerated answer: {self.text}" if rounds < HOPS else f"Final answer: {self.text}"
         return f"{verdict}\n{following}" if rounds else following
 
@@ -121,6 +130,8 @@ class DryRun(FrozenModel):
     cost: float | None
     currency: str
     seconds: float | None
+    needs: tuple[str, ...] = ()
+    """Lines about memory and missing files of a local model."""
 
     def total(self, name: str) -> int:
         """Return the sum of a column."""
@@ -146,7 +157,8 @@ def dry_run(config: RunConfig) -> DryRun:
             run(sample, Path(home) / "run", model=model)
         nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
         rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(components)))
-    return priced(config, rows)
+    needs = tuple(need_lines(config)) if is_local(config) else ()
+    return priced(config, rows).model_copy(update={"needs": needs})
 
 
 @contextmanager
@@ -294,6 +306,7 @@ def estimate_lines(estimate: DryRun) -> list[str]:
             else "  unedited answers, to compare with:"
         )
         lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
+    lines += [f"  {line}" for line in estimate.needs]
     whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
     unknown = "" if estimate.model.partition(":")[0] in LOCAL else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"

@@ -9,12 +9,12 @@ from safetensors import SafetensorError, safe_open
 
 from emend.agents.tiny import FOLDER as TINY
 from emend.editors.device_speed import device_speed
-from emend.editors.hyperparameters import folder_config, shipped_settings
+from emend.editors.hyperparameters import folder_config, shipped_settings, shipped_tables
 from emend.evals.log.config import RunConfig
 from emend.evals.papers.recipes import paper_models
 
 if TYPE_CHECKING:
-    from emend.evals.components.dry_run import EstimatedRow
+    from emend.evals.estimates.dry_run import EstimatedRow
 
 TRAINING = 3
 """A forward and a backward pass, in forward passes."""
@@ -30,7 +30,7 @@ def parameters_of(spec: str) -> float | None:
     """Number of parameters of a local model: of its files, or of the paper's model of that name; None if unknown."""
     name = spec.partition(":")[2]
     try:
-        if count := sum(_count(file) for file in _folder(spec).glob("*.safetensors")):
+        if count := sum(_count(file) for file in model_folder(spec).glob("*.safetensors")):
             return float(count)
     except (OSError, SafetensorError):
         return None
@@ -38,7 +38,8 @@ def parameters_of(spec: str) -> float | None:
     return None if billions is None else billions * 1e9
 
 
-def _folder(spec: str) -> Path:
+def model_folder(spec: str) -> Path:
+    """Folder of a local model's files, if they are on this machine."""
     return TINY if spec == "tiny" else Path(spec.partition(":")[2] or spec).expanduser()
 
 
@@ -49,16 +50,22 @@ def _count(file: Path) -> int:
 
 def local_seconds(config: RunConfig, rows: "Sequence[EstimatedRow]", parameters: float) -> float:
     """Seconds that a run takes: its answers' tokens, and the passes of editors that search or train."""
-    speed, architecture, total = device_speed(parameters), folder_config(_folder(config.model)), 0.0
+    speed, architecture, total = device_speed(parameters), folder_config(model_folder(config.model)), 0.0
     for row in rows:
         total += row.input_tokens * speed.reading + row.output_tokens * speed.writing
         if row.edits:
-            settings = shipped_settings(row.editor, architecture) | config.overrides.get(row.editor, {})
-            total += row.edits * TRAINING * _edit_passes(settings, row.edit_tokens / row.edits) * speed.reading
+            settings = editor_settings(config, row.editor, architecture)
+            total += row.edits * TRAINING * edit_tokens(settings, row.edit_tokens / row.edits) * speed.reading
     return total
 
 
-def _edit_passes(settings: Mapping[str, Any], tokens: float) -> float:
+def editor_settings(config: RunConfig, editor: str, architecture: Any) -> dict[str, Any]:
+    """Settings of an editor in this run; of one that is not shipped only those that the run gives."""
+    shipped = shipped_settings(editor, architecture) if shipped_tables(editor) else {}
+    return shipped | config.overrides.get(editor, {})
+
+
+def edit_tokens(settings: Mapping[str, Any], tokens: float) -> float:
     """Tokens that solving for one edit reads: in each step its prompts, behind contexts where the editor has such."""
     contexts = settings.get("context_template_length_params", ())
     if "v_num_grad_steps" in settings:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.components import dry_run as dry_running
-from emend.evals.components.dry_run import COUNTS, ScoringStandIn, StandIn, dry_run, estimate_lines
+from emend.evals.estimates import dry_run as dry_running
+from emend.evals.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run, estimate_lines
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
@@ -40,7 +40,14 @@ def test_an_estimate_is_near_what_the_run_needs(estimate: Any, tmp_path: Path) -
 
 def test_decompositions_and_tools_take_their_calls(estimate: Any) -> None:
     calls = {row.editor: row.calls for row in estimate.rows}
-    assert (calls["mello"], calls["agent"]) == pytest.approx((3 * calls["rag"], 2 * calls["rag"]), abs=2)
+    steps_and_checks = 2 * HOPS + 1  # in the form `structured`, with the final answer
+    assert (calls["mello"], calls["agent"]) == pytest.approx((steps_and_checks * calls["rag"], 2 * calls["rag"]), abs=2)
+
+
+def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
+    estimate = dry_run(config(editors=("rag", "mello"), overrides={"mello": {"form": "text"}}))
+    calls = {row.editor: row.calls for row in estimate.rows}
+    assert calls["mello"] == pytest.approx((HOPS + 1) * calls["rag"], abs=2)
 
 
 def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path) -> None:

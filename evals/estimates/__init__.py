@@ -1,0 +1,1 @@
+"""Estimates of runs before anything is asked: units, calls, tokens, cost, time and memory."""

@@ -1,0 +1,52 @@
+"""Plan of a run's progress: the units that each editor has left, and how their work compares before it is measured."""
+
+from collections import defaultdict
+from dataclasses import asdict
+from itertools import islice
+
+from langchain_core.messages.utils import count_tokens_approximately
+
+from emend.evals.estimates.local_time import TRAINING, edit_tokens
+from emend.evals.log.manifest import Manifest
+from emend.evals.runner.components import RunComponents
+from emend.evals.runner.results import Progress
+from emend.evals.runner.units import EditorPass
+
+SAMPLE = 3
+"""Cases whose work is counted."""
+WRITTEN = 10.0
+"""Time of a written token, in tokens that are read."""
+REPLY = 5
+"""Tokens of a reply."""
+
+
+def plan_progress(progress: Progress, components: RunComponents, manifest: Manifest, finished: int) -> None:
+    """Tell the progress what is left; passes come one after the other, so the first units are the finished ones."""
+    units: dict[str, float] = defaultdict(float)
+    tokens: dict[str, float] = {}
+    counts = [
+        manifest.cases[each.setting].cases + manifest.cases[each.setting].again for each in components.share_passes
+    ]
+    share = manifest.units / max(1, sum(counts))
+    before = float(finished)
+    for editor_pass, count in zip(components.share_passes, counts, strict=True):
+        done = min(before, count * share)
+        before -= done
+        units[editor_pass.name] += count * share - done
+        if editor_pass.name not in tokens:
+            tokens[editor_pass.name] = _unit_tokens(components, editor_pass)
+    progress.plan(units, tokens)
+
+
+def _unit_tokens(components: RunComponents, editor_pass: EditorPass) -> float:
+    """Tokens that a unit passes through a local model, in tokens that are read; 1 for a model elsewhere."""
+    if components.calls_providers:
+        return 1.0
+    cases = list(islice(components.cases(editor_pass.setting), SAMPLE))
+    prompts = count_tokens_approximately([probe.prompt for case in cases for probe in case.probes])
+    tokens = prompts + WRITTEN * REPLY * sum(len(case.probes) for case in cases)
+    settings = getattr(editor_pass.editor, "settings", None)
+    if editor_pass.editor.needs_weights and settings is not None:
+        edits = [edit.text for case in cases for edit in case.edits]
+        tokens += TRAINING * len(edits) * edit_tokens(asdict(settings), count_tokens_approximately(edits) / len(edits))
+    return max(1.0, tokens / max(1, len(cases)))
