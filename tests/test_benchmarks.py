@@ -38,6 +38,10 @@ SMALL = {
     "million": ("--records 8000", "resume"),
     "memory": ("--sizes 400 --places folder --embedding lexical", "400"),
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
+    "rome_differences": (
+        f"--model tiny --data {DATA / 'counterfact' / 'counterfact-edit.json'} --facts 1 --contexts [[5,1]]",
+        "facts 1, ",
+    ),
     "run": ("--probes 20 --edits 4", "EM 100.0"),
     "sequence": ("--edits 2 --methods rome", "rome"),
     "workers": ("wait --workers threads --units 16 --concurrency 4 --rounds 1", "of ideal"),
