@@ -1,11 +1,13 @@
 """Plan of a run's progress: the units that each editor has left, and how their work compares before it is measured."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 
 from langchain_core.messages.utils import count_tokens_approximately
 
+from emend.evals.case import Case
 from emend.evals.estimates.local_time import TRAINING, edit_tokens
 from emend.evals.log.manifest import Manifest
 from emend.evals.runner.components import RunComponents
@@ -29,20 +31,20 @@ def plan_progress(progress: Progress, components: RunComponents, manifest: Manif
     ]
     share = manifest.units / max(1, sum(counts))
     before = float(finished)
+    samples = {setting: tuple(islice(components.cases(setting), SAMPLE)) for setting in components.settings}
     for editor_pass, count in zip(components.share_passes, counts, strict=True):
-        done = min(before, count * share)
-        before -= done
-        units[editor_pass.name] += count * share - done
+        behind = min(before, count * share)
+        before -= behind
+        units[editor_pass.name] += count * share - behind
         if editor_pass.name not in tokens:
-            tokens[editor_pass.name] = _unit_tokens(components, editor_pass)
+            tokens[editor_pass.name] = _unit_tokens(components, editor_pass, samples[editor_pass.setting])
     progress.plan(units, tokens)
 
 
-def _unit_tokens(components: RunComponents, editor_pass: EditorPass) -> float:
+def _unit_tokens(components: RunComponents, editor_pass: EditorPass, cases: Sequence[Case]) -> float:
     """Tokens that a unit passes through a local model, in tokens that are read; 1 for a model elsewhere."""
     if components.calls_providers:
         return 1.0
-    cases = list(islice(components.cases(editor_pass.setting), SAMPLE))
     prompts = count_tokens_approximately([probe.prompt for case in cases for probe in case.probes])
     tokens = prompts + WRITTEN * REPLY * sum(len(case.probes) for case in cases)
     settings = getattr(editor_pass.editor, "settings", None)

@@ -20,7 +20,7 @@ SLOWEST = 10
 """Seconds after which the page is loaded again where nothing else tells of news."""
 
 
-class Pace:
+class UnitRate:
     """The rate at which units of a run are processed, from what was seen of it."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Pace:
         return 60 * (processed - before) / (at - start) if at - start > 1 and processed >= before else None
 
 
-PACES = defaultdict[str, Pace](Pace)
+PACES = defaultdict[str, UnitRate](UnitRate)
 """The pace of each run that is watched, by its id."""
 
 

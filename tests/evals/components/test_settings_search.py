@@ -69,8 +69,7 @@ def measured(perplexity, **means):
         SimpleNamespace(name=kind, kinds=(kind,), share=True, scale=100, higher_is_better=True) for kind in means
     ]
     rows = [SimpleNamespace(editor="x", metric=kind, mean=mean) for kind, mean in means.items()]
-    before = SimpleNamespace(mean=10.0)
-    texts = [SimpleNamespace(editor="x", mean=perplexity, before=before)]
+    texts = [SimpleNamespace(editor="x", ratio=float("inf") if perplexity is None else perplexity / 10.0)]
     return SimpleNamespace(metrics=metrics, rows=rows, perplexity=texts)
 
 
