@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,7 +190,7 @@ def main() -> None:
         farthest = max(farthest, difference)
         outcomes["unedited"].append(successes(lm, fact))
         for name, change in (("plain", theirs), ("emend", ours)):
-            outcomes[name].append(under(plain.module, change, lambda fact=fact: successes(lm, fact)))
+            outcomes[name].append(under(plain.module, change, partial(successes, lm, fact)))
         print(f"{edit.subject}: relative difference {difference:.1e}", flush=True)
     for name, rows in outcomes.items():
         columns = zip(SCORES, zip(*rows, strict=True), strict=True)
