@@ -100,12 +100,13 @@ def layers_by_depth(layers: Sequence[int], published_for: int, number: int) -> l
         published_for: number of layers of the model that they are published for.
         number: number of layers of this model.
 
-    >>> layers_by_depth([4, 5, 6, 7, 8], 32, 64), layers_by_depth([4, 5, 6, 7, 8], 32, 16)
-    ([12, 13, 14, 15, 16], [2, 3, 4])
+    >>> layers_by_depth([4, 5, 6, 7, 8], 32, 64), layers_by_depth([4, 5, 6, 7, 8], 32, 16), layers_by_depth([27], 28, 2)
+    ([12, 13, 14, 15, 16], [2, 3, 4], [1])
     """
     if published_for == number or min(layers) < 0:
         return list(layers)
-    first, last = (int(layer * number / published_for + 0.5) for layer in (min(layers), max(layers)))
+    ends = (int(layer * number / published_for + 0.5) for layer in (min(layers), max(layers)))
+    first, last = (min(layer, number - 1) for layer in ends)
     return list(range(max(first, last + 1 - len(layers)), last + 1))
 
 
