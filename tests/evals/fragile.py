@@ -21,6 +21,7 @@ from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step
 from tests.evals.toys import BENCHMARK
+from tests.fakes import begun
 from tests.provider.models import quick_policy
 from tests.provider.protocols import Asked
 from tests.provider.speaking import believes
@@ -77,7 +78,7 @@ class Killer:
         self.known.set()
 
     def __call__(self, asked: Asked) -> Any:
-        last = asked.prompt.rpartition("\n")[2]
+        last = begun(asked.prompt).rpartition("\n")[2]
         node = next((node for node, lead in CALLING.items() if last.startswith(lead)), "")
         with self._lock:
             self._met[node] += 1
