@@ -96,7 +96,7 @@ def main() -> None:
         run(config, Path(folder) / "run", watch, model=Instant())
         threads = threading.active_count()
         began = time.monotonic()
-        (row,) = report(Path(folder) / "run").rows
+        row = report(Path(folder) / "run").rows[0]
         reported = time.monotonic() - began
     show(watch, chosen.mode)
     Console().print(f"EM {row.mean}, n {row.n}; report in {reported:.1f} s; {threads} threads left")
