@@ -117,6 +117,7 @@ def walk(
         concurrency=at_once,
         workers=more.pop("workers", "auto"),
         benchmark_options={"questions": str(questions), "probes": str(probes)},
+        overrides={"mello": {"form": "text"}} if editor == "mello" else {},  # the published one, which the model speaks
     )
     summary = run(config, folder, watch, **more)
     assert summary.records == questions * probes and not summary.unscored
