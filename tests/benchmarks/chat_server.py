@@ -73,7 +73,7 @@ class _Chat(asyncio.Protocol):
         self._counts.now -= 1
         messages = body["messages"]
         assert isinstance(messages, list)
-        text = self._counts.responder(messages[-1]["content"])
+        text = self._counts.responder("\n" + "\n".join(message["content"] for message in messages))
         message = {"role": "assistant", "content": text}
         reply = {
             "id": "x",
