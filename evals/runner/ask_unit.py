@@ -108,17 +108,17 @@ def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Ba
 
 def _score(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> ProbeScores:
     """Score an answer; if the unedited model's is unusable, only the comparison with it is unscored."""
-    if (spoken := without_blank(answer)) is not answer:
-        scores = _score(probe, spoken, baseline, repeat)
+    if (textless := without_blank(answer)) is not answer:
+        scores = _score(probe, textless, baseline, repeat)
         empty = {name: EMPTY if why == NO_TEXT else why for name, why in scores.unscored.items()}
         return ProbeScores(scores.values, empty)
     if not needs_baseline(probe):
         return score(probe, answer)
     try:
         before = baseline.answer(probe, repeat)
-        if (spoken := without_blank(before)) is not before and not before.log_probs:
+        if (textless := without_blank(before)) is not before and not before.log_probs:
             raise ModelReplyError(EMPTY)
-        return score(probe, answer, spoken)
+        return score(probe, answer, textless)
     except UNUSABLE as error:
         scores, reason = score(probe, answer), f"the unedited model: {hide_keys(str(error))}"
         unscored = {name: reason if why.startswith(NO_BASELINE) else why for name, why in scores.unscored.items()}

@@ -254,7 +254,7 @@ def gap_notes(report: Report, tables: Sequence[MetricTable]) -> list[str]:
             continue
         metric = metrics[gap.first]
         reach = "" if gap.low is None or gap.high is None else f" {interval(gap.low, gap.high, metric)}"
-        text = f"{one_line(gap.first)} {'+' * (gap.mean >= 0)}{number(gap.mean, metric)}{reach}"
+        text = f"{one_line(plain_name(metric))} {'+' * (gap.mean >= 0)}{number(gap.mean, metric)}{reach}"
         lines.setdefault((*gap.protocols, gap.editor, gap.setting), []).append(text)
     several = len({gap.setting for gap in report.gaps}) > 1
     return [
