@@ -58,6 +58,9 @@ def _show(rows: list[dict[str, Any]], console: "Console") -> None:
 
     table = Table.grid(padding=(0, 2))
     for row in rows:
-        table.add_row(*(Text(row[key] or "not fetched", overflow="fold") for key in row))
+        table.add_row(*(Text(row[key]) for key in ("name", "title", "parameters", "licence")))
     console.print(table)
+    for row in rows:
+        if row["folder"]:
+            console.print(Text(f"{row['name']} is in {row['folder']}"), soft_wrap=True)
     console.print("Fetch one with: emend model get NAME")
