@@ -345,7 +345,10 @@ class RunConfig(CallLimits):
     )
     seed: int = Field(default=0, description="Random seed.")
     repeats: int = Field(default=1, description="Number of repeated generations per probe.")
-    concurrency: int = Field(default=4, description="Number of API calls, or of local models' units, at the same time.")
+    concurrency: int = Field(
+        default=4,
+        description="Number of API calls, or of local models' units or probes, at the same time.",
+    )
     fail_on_error: str = Field(
         default="0.1",
         description="Failed units at which the run stops: true (the first), false (never), a proportion (0.1) or a "

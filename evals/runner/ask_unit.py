@@ -15,6 +15,7 @@ from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
 from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores
 from emend.evals.runner.ask_probe import ask_recorded, needs_baseline
 from emend.evals.runner.baseline import Baseline
+from emend.evals.runner.queues import map_in_order
 from emend.evals.runner.units import EditorPass, Unit
 from emend.memory.errors import ContextOverflow, ModelReplyError, NotApplicable
 from emend.memory.probe import Answer, Probe
@@ -54,23 +55,28 @@ def ask_unit(
     baseline: Baseline,
     stop: threading.Event,
     on_probe: Callable[[], None],
+    at_once: int = 1,
 ) -> UnitResult:
-    """Ask all probes of a case and score the answers; `on_probe` is called after each.
+    """Ask all probes of a case, `at_once` at the same time, and score the answers; `on_probe` is called after each.
 
     Raises:
         Stopped: the run is ending.
         Exception: what asking a probe raised, with the probe's id as `probe_id`.
     """
-    result = UnitResult([], [])
-    for probe in unit.case.probes:
+
+    def ask(probe: Probe) -> ProbeResult:
         if stop.is_set():
             raise Stopped
         try:
             with repetition(editor_pass.repeat):
-                answered = _ask(editor_pass, answerer, probe, baseline)
+                return _ask(editor_pass, answerer, probe, baseline)
         except Exception as error:
             error.probe_id = probe.id  # type: ignore[attr-defined]
             raise
+
+    result = UnitResult([], [])
+    probes = unit.case.probes
+    for probe, answered in zip(probes, map_in_order(ask, probes, at_once), strict=True):
         result.records.append(_record(editor_pass, unit, probe, answered))
         head = {"unit": unit.key, "case": unit.case.id, "probe": probe.id, "editor": editor_pass.name}
         result.events.extend(head | event_of(step) for step in answered.answer.steps)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from emend.evals.log.baseline import BaselineAnswer, is_baseline_answer, summari
 from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline
+from emend.evals.runner.queues import map_in_order
 from emend.memory.edit import content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.files import open_file
@@ -116,19 +117,22 @@ class Baseline:
         self._content_id = content_id("before", model, unedited.fingerprint)
         self._failed: dict[str, Exception] = {}
 
-    def prepare(self, probes: Iterable[Probe], repeat: int = 0) -> None:
-        """Ask now what will be needed, because the model's weights are about to change.
+    def prepare(self, probes: Sequence[Probe], repeat: int = 0, at_once: int = 1) -> None:
+        """Ask now what will be needed, `at_once` at the same time, because the model's weights are about to change.
 
         An error other than an unusable reply is raised by `get` instead, for the unit that needs the answer.
         """
-        for probe in probes:
-            if needs_baseline(probe):
-                key = self._key(probe, repeat)
-                self._failed.pop(key, None)
-                try:
-                    self.get(probe, repeat)
-                except Exception as error:  # noqa: BLE001
-                    self._failed[key] = error
+
+        def ask(probe: Probe) -> None:
+            key = self._key(probe, repeat)
+            self._failed.pop(key, None)
+            try:
+                self.get(probe, repeat)
+            except Exception as error:  # noqa: BLE001
+                self._failed[key] = error
+
+        for _ in map_in_order(ask, [probe for probe in probes if needs_baseline(probe)], at_once):
+            pass
 
     def answer(self, probe: Probe, repeat: int = 0) -> Answer:
         """Return the unedited model's answer.

@@ -64,13 +64,17 @@ class EvaluationContext:
 class PassEvaluator:
     """Evaluates the unfinished units of one pass.
 
-    Units of an editor that changes weights are asked one after the other, others by the threads of the pool.
+    Units of an editor that changes weights are asked one after the other, with the probes of each at the same time;
+    others by the threads of the pool.
     """
 
     def __init__(self, editor_pass: EditorPass, context: EvaluationContext, pool: ThreadPoolExecutor) -> None:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
         bound = 2 * context.components.units_at_once
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
+        # Calls to a provider are journalled in the order of a unit's probes.
+        is_local = self.editor.needs_weights and context.journal is None
+        self._probes_at_once = context.components.units_at_once if is_local else 1
         self._lookahead = Lookahead(editor_pass, self._meter, self._report_edits)
 
     def evaluate(self, groups: Iterator[Group] | None = None) -> None:
@@ -219,7 +223,15 @@ class PassEvaluator:
                 with UnitShares(
                     partial(context.results.probes, self.editor_pass.name), len(unit.case.probes)
                 ) as shares:
-                    result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop, shares.add)
+                    result = ask_unit(
+                        self.editor_pass,
+                        unit,
+                        answerer,
+                        context.baseline,
+                        context.stop,
+                        shares.add,
+                        self._probes_at_once,
+                    )
                 context.results.unit(self.editor_pass, unit, result)
         except FATAL:
             raise
@@ -246,7 +258,7 @@ class PassEvaluator:
         pending = 0
         for unit in self._pending(group):
             pending += 1
-            self.context.baseline.prepare(unit.case.probes, self.editor_pass.repeat)
+            self.context.baseline.prepare(unit.case.probes, self.editor_pass.repeat, self._probes_at_once)
         return pending
 
     def _meter(self) -> Meter:

@@ -1,9 +1,30 @@
-"""A queue of tasks: done at once in this thread, or by a thread pool that never runs far ahead."""
+"""Tasks done at once in this thread, or by a thread pool that never runs far ahead."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_order(function: Callable[[Item], Result], items: Sequence[Item], at_once: int) -> Iterator[Result]:
+    """The function's results in the order of the items, computed by that many threads in the caller's context.
+
+    The first error is raised in its item's place; items that have not begun are then left out.
+    """
+    if at_once == 1 or len(items) < 2:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(min(at_once, len(items)), "emend-probe") as pool:
+        futures = [pool.submit(copy_context().run, function, item) for item in items]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class TaskQueue:

@@ -85,6 +85,7 @@ def evaluate(model: str, each: MatrixRun, overrides: dict[str, Any]) -> None:
         mode="single",
         overrides=settings,
         embedding="minilm",
+        concurrency=32,  # so that replies are generated in large batches
         fail_on_error="false",
     )
 
