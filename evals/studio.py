@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
@@ -24,6 +25,7 @@ from emend.graphs.extraction.graph import ExtractContext, extract_document
 from emend.graphs.extraction.load import load_extractor
 from emend.graphs.registry import GRAPHS, JUDGES
 from emend.memory.embeddings.embed import load_embedding
+from emend.memory.registry import trust_typed
 
 LOADED = 4
 """Number of models, with their edits, that stay loaded."""
@@ -154,7 +156,10 @@ def _texts(item: dict[str, Any]) -> dict[str, Any]:
     return {part: tuple(texts) if isinstance(texts, list) else texts for part, texts in item.items()}
 
 
-_model = lru_cache(maxsize=LOADED)(load_model)
+@lru_cache(maxsize=LOADED)
+def _model(spec: str) -> BaseChatModel:
+    trust_typed(spec)
+    return load_model(spec)
 
 
 def extraction_graph() -> Graph:
@@ -172,6 +177,7 @@ def extraction_graph() -> Graph:
 
 @lru_cache(maxsize=LOADED)
 def _extraction(method: str, model: str, embedding: str) -> ExtractContext:
+    trust_typed(embedding)
     chat = _model(model) if method == "llm" and model else model or None
     return ExtractContext(load_extractor(method, chat), load_embedding(embedding))
 

@@ -3,7 +3,8 @@
 import difflib
 import importlib
 import inspect
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,38 +16,42 @@ from emend.memory.errors import BadSettings, EmendError
 T = TypeVar("T")
 
 
-_trusted: frozenset[str] | None = None
-"""Names as `module:attribute` that may be imported; None: all, for the user has typed them."""
-_named: set[str] = set()
-"""Names that the user has typed or trusted, and that were imported."""
+_trusted: dict[str, bool] = {}
+"""Names as `module:attribute` that may be imported; True where only an object of its kind is called."""
+_SEPARATORS = re.compile(r"""[\s=,>()\[\]{}"']+""")
+"""What may stand beside a name in a setting or in a chain of retrievers."""
 OBJECT = "object"
 """The module in names of objects that a caller of the Python API gave, which exist in this process alone."""
 _objects: dict[str, Any] = {}
 
 
-def named_by_user(name: str) -> bool:
-    """True where this process has imported that `module:attribute` because the user named it, and not a file alone."""
-    return name in _named
+def trust_names(names: Iterable[str], checked: bool = False) -> None:
+    """Let names be imported in this process: a name is brought by what the user typed, never by a run folder.
 
-
-@contextmanager
-def only_trusted(names: Iterable[str]) -> Iterator[None]:
-    """Context in which no other `module:attribute` is imported, because a file names it and not the user.
-
-    An object so named is only called if it is a class with the methods of its kind, a function whose annotated result
-    has them, or one whose first parameter has a name that functions of the kind have.
+    Args:
+        names: each as `module:attribute`.
+        checked: the names are a file's and the user repeated them, so that what is there is only called if it is a
+            class with the methods of its kind, a function whose annotated result has them, or one whose first
+            parameter has a name that functions of the kind have.
     """
-    global _trusted
-    before, _trusted = _trusted, frozenset(names)
-    try:
-        yield
-    finally:
-        _trusted = before
+    for name in names:
+        _trusted[name] = checked and _trusted.get(name, True)
 
 
-def trusted_names() -> frozenset[str] | None:
-    """Return the `module:attribute` names that may be imported now; None for all."""
-    return _trusted
+def trust_typed(values: Any) -> None:
+    """Trust every name in texts that the user typed, and in mappings and sequences of them."""
+    if isinstance(values, str):
+        trust_names(name for name in (values, *_SEPARATORS.split(values)) if ":" in name)
+    elif isinstance(values, Mapping):
+        trust_typed(tuple(values.values()))
+    elif isinstance(values, list | tuple):
+        for value in values:
+            trust_typed(value)
+
+
+def trusted_names() -> dict[str, bool]:
+    """Return the names that may be imported now; True where only an object of its kind is called."""
+    return dict(_trusted)
 
 
 def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameters: Iterable[str] = ()) -> Any:
@@ -55,23 +60,23 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameter
     Args:
         name: where it is.
         kind: of component, for messages.
-        interfaces: alternatives of attributes that it, or what it makes, must have under `only_trusted`.
-        parameters: names of the first parameter of functions that need no annotation there.
+        interfaces: alternatives of attributes that it, or what it makes, must have if the name is `checked`.
+        parameters: names of the first parameter of functions that need no annotation then.
 
     Raises:
         BadSettings: it is not trusted, or not of that kind.
         ImportError, AttributeError, TypeError, ValueError: it cannot be imported; the module may raise others.
     """
-    if _trusted is not None and name not in _trusted:
+    if name not in _trusted:
         raise BadSettings(
-            f"{kind} '{name}' is code that a file names: look at it, and name it again with --trust {name} to run it."
+            f"{kind} '{name}' is code that a file names, and not you: look at it, and name it yourself, in the option "
+            f"that takes it or with --trust {name}, to run it."
         )
-    _named.add(name)
     component = _imported(name)
     is_function = (
         inspect.isfunction(component) and next(iter(inspect.signature(component).parameters), "") in parameters
     )
-    if _trusted is not None and not is_function and not _has_interface(component, interfaces):
+    if _trusted[name] and not is_function and not _has_interface(component, interfaces):
         interface_names = " or ".join(", ".join(parts) for parts in interfaces)
         functions = f", and none whose first parameter is {' or '.join(parameters)}" if parameters else ""
         raise BadSettings(
@@ -82,12 +87,23 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameter
 
 
 def name_object(name: str, component: Any) -> str:
-    """Name by which this process loads an object: its `module:attribute` if it can be imported, else `object:NAME`."""
+    """Name by which this process loads an object, now trusted: its `module:attribute`, or else `object:NAME`."""
+    name = _importable_name(component) or _object_name(name, component)
+    trust_names([name])
+    return name
+
+
+def _importable_name(component: Any) -> str:
+    """The `module:attribute` that gives this very object; empty where there is none."""
     module, attribute = getattr(component, "__module__", None), getattr(component, "__qualname__", "")
     if module not in (None, "__main__") and attribute and "<" not in attribute:
         with suppress(ImportError, AttributeError, ValueError):
             if _imported(f"{module}:{attribute}") is component:
                 return f"{module}:{attribute}"
+    return ""
+
+
+def _object_name(name: str, component: Any) -> str:
     _objects[name] = component
     return f"{OBJECT}:{name}"
 

@@ -93,6 +93,34 @@ def unchanged_shared_models(request: pytest.FixtureRequest) -> Iterator[None]:
         models.check()
 
 
+class TestsTrust(dict[str, bool]):
+    """The names that may be imported in a test: what its own code names counts as typed."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith("tests.")
+
+    def __missing__(self, name: str) -> bool:
+        return False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trust_of_tests() -> None:
+    """Let tests name code of their own; what the command line may import is in `tests.evals.command_line`."""
+    from emend.memory import registry
+
+    registry._trusted = TestsTrust(registry._trusted)
+
+
+@pytest.fixture(autouse=True)
+def trust_of_a_test(trust_of_tests: None) -> Iterator[None]:
+    """What a test trusts is trusted by no later one."""
+    from emend.memory import registry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_trusted", TestsTrust(registry._trusted))
+        yield
+
+
 @pytest.fixture(scope="session")
 def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A function from a model type (`"gpt2 tied"`: with tied embeddings) and settings to a random model's folder."""

@@ -15,7 +15,6 @@ from emend.agents.scope.logistic import FEATURES, LogisticScope
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MissingData, MissingExtra
 from emend.memory.paths import cache_folder
-from emend.memory.registry import named_by_user
 
 SHIPPED = "relevance.json"
 
@@ -99,11 +98,6 @@ def _load_logistic(path: Path, settings: dict[str, Any], threshold: float) -> Sc
     except (OSError, KeyError, SafetensorError) as error:
         raise BadData(f"'{path / WEIGHTS}' holds no weights ({error}): train the classifier again.") from error
     spec, form = str(settings["embedding"]), settings["form"]
-    if ":" in spec and not Path(spec).exists() and not named_by_user(spec):
-        raise BadSettings(
-            f"the scope classifier in '{path}' names code as its embedding, '{spec}': look at it, and name it yourself "
-            f"to run it, with --embedding {spec}."
-        )
     embedding = load_embedding(spec, cache_folder("vectors"))
     if embedding.identity != settings["encoder"]:
         raise BadSettings(

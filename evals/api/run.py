@@ -13,6 +13,7 @@ from emend.evals.api.result import RunResult
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.results import Progress
 from emend.memory.errors import RunRefused
+from emend.memory.registry import trust_typed
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -138,6 +139,7 @@ def run(
         EmendError: a name, setting or file is wrong.
     """
     named = name_options({"benchmark": benchmark, "editors": editors, "model": model} | dict(options))
+    trust_typed(named)
     config = RunConfig.model_validate(named)
     return run_config(config, Path(out) if out is not None else new_folder(config.benchmark), progress, mirror)
 

@@ -1,20 +1,22 @@
 """Editing and asking from Python: facts applied to a model inside a `with`, or questions over a memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from emend.evals.api.objects import component_name, editor_names
 from emend.evals.components.config import SessionConfig
 from emend.evals.components.session import Session
 from emend.memory.edit import Edit
+from emend.memory.registry import trust_typed
 from emend.memory.store.jsonl import edit_from
-from emend.memory.store.open_memory import open_memory as open_memory
+from emend.memory.store.open_memory import open_memory as open_memory_of
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from emend.memory.probe import Answer
+    from emend.memory.store.chroma import ChromaMemory
 
 Fact = Edit | Mapping[str, Any] | str
 """An edit, an object of a file of edits such as {"subject": ..., "relation": ..., "object": ...}, or a document."""
@@ -52,6 +54,26 @@ def ask(
     """
     with Session(session_config(model, editor, {"memory": memory} | options)) as session:
         return session.ask(question)
+
+
+def open_memory(
+    where: str, embedding: str | None = None, superseding: Any = None, create: bool = False, search: bool = False
+) -> "AbstractContextManager[ChromaMemory]":
+    """Open a memory inside a `with`.
+
+    Args:
+        where: folder, or http://HOST:PORT of a server.
+        embedding: name of the embedding; None is the one that the memory was made with.
+        superseding: rule of a new memory: arrival, time or never.
+        create: make the memory if it does not exist.
+        search: load the embedding, so that the memory can be searched.
+
+    Raises:
+        BadSettings: unknown rule or embedding.
+        MissingData: the memory does not exist.
+    """
+    trust_typed(embedding)
+    return open_memory_of(where, embedding, superseding, create, search)
 
 
 def edit_of(fact: Fact) -> Edit:

@@ -5,14 +5,18 @@ import logging
 import os
 import signal
 import sys
+from copy import copy
+from functools import wraps
 from importlib.metadata import version
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandInfo
 
 from emend.evals.cli.output import SafeFormatter, print_text
 from emend.memory.errors import BadSettings, EmendError
+from emend.memory.registry import trust_typed
 
 
 class LazyCommand(NamedTuple):
@@ -70,7 +74,23 @@ def load_command(name: str) -> Any:
         single = typer.Typer(add_completion=False)
         single.command(name)(command)
         command = single
-    return _without_types_of_flags(typer.main.get_command(command))
+    app = copy(command)
+    app.registered_commands = [_trusting(each) for each in command.registered_commands]
+    return _without_types_of_flags(typer.main.get_command(app))
+
+
+def _trusting(command: CommandInfo) -> CommandInfo:
+    """The command, which lets what was typed be imported: texts, but neither paths nor what files name (`--trust`)."""
+    call, command = command.callback, copy(command)
+    assert call is not None
+
+    @wraps(call)
+    def trust_and_call(**values: Any) -> None:
+        trust_typed([value for name, value in values.items() if name != "trust"])
+        call(**values)
+
+    command.callback = trust_and_call
+    return command
 
 
 def _without_types_of_flags(command: Any) -> Any:

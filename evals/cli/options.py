@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from emend.evals.log.config import OVERRIDES
 from emend.memory.errors import BadSettings
+from emend.memory.registry import trust_typed
 
 
 def _check_plot(file: Path | None) -> Path | None:
@@ -302,7 +303,9 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         if value.startswith("@") and not dot:
             from emend.editors.hyperparameters import read_settings
 
-            overrides.setdefault(key, {}).update(read_settings(Path(value[1:]).expanduser()))
+            settings = read_settings(Path(value[1:]).expanduser())
+            trust_typed(settings)
+            overrides.setdefault(key, {}).update(settings)
             continue
         if not dot or not part:
             raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")

@@ -21,6 +21,7 @@ from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
 from emend.memory.probe import Answer, Probe, Reading, Step, Style
+from emend.memory.registry import trust_typed
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.registry import RETRIEVERS
@@ -53,6 +54,7 @@ class Session:
     """
 
     def __init__(self, config: SessionConfig, edits: Sequence[Edit] | None = None) -> None:
+        trust_typed(config.model_dump())  # no file holds one
         self._edits = edits
         self._factory, self._retriever = EDITORS.load(config.editor), load_retriever(config.retriever)
         settings = config.model_dump(exclude={"editor", "memory", "retriever", "embedding"})

@@ -57,6 +57,9 @@ def outcome_of(folder: Path, error: str = "") -> RunOutcome:
 def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Recipe:
     """The recipe with finished runs of a folder in the place of those that are a part of them, as after `--only`.
 
+    Of a run in the folder its editors and their settings are taken. They are read and never run, for the folder may be
+    a stranger's: how runs are carried out (`FREE`) is always the recipe's.
+
     Args:
         folder: folder of run folders.
         recipe: of a published table.
@@ -66,7 +69,8 @@ def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Reci
     runs: dict[str, RecipeRun] = {}
     for planned in recipe.runs:
         held = next((config for config in there if _is_part(planned.config, config)), planned.config)
-        each = RecipeRun(config=held, judged_by=planned.judged_by)
+        taken = {name: getattr(held, name) for name in ("editors", "settings", "overrides")}
+        each = RecipeRun(config=planned.config.model_copy(update=taken), judged_by=planned.judged_by)
         before = runs.get(each.name, each)
         runs[each.name] = each.model_copy(
             update={"judged_by": tuple(dict.fromkeys((*before.judged_by, *each.judged_by)))}
@@ -75,9 +79,11 @@ def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Reci
 
 
 def _config_of(folder: Path, also_begun: bool) -> list[RunConfig]:
-    """The configuration of the run in a folder; none of a damaged one, of which its own run complains."""
+    """The configuration of the run in a folder that has its name; none of a damaged one, of which its run complains."""
     with suppress(EmendError):
-        return [Manifest.read(folder).config] if also_begun or outcome_of(folder).is_finished else []
+        config = Manifest.read(folder).config
+        if RecipeRun(config=config).name == folder.name and (also_begun or outcome_of(folder).is_finished):
+            return [config]
     return []
 
 

@@ -57,8 +57,8 @@ class WorkerSetup(NamedTuple):
     """Content ids of the passes: a worker that loads something else is refused."""
     memory: str | None
     """Folder of its memory; None for a temporary one."""
-    trusted: frozenset[str] | None
-    """The `module:attribute` names that may be imported; None for all."""
+    trusted: dict[str, bool]
+    """The driver's `trusted_names`."""
     keeps_replies: bool
     """Whether the run has a journal of replies."""
     replays: bool

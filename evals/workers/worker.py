@@ -27,7 +27,7 @@ from emend.evals.workers.remote import RemoteBaseline, RemoteJournal, RemoteLedg
 from emend.evals.workers.tasks import groups_of
 from emend.memory.errors import EmendError, RunRefused
 from emend.memory.redaction import hide_keys
-from emend.memory.registry import only_trusted
+from emend.memory.registry import trust_names
 
 YOUNG = 20_000
 """Number of new objects after which garbage is looked for among them; each of the calls under way has hundreds."""
@@ -97,8 +97,8 @@ class Worker:
 
     def _load(self, stack: ExitStack) -> None:
         setup, port = self._setup, self._port
-        if setup.trusted is not None:
-            stack.enter_context(only_trusted(setup.trusted))
+        for name, is_checked in setup.trusted.items():
+            trust_names([name], is_checked)
         folder = Path(setup.memory or tempfile.mkdtemp(prefix="emend-worker-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         logging.disable(logging.WARNING)  # the driver has warned of the same

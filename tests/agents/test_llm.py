@@ -8,6 +8,7 @@ from emend.agents import llm
 from emend.agents.llm import MODELS, fingerprint
 from emend.agents.scoring import ScoringModel
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
+from emend.memory.registry import trust_typed
 
 load_model: Any = llm.load_model  # what it returns has more than a chat model's attributes
 
@@ -76,6 +77,7 @@ def test_a_setting_of_a_wrong_type_is_refused_by_name(random_folder, setting, va
     ],
 )
 def test_a_spec_that_names_no_model_is_refused_with_the_nearest_that_does(spec, said):
+    trust_typed(spec)
     with pytest.raises(BadSettings, match=said):
         load_model(spec)
 
@@ -187,5 +189,6 @@ PREFIXES = {
 
 @pytest.mark.parametrize("spec", PREFIXES)
 def test_a_provider_of_langchain_is_named_with_its_prefix(spec):
+    trust_typed(spec)
     with pytest.raises(BadSettings, match=PREFIXES[spec]):
         load_model(spec)

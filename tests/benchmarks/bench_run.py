@@ -28,7 +28,10 @@ from emend.evals.report.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402
+from emend.memory.registry import trust_names  # noqa: E402
 from tests.evals.toys import ScriptedModel, ToyBenchmark  # noqa: E402
+
+trust_names(["tests.benchmarks.bench_run:Wide"])
 
 
 class Wide(ToyBenchmark):

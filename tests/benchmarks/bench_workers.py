@@ -32,10 +32,12 @@ from emend.evals.log.config import RunConfig  # noqa: E402
 from emend.evals.runner.results import Progress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
+from emend.memory.registry import trust_names  # noqa: E402
 from tests.benchmarks.chat_server import serving  # noqa: E402
 from tests.benchmarks.walks import say  # noqa: E402
 from tests.evals.toys import BENCHMARK, ToyEditor  # noqa: E402
 
+trust_names(["tests.benchmarks.bench_workers:Burner"])
 SECONDS = 0.03
 """Processor time of a unit that computes."""
 LATENCY, CALLS = 0.2, 4

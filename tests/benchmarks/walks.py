@@ -9,10 +9,12 @@ from typing import ClassVar
 from emend.evals.case import Case, Metric
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
+from emend.memory.registry import trust_names
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.compose import load_retriever
 from tests.evals.toys import ToyBenchmark
 
+trust_names(["tests.benchmarks.walks:Walks", "tests.benchmarks.walks:Metered"])
 SHORTEST, LONGEST = 2, 4
 RETRIEVED = "\nRetrieved fact: "
 _QUESTION = re.compile(r"\nQuestion: What is the end of trail (\d+) after (\d) stops\?\n")

@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from emend.evals.cli.main import main
+from emend.memory import registry
 from tests.paths import ROOT
 
 
@@ -18,12 +20,21 @@ def emend(*words: str) -> str | int | None:
     """What `emend WORDS` ends with; its exit code where it has one, else 0."""
     before, sys.argv = sys.argv, ["emend", *words]
     try:
-        main()
+        with trusting_nothing():
+            main()
     except SystemExit as end:
         return end.code
     finally:
         sys.argv = before
     return 0
+
+
+@contextmanager
+def trusting_nothing() -> Iterator[None]:
+    """Context in which no name is trusted, as in a new process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_trusted", {})
+        yield
 
 
 class Output(NamedTuple):
@@ -46,7 +57,7 @@ def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 
     def call(*words: str | Path) -> Output:
         monkeypatch.setattr(sys, "argv", ["emend", *first, *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as ended, trusting_nothing():
             main()
             sys.exit(0)
         return Output(int(ended.value.code or 0), *capsys.readouterr())

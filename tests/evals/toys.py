@@ -19,11 +19,13 @@ from emend.evals.case import Case, Metric, Record
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData
 from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.registry import trust_names
 
 BENCHMARK = "tests.evals.toys:ToyBenchmark"
 EDITOR = "tests.evals.toys:ToyEditor"
 HEAVY = "tests.evals.toys:HeavyEditor"
 FLEETING_EDITOR = "tests.evals.toys:FleetingEditor"
+trust_names([BENCHMARK, EDITOR, HEAVY, FLEETING_EDITOR, "tests.evals.toys:ScriptedModel"])  # workers too
 FLEETING = 3
 SETTINGS = ("plain", "loud")
 

@@ -5,7 +5,7 @@ import pytest
 
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
-from emend.memory.registry import Registry, nearest
+from emend.memory.registry import Registry, nearest, trust_names
 
 PLUGIN = '''
 class Shout:
@@ -49,6 +49,7 @@ def test_a_built_in_part_is_found_by_name_and_an_unknown_one_refused_with_the_ne
 
 
 def test_parts_are_found_by_attribute_and_entry_point_but_not_under_a_built_in_name(registry, installed):
+    trust_names([f"{installed}:Shout", f"{installed}:Shout.Inner"])
     assert registry.load(f"{installed}:Shout").__name__ == "Shout"
     assert registry.load(f"{installed}:Shout.Inner").__name__ == "Inner"
     assert registry.load("shout").__name__ == "Shout"
@@ -58,8 +59,15 @@ def test_parts_are_found_by_attribute_and_entry_point_but_not_under_a_built_in_n
 
 @pytest.mark.parametrize("path", ["no_such_module_x:thing", "json:no_such_thing", "json:"])
 def test_a_missing_module_or_attribute_is_refused(registry, path):
+    trust_names([path])
     with pytest.raises(BadSettings, match="cannot be loaded from .* correct the module:attribute"):
         registry.load(path)
+
+
+def test_an_installed_part_needs_no_trust_and_its_place_by_name_does(registry, installed):
+    assert registry.load("shout").__name__ == "Shout"
+    with pytest.raises(BadSettings, match=f"--trust {installed}:Shout"):
+        registry.load(f"{installed}:Shout")
 
 
 def test_a_broken_plugin_is_refused_on_load_and_listed_as_broken(registry, installed):

@@ -117,11 +117,11 @@ def calibrate(
     from emend.evals.judges.calibration import calibrate as calibrate_on
     from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration
     from emend.evals.judges.store import read_calibration
-    from emend.memory.registry import only_trusted
+    from emend.memory.registry import trust_names
 
     panel = judges.panel()
-    with only_trusted(trust or ()):
-        rows = read_labels(labels)
+    trust_names(trust or (), checked=True)
+    rows = read_labels(labels)
     with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
         results = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
@@ -163,14 +163,14 @@ def stress(
     from emend.evals.judges.stress import own_cases
     from emend.evals.judges.stress import stress as stress_judges
     from emend.evals.report.tables.stress import show_stress
-    from emend.memory.registry import only_trusted
+    from emend.memory.registry import trust_names
 
+    trust_names(trust or (), checked=True)
     stress_cases = own_cases(cases) if cases else None
     panel = judges.panel()
     with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
-        with only_trusted([*(kind or ()), *(trust or ())]):
-            results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
+        results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
     emit((*results.rows, *results.relations), as_json, lambda console: show_stress(results, console))
     if any(relation.outcome == "broken" for relation in results.relations):
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ from emend.evals.cli.output import emit, print_text
 from emend.evals.log.config import RunConfig
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
+from emend.memory.registry import trust_typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,6 +142,7 @@ def sweep(
 
 
 def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs: SeveralRuns) -> "Recipe":
+    from emend.evals.log.run_file import parse_yaml
     from emend.evals.papers.tables import table
     from emend.evals.reproduce.choose import choose_models, plan_recipe
     from emend.evals.reproduce.execute import with_runs_of
@@ -150,6 +152,7 @@ def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs:
         flags = {"models": "--model", "judges": "--judge"}
         if changed := [flags.get(key, f"--{key}") for key, value in choice if value]:
             raise BadSettings(f"{', '.join(changed)} with a recipe: change the file, or name a table.")
+        trust_typed(parse_yaml(Path(name)))
         return Recipe.read(Path(name), options)
     models = choose_models(table(name), choice.models)
     recipe = Recipe(table=name, models=models, only=choice.only, triples=choice.triples, judges=choice.judges)
@@ -167,7 +170,9 @@ def _grid(file: Path | None, options: Mapping[str, Any], over: Sequence[str]) ->
     from emend.evals.log.run_file import parse_yaml, read_run_file
     from emend.evals.reproduce.recipe import Recipe, grid_recipe
 
-    if file is not None and "runs" in parse_yaml(file):
+    fields = parse_yaml(file) if file is not None else {}
+    trust_typed(fields)
+    if file is not None and "runs" in fields:
         if over:
             raise BadSettings("--over with a recipe: change the file, or name a configuration.")
         return Recipe.read(file, options)

@@ -11,6 +11,7 @@ from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.cli.viewer import require_view, show_runs
 from emend.evals.log.config import FREE, RunConfig
 from emend.memory.errors import BadSettings
+from emend.memory.registry import trust_names, trust_typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,9 @@ def run(
     from emend.evals.log.run_file import RunPlan, read_run_file
 
     check_thresholds(require, junit)
-    plan = RunPlan.of(read_run_file(file) if file is not None else {}, options, out)
+    fields = read_run_file(file) if file is not None else {}
+    trust_typed(fields)
+    plan = RunPlan.of(fields, options, out)
     if save_config is not None:
         plan.write(save_config)
     if dry_run:
@@ -88,7 +91,6 @@ def resume(
     """
     from emend.evals.components.own_code import check_trust, is_url, source_file
     from emend.evals.log.manifest import Manifest
-    from emend.memory.registry import only_trusted
 
     here: dict[str, Any] = {"workers": "auto", "gpus_per_worker": 0.0}  # a folder says nothing of this machine
     config = RunConfig.model_validate(Manifest.read(folder).config.model_dump() | here | changes)
@@ -96,8 +98,8 @@ def resume(
     check_trust(config, trusted, f"emend resume {folder}")
     for name in trusted:
         print_text(f"asking {name}" if is_url(name) else f"importing {name} from {source_file(name)}", err=True)
-    with only_trusted(trusted):
-        _print_next(run_and_report(config, folder, mirror).folder)
+    trust_names(trusted, checked=True)
+    _print_next(run_and_report(config, folder, mirror).folder)
 
 
 def merge(

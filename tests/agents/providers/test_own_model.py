@@ -10,6 +10,7 @@ from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings
+from emend.memory.registry import trust_typed
 from tests.fakes import ScriptedScoringModel
 
 READY = FakeListChatModel(responses=["Ostrim"])
@@ -65,6 +66,7 @@ def test_one_that_scores_is_taken_as_it_is():
     ],
 )
 def test_what_is_no_model_is_refused_by_name(spec, settings, says):
+    trust_typed(spec)
     with pytest.raises(BadSettings, match=says):
         load_model(spec, **settings)
 

@@ -8,8 +8,8 @@ from safetensors.numpy import save_file
 
 from emend.agents.scope.base import SETTINGS, WEIGHTS
 from emend.agents.scope.load import load_scope
-from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadSettings
+from emend.memory.registry import trust_typed
 
 CODE = """
 import pathlib
@@ -35,9 +35,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_an_embedding_that_a_classifier_names_is_not_imported_unless_the_user_names_it(folder):
-    with pytest.raises(BadSettings, match="names code as its embedding, 'code_of_a_stranger:Lex.*--embedding"):
+    with pytest.raises(BadSettings, match="embedding 'code_of_a_stranger:Lex.*--trust"):
         load_scope(folder)
     assert not (folder / "ran").exists()
-    load_embedding("code_of_a_stranger:LexicalEmbedding")
+    trust_typed("code_of_a_stranger:LexicalEmbedding")
     with pytest.raises(BadSettings, match="was trained over another"):
         load_scope(folder)

@@ -13,6 +13,7 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingData, ModelReplyError
 from emend.memory.probe import Probe
+from emend.memory.registry import trust_typed
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.steps import steps_of
 from emend.memory.store.chroma import ChromaMemory
@@ -149,6 +150,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "settings", "told"), WRONG)
 def test_impossible_settings_are_refused_by_name(name, settings, told):
+    trust_typed(settings)
     with pytest.raises(BadSettings, match=told):
         build(name, settings=settings)
 

@@ -27,6 +27,7 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError
 from emend.memory.probe import Probe
+from emend.memory.registry import trust_typed
 from emend.memory.steps import steps_of
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.methods import MANY, build
@@ -172,6 +173,7 @@ class Library:
 @pytest.mark.parametrize("attribute", ["elsewhere", "Library"])
 def test_crag_searches_elsewhere_when_the_memory_has_nothing_that_bears(attribute, monkeypatch):
     monkeypatch.setitem(sys.modules, "elsewhere_for_crag", sys.modules[__name__])
+    trust_typed(f"elsewhere_for_crag:{attribute}")
     editor = build("crag", settings={"search": f"elsewhere_for_crag:{attribute}"})
     probe = Probe(kind="x", prompt="The capital of Sorn is", gold=("Lunden by now",))
     with editor.edit([CURRENCY]) as answerer:

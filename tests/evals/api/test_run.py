@@ -10,12 +10,14 @@ import pytest
 from pydantic import ValidationError
 
 import emend
+from emend.editors.registry import EDITORS
 from emend.evals.api.result import RunResult
 from emend.evals.api.run import RunOptions, new_folder
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.results import Progress
 from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.retrieval.base import Hit
+from tests.evals.command_line import trusting_nothing
 from tests.evals.toys import ScriptedModel, ToyBenchmark, ToyEditor, untimed
 
 
@@ -141,6 +143,22 @@ def test_a_cancelled_run_stops_and_is_resumable(tmp_path, workers):
     assert result.summary is not None
     assert result.summary.skipped and result.summary.skipped + result.summary.finished == result.summary.units
     assert len(result.records()) == len({(record.unit, record.probe) for record in result.records()})
+
+
+def test_what_a_call_names_counts_as_typed_and_nothing_else(tmp_path):
+    toys = ("tests.evals.toys:ToyBenchmark", "tests.evals.toys:ToyEditor", "tests.evals.toys:ScriptedModel")
+    search = {"crag": {"search": "tests.graphs.forms:elsewhere"}}
+    with trusting_nothing():
+        emend.run(*toys, out=tmp_path / "a", progress=False)
+        with pytest.raises(BadSettings, match="--trust tests.evals.toys:HeavyEditor"):
+            EDITORS.load("tests.evals.toys:HeavyEditor")
+        crag = emend.run(toys[0], "crag", ScriptedModel(), overrides=search, out=tmp_path / "b", progress=False)
+        assert crag.summary.finished and emend.load_run(tmp_path / "a").records()
+        letters = "emend.memory.embeddings.embed:LexicalEmbedding"
+        with emend.open_memory(str(tmp_path / "m"), letters, create=True) as memory:
+            assert memory.identity.startswith(letters)
+        with emend.edit(toys[2], ["A text."], editor=toys[1]):
+            pass
 
 
 def test_every_option_of_a_run_can_be_given():

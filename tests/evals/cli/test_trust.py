@@ -16,7 +16,7 @@ from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import MANIFEST
 from emend.memory.errors import BadSettings
-from emend.memory.registry import load_attribute, only_trusted
+from emend.memory.registry import load_attribute, trust_names, trust_typed
 from tests.evals.judged_runs import JUDGE, elken_run, judge_model
 from tests.evals.toy_runs import TRUST, go
 from tests.evals.toys import BENCHMARK, EDITOR
@@ -245,14 +245,27 @@ def test_stress_cases_run_no_judge_that_the_user_does_not_name(tmp_path: Path, e
     assert output.code == 2 and "--trust evil:judge" in output.err and not (tmp_path / "PWNED").exists()
 
 
-def test_trust_holds_inside_the_context_alone() -> None:
-    with only_trusted(["json:dumps"]), pytest.raises(BadSettings, match="is code that a file names"):
+def test_nothing_is_trusted_by_default_and_a_typed_name_is_free() -> None:
+    with pytest.raises(BadSettings, match="--trust json:loads"):
         load_attribute("json:loads", "model")
-    with only_trusted(["json:dumps"]), pytest.raises(BadSettings, match="is not called"):
+    trust_names(["json:dumps", "emend.evals.case:Metric"], checked=True)
+    with pytest.raises(BadSettings, match="is not called"):
         load_attribute("json:dumps", "model", ("invoke",))
+    assert load_attribute("emend.evals.case:Metric", "metric", ("model_copy",)) is Metric
+    trust_typed(("json:dumps",))
+    trust_names(["json:dumps"], checked=True)  # typed as well, it stays free
+    assert load_attribute("json:dumps", "model", ("invoke",)) is json.dumps
+
+
+@pytest.mark.parametrize(
+    "values",
+    ["json:loads", "focus>json:loads(least=3)", "crag.search=json:loads", {"crag": {"search": "json:loads"}},
+     ["tiny", ("rag", "json:loads")], "retriever=dense,json:loads", 'x.y="json:loads"', "GPT-J (6B)=json:loads"],
+    ids=str,
+)  # fmt: skip
+def test_a_name_is_seen_wherever_it_is_typed(values: Any) -> None:
+    trust_typed(values)
     assert load_attribute("json:loads", "model") is json.loads
-    with only_trusted(["emend.evals.case:Metric"]):
-        assert load_attribute("emend.evals.case:Metric", "metric", ("model_copy",)) is Metric
 
 
 def test_settings_of_any_providers_class_that_may_name_a_host_need_trust() -> None:

@@ -14,8 +14,9 @@ from emend.evals.reproduce.estimate import estimate
 from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of, with_runs_of
 from emend.evals.reproduce.recipe import Recipe, RecipeRun, grid_recipe
 from emend.evals.runner.results import Progress
+from emend.memory import registry
 from emend.memory.errors import BadSettings, BudgetReached, ModelError
-from tests.evals.made import write_run
+from tests.evals.made import record, write_run
 from tests.evals.toy_runs import config, go
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, enlist
 
@@ -64,6 +65,26 @@ def test_a_part_of_a_finished_run_is_read_from_it(tmp_path: Path) -> None:
     records.write_text(records.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
     assert with_runs_of(tmp_path, parts) == parts  # to finish it would take more than was asked for
     assert len(with_runs_of(tmp_path, parts, also_begun=True).runs) == 2
+
+
+def test_a_run_in_the_folder_decides_neither_what_is_run_nor_how(tmp_path: Path) -> None:
+    free = {"workers": "ray:elsewhere", "cache": "theirs", "memory_server": "http://127.0.0.1:9", "max_calls": 9}
+    theirs = config(settings=("loud",), editors=(EDITOR, "evil:x"), **free, prices="theirs.toml", rpm=1.0)
+    planned = config(settings=("loud",), max_calls=1, cache="ours")
+    lines = [record("1", editor, setting="loud") for editor in theirs.editors]
+    fields = theirs.model_dump(exclude={"benchmark", "editors", "model", "settings"})
+    write_run(tmp_path / "zz", lines, BENCHMARK, model="scripted", **fields)
+    assert with_runs_of(tmp_path, recipe_of(planned)) == recipe_of(planned)  # its folder would not be the run's
+    write_run(tmp_path / RecipeRun(config=theirs).name, lines, BENCHMARK, model="scripted", **fields)
+    held = with_runs_of(tmp_path, recipe_of(planned))
+    assert held.runs[0].config == planned.model_copy(update={"editors": theirs.editors})
+    said = list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_trusted", {BENCHMARK: False, EDITOR: False})
+        assert run(held, tmp_path, said)[0].is_finished
+        refused = estimate(held, [RunOutcome(folder=str(tmp_path / "none"))]).runs[0].error
+    assert "  finished before" in said and "failed" not in "".join(said)
+    assert "--trust evil:x" in refused
 
 
 def test_a_damaged_run_is_a_failed_one(tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ from tests.benchmarks.kill_workers import fork_servers_of, workers_of
 from tests.evals.toy_runs import steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
 
+DEADLY = "tests.evals.workers.deadly:DeadlyEditor"
+registry.trust_names([DEADLY])
+
 
 def config(**changed: object) -> RunConfig:
     values = {"benchmark": BENCHMARK, "editors": ("unedited", EDITOR, HEAVY), "model": "tests.evals.toys:ScriptedModel"}
@@ -78,6 +81,7 @@ def chosen(folder: Path, monkeypatch: pytest.MonkeyPatch, units: int, cores: int
     """The name of the workers that a run would use."""
     monkeypatch.setattr("emend.evals.workers.choose.processors", lambda: cores)
     monkeypatch.setitem(registry._objects, "rag", EDITORS.load("rag"))
+    registry.trust_names(["object:rag"])
     asked = config(**{"editors": ("rag",), "model": "openai:any-model", "concurrency": 64} | changed)
     components = load_components(asked, folder)
     components.policy.close()
@@ -149,9 +153,18 @@ def test_tiny_gives_the_same_numbers_in_processes(tmp_path: Path, mode: str):
 
 
 @pytest.mark.slow
+def test_workers_import_what_the_driver_trusts_and_nothing_else(tmp_path: Path):
+    asked = config(editors=("tests.evals.toys:Choosy",), workers="processes:2", benchmark_options={"cases": "2"})
+    with pytest.raises(BadSettings, match="--trust tests.evals.toys:Choosy"):  # which a test trusts without a list
+        run(asked, tmp_path / "run")
+    registry.trust_names(["tests.evals.toys:Choosy"])
+    assert run(asked, tmp_path / "run").finished
+
+
+@pytest.mark.slow
 def test_what_kills_every_worker_fails_alone(tmp_path: Path):
     asked = config(
-        editors=("tests.evals.workers.deadly:DeadlyEditor",),
+        editors=(DEADLY,),
         fail_on_error="false",
         benchmark_options={"cases": "12"},
         workers="processes:2",
@@ -166,7 +179,7 @@ def test_what_kills_every_worker_fails_alone(tmp_path: Path):
 def test_workers_that_die_while_loading_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EMEND_TEST_DEADLY_START", str(os.getpid()))
     with pytest.raises(WorkerDied, match="while loading"):
-        run(config(editors=("tests.evals.workers.deadly:DeadlyEditor",), workers="processes:2"), tmp_path / "run")
+        run(config(editors=(DEADLY,), workers="processes:2"), tmp_path / "run")
     assert not processes()
 
 

@@ -9,7 +9,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.registry import only_trusted
+from emend.memory.registry import trust_names, trust_typed
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract, entries
 from emend.memory.retrieval.exact import ExactCorpus
@@ -55,6 +55,7 @@ renamed = Overlap(
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch):
     monkeypatch.setitem(sys.modules, "retrievers_of_mine", sys.modules[__name__])
+    trust_names(f"retrievers_of_mine:{name}" for name in globals())
 
 
 def corpus(found=None):
@@ -197,10 +198,10 @@ def test_a_function_of_other_parameters_names_those_that_are_called(function, me
 
 
 def test_a_function_that_searches_needs_no_annotation_to_be_trusted():
-    with only_trusted([f"{__name__}:{name}" for name in ("by_words", "other_names")]):
-        assert load_retriever(f"{__name__}:by_words")(corpus()).search("Ada", 1)
-        with pytest.raises(BadSettings, match="none whose first parameter is query or corpus"):
-            load_retriever(f"{__name__}:other_names")
+    trust_names([f"{__name__}:{name}" for name in ("by_words", "other_names")], checked=True)
+    assert load_retriever(f"{__name__}:by_words")(corpus()).search("Ada", 1)
+    with pytest.raises(BadSettings, match="none whose first parameter is query or corpus"):
+        load_retriever(f"{__name__}:other_names")
 
 
 @pytest.mark.parametrize("name", ["store", "as_retriever"])
@@ -224,6 +225,7 @@ def test_plain_functions_return_entries_ids_or_texts():
 
 
 def test_a_class_takes_its_settings():
+    trust_typed("langchain_community.retrievers:BM25Retriever")
     bm25 = pytest.importorskip("langchain_community.retrievers").BM25Retriever
     assert bm25 is not None
     spec = "langchain_community.retrievers:BM25Retriever"

@@ -2,6 +2,7 @@ import pytest
 
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
+from emend.memory.registry import trust_names
 from emend.memory.retrieval.base import Hit
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.compose import load_retriever
@@ -43,6 +44,7 @@ def _importable(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[HERE])
+    trust_names(f"strategies_of_mine:{name}" for name in globals())
 
 
 def test_a_chain_equals_its_parts_composed_by_hand_and_is_known_by_its_spec():
