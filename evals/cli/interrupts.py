@@ -1,6 +1,7 @@
 """Ctrl-C during a run: the first one waits for the calls in progress, since they are paid; the second one does not."""
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from types import FrameType
 
 import typer
 
+from emend.evals.cli.options import flag_of
 from emend.evals.cli.output import INTERRUPTED, print_text
+from emend.evals.log.config import OF_THE_CALL, RunConfig
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, BudgetReached
 
@@ -68,10 +71,14 @@ def _how_to_resume(folder: Path, command: str) -> str:
         return "nothing was started."
     if command:
         return f"finished units are kept. Continue with {command}."
-    trust = ""
+    again: list[str] = []
     with suppress(BadData):
-        trust = "".join(f" --trust {name}" for name in trusted_names_of(Manifest.read(folder).config))
-    return f"finished units are kept. Continue with: emend resume {folder}{trust}"
+        config = Manifest.read(folder).config
+        again = [word for name in trusted_names_of(config) for word in ("--trust", name)]
+        named = {name: getattr(config, name) for name in OF_THE_CALL}
+        changed = {name: value for name, value in named.items() if value != RunConfig.model_fields[name].default}
+        again += [word for name, value in changed.items() for word in (flag_of(name), str(value))]
+    return f"finished units are kept. Continue with: emend resume {shlex.join([str(folder), *again])}"
 
 
 def _write_error(message: str) -> None:

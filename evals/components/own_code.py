@@ -78,7 +78,7 @@ def source_file(name: str) -> str:
 
 
 def _servers(config: RunConfig) -> Iterator[str]:
-    named = f"{config.model} {config.embedding} {config.retriever} {config.memory_server} {config.overrides}"
+    named = f"{config.model} {config.embedding} {config.retriever} {config.overrides}"
     for url in _URL.findall(named):
         try:
             host = urlsplit(url).hostname or ""

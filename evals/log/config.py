@@ -33,6 +33,8 @@ FREE = (
     "gpus_per_worker",
 )
 """Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
+OF_THE_CALL = ("prices", "cache", "memory_server", "workers", "gpus_per_worker")
+"""Those of them that name files, servers and processes, which are taken from no run folder."""
 OVERRIDES = (
     "Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a TOML file; "
     "repeatable; see: emend list settings."

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +23,7 @@ from emend.evals.log.config import FREE, MAX_SHARES, OLD_NAMES, RunConfig
 from emend.evals.log.records import read_model, replace
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, RunRefused
+from emend.memory.redaction import hide_keys
 
 MANIFEST = "manifest.json"
 PACKAGES = (
@@ -37,6 +39,19 @@ PACKAGES = (
     "bm25s",
     "pydantic",
 )
+
+
+def changed_fields(config: RunConfig, folder: Path) -> str:
+    """List the limits, files and workers of a call that are others than the run in a folder has; empty for none."""
+    with suppress(BadData):
+        stored = Manifest.read(folder).config
+        pairs = ((name, getattr(config, name), getattr(stored, name)) for name in FREE)
+        return ", ".join(f"{name} {_or_none(now)} (stored: {_or_none(was)})" for name, now, was in pairs if now != was)
+    return ""  # no run yet, or one that complains of its manifest itself
+
+
+def _or_none(value: object) -> str:
+    return "none" if value is None else hide_keys(str(value))
 
 
 class _Edge(TypedDict, total=False):

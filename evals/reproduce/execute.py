@@ -14,7 +14,7 @@ from emend.evals.components.extraction import extract_documents
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import MODEL, RunConfig
-from emend.evals.log.manifest import MANIFEST, Manifest
+from emend.evals.log.manifest import MANIFEST, Manifest, changed_fields
 from emend.evals.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.runner.components import LIMITS
 from emend.evals.runner.results import Progress
@@ -138,6 +138,8 @@ class RecipeRunner:
         self.say(f"run {number} of {len(self.recipe.runs)}: {title(each.config)}")
         with self._guard(folder):
             try:
+                if changed := changed_fields(each.config, folder):
+                    self.say(f"  this call's values hold: {changed}")
                 if outcome_of(folder).is_finished:
                     self.say("  finished before")
                 else:

@@ -9,7 +9,7 @@ from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunF
 from emend.evals.cli.output import print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.cli.viewer import require_view, show_runs
-from emend.evals.log.config import FREE, RunConfig
+from emend.evals.log.config import FREE, OF_THE_CALL, RunConfig
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_names, trust_typed
 
@@ -87,13 +87,14 @@ def resume(
 ) -> None:
     """Continue an interrupted run and retry its failed units.
 
-    Options that are left out keep the values that the run was started with, but for --workers: default auto.
+    Options that are left out keep the values that the run was started with, but for --workers, --cache, --prices and
+    --memory, which a run folder does not decide: give them again.
     """
     from emend.evals.components.own_code import check_trust, is_url, source_file
     from emend.evals.log.manifest import Manifest
 
-    here: dict[str, Any] = {"workers": "auto", "gpus_per_worker": 0.0}  # a folder says nothing of this machine
-    config = RunConfig.model_validate(Manifest.read(folder).config.model_dump() | here | changes)
+    stored = Manifest.read(folder).config.model_dump(exclude={*OF_THE_CALL})
+    config = RunConfig.model_validate(stored | changes)
     trusted = tuple(trust or ())
     check_trust(config, trusted, f"emend resume {folder}")
     for name in trusted:
@@ -165,10 +166,13 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
     """Run, and print the table and the API costs."""
     from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
+    from emend.evals.log.manifest import changed_fields
     from emend.evals.report.console import console_for
     from emend.evals.report.tables.metrics import render
     from emend.evals.runner.summary import spent_lines
 
+    if changed := changed_fields(config, folder):
+        print_text(f"this call's values hold: {changed}", err=True)
     with interruptible(folder):
         result = run_config(config, folder, mirror=mirror)
     summary = result.summary

@@ -2,19 +2,22 @@
 
 import json
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from emend.evals.cli.interrupts import interruptible
 from emend.evals.log.config import OLD_NAMES
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from tests.evals.command_line import python
-from tests.evals.toy_runs import RUN, TRUST
+from tests.evals.toy_runs import RUN, TRUST, go
 from tests.evals.toys import EDITOR
 
 
@@ -39,6 +42,35 @@ def test_limits_and_prices_may_change_when_a_run_is_resumed(emend: Any, tmp_path
     for option in ("--rpm", "--tpm", "--cache", "--max-cost", "--max-calls"):
         output = emend("resume", "out", *TRUST, option, "5")
         assert "No such option" not in output.err, option
+
+
+THEIRS = {"cache": "theirs", "prices": "theirs.toml", "memory_server": "http://127.0.0.1:9", "workers": "ray:theirs"}
+
+
+def test_what_is_typed_holds_and_a_folder_decides_no_files_servers_or_workers(emend: Any, tmp_path: Path) -> None:
+    emend(*RUN, "--out", "out", "--limit", "1", "--concurrency", "3")
+    manifest = json.loads(Path("out/manifest.json").read_text(encoding="utf-8"))
+    manifest["config"] |= THEIRS
+    Path("out/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    kept = emend("resume", "out", *TRUST)
+    assert kept.code == 0 and "cache none (stored: theirs)" in kept.err and "workers auto (stored: ray" in kept.err
+    assert "prices none" in kept.err and "memory_server none" in kept.err and "concurrency" not in kept.err
+    for words in (("resume", "out", *TRUST), (*RUN, "--out", "out", "--limit", "1")):
+        assert "concurrency 2 (stored: 3)" in emend(*words, "--concurrency", "2").err
+
+
+def test_an_interrupted_run_s_hint_has_what_a_folder_does_not_decide(tmp_path: Path, capsys: Any) -> None:
+    go(tmp_path / "a run")
+    manifest = json.loads((tmp_path / "a run" / "manifest.json").read_text(encoding="utf-8"))
+    manifest["config"] |= THEIRS
+    (tmp_path / "a run" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(typer.Exit), interruptible(tmp_path / "a run"):
+        raise KeyboardInterrupt
+    words = shlex.split(capsys.readouterr().err.partition("Continue with: ")[2])
+    assert words[:3] == ["emend", "resume", str(tmp_path / "a run")] and words[3:7:2] == ["--trust", "--trust"]
+    options = dict(zip(words[7::2], words[8::2], strict=True))
+    typed = {"--cache": "theirs", "--prices": "theirs.toml", "--memory": "http://127.0.0.1:9"}
+    assert options == typed | {"--workers": "ray:theirs"}
 
 
 def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: Path) -> None:

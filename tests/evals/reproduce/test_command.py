@@ -1,5 +1,6 @@
 """`emend reproduce` and `emend sweep` on the command line."""
 
+import json
 import random
 import signal
 import time
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.evals.command_line import caller, python
+from tests.evals.judged_runs import verdict
 from tests.evals.toy_runs import go
 from tests.evals.toys import BENCHMARK, EDITOR, enlist
 from tests.paths import DATA
+from tests.provider.server import Provider
 
 RECALL = (
     *("reproduce", "akew:2", "--model", "tiny", "--limit", "1"),
@@ -41,6 +44,24 @@ def test_a_table_is_run_and_shown_and_read_again(emend: Any, tmp_path: Path) -> 
     assert {row["mean"] is None for row in rows} == {False} and len(rows) == 6
     assert "run 1 of" not in shown.err
     assert emend(*RECALL, "--report", "--format", "latex").out.startswith(r"\begin{table}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("keys")
+def test_the_limits_of_this_call_hold_over_those_of_the_run(emend: Any, tmp_path: Path) -> None:
+    only = ("--only", "model=Llama 3", "--only", "method=SERAC")
+    words = ("reproduce", "elken:2", "--model", "tiny", "--limit", "2", *only, "--data", DATA / "elken", "--yes")
+    with Provider(lambda asked: verdict(asked.prompt)) as provider:  # three answers, and a verdict of each judge
+        judges = [word for name in "abcd" for word in ("--judge", provider.spec("chat", name))]
+        for limit, calls in (("3", 3), ("1", 4)):
+            output = emend(*words, *judges, "--concurrency", "1", "--max-calls", limit)
+            assert provider.count == calls and f"--max-calls {limit}" in output.err, output.err
+        assert "this call's values hold: max_calls 1 (stored: 3)" in output.err
+        (manifest,) = (tmp_path / "runs" / "elken-2").glob("*/manifest.json")
+        stored = json.loads(manifest.read_text(encoding="utf-8"))
+        manifest.write_text(json.dumps(stored | {"config": stored["config"] | {"max_calls": None}}), encoding="utf-8")
+        emend(*words, *judges, "--concurrency", "1", "--max-calls", "1")
+        assert provider.count == 5
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from emend.evals.components.own_code import check_trust
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.shares.merge import merge
@@ -50,11 +49,3 @@ def test_only_the_plain_address_of_a_server_is_accepted(address: str) -> None:
     with pytest.raises(BadSettings, match="--memory") as error:
         RunConfig.model_validate(config().model_dump() | {"memory_server": address})
     assert "key-123456" not in str(error.value)
-
-
-def test_a_stranger_s_run_sends_edits_to_no_server_unasked() -> None:
-    named = RunConfig(benchmark="tinyworld", editors=("rag",), memory_server="http://10.0.0.7:8000")
-    with pytest.raises(BadSettings, match="--trust http://10.0.0.7:8000"):
-        check_trust(named, (), "emend resume x")
-    check_trust(named, ("http://10.0.0.7:8000",), "emend resume x")
-    check_trust(named.model_copy(update={"memory_server": "http://127.0.0.1:8000"}), (), "emend resume x")
