@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
+from os.path import lexists
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from emend.memory.errors import BadSettings, EmendError
@@ -39,9 +40,10 @@ def trust_names(names: Iterable[str], checked: bool = False) -> None:
 
 
 def trust_typed(values: Any) -> None:
-    """Trust every name in texts that the user typed, and in mappings and sequences of them."""
+    """Trust every name in texts that the user typed, and in mappings and sequences of them; what is a path is none."""
     if isinstance(values, str):
-        trust_names(name for name in (values, *_SEPARATORS.split(values)) if ":" in name)
+        named = (name for name in (values, *_SEPARATORS.split(values)) if ":" in name)
+        trust_names(name for name in named if not lexists(name))  # a stranger's folder may be called as its code is
     elif isinstance(values, Mapping):
         trust_typed(tuple(values.values()))
     elif isinstance(values, list | tuple):

@@ -69,8 +69,8 @@ def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Reci
     runs: dict[str, RecipeRun] = {}
     for planned in recipe.runs:
         held = next((config for config in there if _is_part(planned.config, config)), planned.config)
-        taken = {name: getattr(held, name) for name in ("editors", "settings", "overrides")}
-        each = RecipeRun(config=planned.config.model_copy(update=taken), judged_by=planned.judged_by)
+        fields = {name: getattr(held, name) for name in ("editors", "settings", "overrides")}
+        each = RecipeRun(config=planned.config.model_copy(update=fields), judged_by=planned.judged_by)
         before = runs.get(each.name, each)
         runs[each.name] = each.model_copy(
             update={"judged_by": tuple(dict.fromkeys((*before.judged_by, *each.judged_by)))}

@@ -153,7 +153,7 @@ def test_what_a_call_names_counts_as_typed_and_nothing_else(tmp_path):
         with pytest.raises(BadSettings, match="--trust tests.evals.toys:HeavyEditor"):
             EDITORS.load("tests.evals.toys:HeavyEditor")
         crag = emend.run(toys[0], "crag", ScriptedModel(), overrides=search, out=tmp_path / "b", progress=False)
-        assert crag.summary.finished and emend.load_run(tmp_path / "a").records()
+        assert crag.records() and emend.load_run(tmp_path / "a").records()
         letters = "emend.memory.embeddings.embed:LexicalEmbedding"
         with emend.open_memory(str(tmp_path / "m"), letters, create=True) as memory:
             assert memory.identity.startswith(letters)

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from emend.evals.case import Metric
 from emend.evals.components.own_code import check_trust
@@ -266,6 +268,19 @@ def test_nothing_is_trusted_by_default_and_a_typed_name_is_free() -> None:
 def test_a_name_is_seen_wherever_it_is_typed(values: Any) -> None:
     trust_typed(values)
     assert load_attribute("json:loads", "model") is json.loads
+
+
+def test_a_folder_called_as_its_code_is_no_name(emend: Any, tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text(EVIL)
+    (tmp_path / "evil:x").mkdir()
+    settings = {"form": "embedding", "threshold": 0, "embedding": "evil:x", "encoder": "e"}
+    (tmp_path / "evil:x" / "scope.json").write_text(json.dumps(settings))
+    save_file({"weights": np.ones(9, dtype=np.float32)}, tmp_path / "evil:x" / "scope.safetensors")
+    words = ("--benchmark", "tinyworld", "--limit", "1", "--editor", "serac", "--set", "serac.scope=evil:x")
+    assert emend("run", *words, "--out", "out").code == 2 and not (tmp_path / "PWNED").exists()
+    trust_typed("evil:x")
+    with pytest.raises(BadSettings, match="--trust evil:x"):
+        load_attribute("evil:x", "embedding")
 
 
 def test_settings_of_any_providers_class_that_may_name_a_host_need_trust() -> None:
