@@ -8,13 +8,23 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from emend.agents.weight_differences import difference_remedy
 from emend.evals.benchmarks.triples import OPTION
 from emend.evals.log.config import FREE, MODEL, RunConfig
 from emend.evals.log.presets import PRESET, presets
 from emend.evals.log.run_file import RunPlan, parse_yaml, typed_fields
-from emend.evals.papers.recipes import recipes
+from emend.evals.papers.recipes import paper_models, recipes
 from emend.evals.papers.tables import PaperTable, paper
-from emend.evals.reproduce.needs import Need, PlannedCell, join
+from emend.evals.reproduce.needs import (
+    LLM,
+    METHOD,
+    TOOL,
+    Need,
+    PlannedCell,
+    extract_option,
+    join,
+    judge_option,
+)
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys
@@ -22,8 +32,6 @@ from emend.memory.registry import nearest
 
 RECIPE = "recipe.yaml"
 JUDGED_BY = "judged_by"
-METHOD, LLM, TOOL = "method", "llm", "tool"
-"""Field of an extraction, and DocTER's names of extracted triplets."""
 MAX_RUNS = 1_000
 SHORT = 12
 
@@ -140,17 +148,18 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
 
 
 def lacking(planned: PlannedCell, recipe: Recipe) -> str:
-    """Return why a figure is not in a run: it is blocked, or something was not given; empty where it is in one."""
-    need = planned.need
-    if planned.status == "blocked" or (not planned.model and planned.status != "model"):
-        return planned.reason or "no model is named: give --model SPEC"
-    if not planned.model:
-        return f"{planned.reason}: --model '{planned.cell.model}=openai:NAME'"
-    if need is not None and need.judge and not recipe.judges:
-        return f"{planned.reason}: give --judge MODEL"
-    if need is not None and need.file and need.file not in recipe.triples:
-        return f"needs triplets: --extract {'llm=MODEL' if need.make[METHOD] == LLM else 'tool=spacy'} makes them"
-    return ""
+    """Return why a figure is not in a run: it has no model, or something was not given; empty where it is in one."""
+    need, name = planned.need, planned.cell.model
+    if not planned.model and planned.status == "own":
+        hub = paper_models()[name].hub
+        return f"{hub} {difference_remedy(hub)}: --model '{name}=hf:FOLDER'"
+    if not planned.model and planned.status == "model":
+        return f"{planned.reason}: --model '{name}=openai:NAME'"
+    if not planned.model or planned.status == "no":
+        return planned.reason
+    if need is not None and not recipe.judges and (option := judge_option(need)):
+        return option
+    return extract_option(need) if need is not None and need.file not in recipe.triples else ""
 
 
 def with_files(recipe: Recipe, planned: Sequence[PlannedCell], words: Mapping[str, str], folder: Path) -> Recipe:

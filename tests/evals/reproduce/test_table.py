@@ -83,7 +83,7 @@ def test_nothing_is_cut_off_in_a_terminal(tmp_path: Path, width: int) -> None:
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width and "…" not in text
     assert text.count("76.61") == text.count("25.0 (-51.6)") == 1
-    assert "6 of 15 figures have a number; without one: 9 runnable" in " ".join(text.split())
+    assert "6 of 15 figures have a number; without one: now: 9" in " ".join(text.split())
 
 
 def test_forms_for_other_programs(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_was_not_given_is_the_reason() -> None:
     recipe = with_runs(Recipe(table="elken:5"), elken, planned, {})
     reasons = {figure.cell.model: figure.reason for figure in figures(elken, planned, recipe, [])}
     assert recipe == Recipe(table="elken:5")
-    assert "give --judge MODEL" in reasons["GPT-J"] and "--model 'GPT-4=openai:NAME'" in reasons["GPT-4"]
+    assert "--judge MODEL" in reasons["GPT-J"] and "--model 'GPT-4=openai:NAME'" in reasons["GPT-4"]
     docter = table("docter:8")
     planned = plan_cells(docter, {"": "tiny"})
     reason = figures(docter, planned, with_runs(Recipe(table="docter:8"), docter, planned, {}), [])[0].reason
