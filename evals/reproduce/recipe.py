@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from emend.agents.weight_differences import difference_remedy
 from emend.evals.benchmarks.triples import OPTION
 from emend.evals.log.config import FREE, MODEL, RunConfig
-from emend.evals.log.presets import PRESET, presets
+from emend.evals.log.presets import PRESET, find_preset
 from emend.evals.log.run_file import RunPlan, parse_yaml, typed_fields
 from emend.evals.papers.recipes import paper_models, recipes
 from emend.evals.papers.tables import PaperTable, paper
@@ -58,10 +58,11 @@ class Recipe(FrozenModel):
 
     `models` has a model for each of the paper's, `only` the figures that are wanted, `triples` files of extracted
     triplets by name, `extract` the options of `emend extract` for those files that are to be made, `judges` the chat
-    models that judge.
+    models that judge, `preset` the set-up of those editors that have one.
     """
 
     table: str = ""
+    preset: str = ""
     models: dict[str, str] = {}
     only: dict[str, str] = {}
     triples: dict[str, str] = {}
@@ -132,9 +133,10 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
 
     Raises:
         BadSettings: a field of a run is impossible.
+        MissingData: a file of the preset is absent.
     """
     groups: dict[str, list[tuple[PlannedCell, Need]]] = {}
-    joined, set_up = recipes(table.paper).joined, presets().get(common.get(PRESET, ""), {})
+    joined, set_up = recipes(table.paper).joined, find_preset(common[PRESET]) if PRESET in common else {}
     for each, need in ((each, each.need) for each in planned if each.need and not lacking(each, recipe)):
         options = {key: value for key, value in need.options.items() if key not in joined}
         apart = need.editor if need.editor in set_up else ""  # as it has options of the run
@@ -144,7 +146,8 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
     names = [MODEL, *dict.fromkeys(editor for run in runs for editor in run.config.editors)]
     if unknown := [name for name in common.get("overrides", {}) if runs and name not in names]:
         raise BadSettings(f"--set names the editor '{unknown[0]}', which is in no run: {nearest(unknown[0], names)}")
-    return recipe.model_copy(update={"runs": tuple(sorted(runs, key=lambda run: run.config.model))})
+    ordered = tuple(sorted(runs, key=lambda run: run.config.model))
+    return recipe.model_copy(update={"runs": ordered, PRESET: common.get(PRESET, "")})
 
 
 def lacking(planned: PlannedCell, recipe: Recipe) -> str:
@@ -222,8 +225,8 @@ def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]
 def _configured(file: dict[str, Any], common: Mapping[str, Any]) -> RunConfig:
     """Make the configuration of a run; a preset and settings of editors that it does not have are left out of it."""
     editors, changes = file["editors"], {key: value for key, value in common.items() if key != "overrides"}
-    if not {*presets().get(changes.get(PRESET, ""), {})} & {*editors}:
-        changes.pop(PRESET, None)
+    if PRESET in changes and not {*find_preset(changes[PRESET])} & {*editors}:
+        changes.pop(PRESET)
     overrides = {name: of for name, of in common.get("overrides", {}).items() if name in (*editors, MODEL)}
     return RunPlan.of(file, changes | {"overrides": overrides}).configs[0]
 

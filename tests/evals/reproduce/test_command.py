@@ -43,6 +43,17 @@ def test_a_table_is_run_and_shown_and_read_again(emend: Any, tmp_path: Path) -> 
     assert emend(*RECALL, "--report", "--format", "latex").out.startswith(r"\begin{table}")
 
 
+def test_a_published_table_is_run_as_published_unless_another_preset_is_named(emend: Any, tmp_path: Path) -> None:
+    shown = {}
+    for preset in ("paper", "best"):
+        words = () if preset == "paper" else ("--preset", preset)
+        output = emend(*RECALL, "--report", "--save-recipe", f"{preset}.yaml", *words)
+        assert output.code == 0 and f"preset: {preset}, for IKE (single), IKE (all)" in output.out
+        shown[preset] = (tmp_path / f"{preset}.yaml").read_text(encoding="utf-8")
+    assert "demonstrations: 32" in shown["paper"] and "demonstrations: 6" in shown["best"]
+    assert emend(*RECALL, "--report", "--preset", "papr").code == 2
+
+
 @pytest.mark.slow
 def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
     plan = emend(*RECALL, "--dry-run", "--save-recipe", "plan.yaml")
