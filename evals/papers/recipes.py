@@ -19,7 +19,7 @@ class CellRule(FrozenModel):
     run: dict[str, Any] = {}
     blocked: str = ""
     model: str = ""
-    own: str = ""
+    requirement: str = ""
     file: str = ""
     make: dict[str, Any] = {}
 

@@ -99,8 +99,10 @@ def _plan_cell(name: str, cell: Cell, model: str) -> PlannedCell:
         return PlannedCell(cell=cell, model=spec, status="no", reason=blocked or NO_PLACE, need=need)
     status, reason = _limit(cell, spec, need, applying, is_other)
     if not status:
-        own = [f"{hub} holds a difference to LLaMA-1: --model '{cell.model}=hf:FOLDER'"] * is_difference
-        status, reason = _conditions(cell, spec, need, [*own, *(rule.own for rule in applying if rule.own)])
+        requirements = [f"{hub} holds a difference to LLaMA-1: --model '{cell.model}=hf:FOLDER'"] * is_difference
+        status, reason = _conditions(
+            cell, spec, need, [*requirements, *(rule.requirement for rule in applying if rule.requirement)]
+        )
     return PlannedCell(cell=cell, model=spec, status=status, reason=reason, need=need)
 
 
@@ -119,20 +121,21 @@ def _limit(
     return None, ""
 
 
-def _conditions(cell: Cell, spec: str, need: Need, own: Sequence[str]) -> tuple[Status, str]:
+def _conditions(cell: Cell, spec: str, need: Need, requirements: Sequence[str]) -> tuple[Status, str]:
     """Return the status of a figure that can be run, and what must be given for it."""
     options = [] if spec or cell.model else [NO_MODEL]
     options += [text for text in (judge_option(need), extract_option(need)) if text]
-    return "own" if own else "option" if options else "now", "; ".join([*own, *options])
+    status: Status = "own" if requirements else "option" if options else "now"
+    return status, "; ".join([*requirements, *options])
 
 
 def judge_option(need: Need) -> str:
-    """What must be given for the judge of a figure; empty where none reads its answers."""
+    """Option for the judge of a figure; empty where none reads its answers."""
     return f"a judge reads the answers ({need.judge}): --judge MODEL" if need.judge else ""
 
 
 def extract_option(need: Need) -> str:
-    """What must be given for the extracted triplets of a figure; empty where it needs none."""
+    """Option for the extracted triplets of a figure; empty where it needs none."""
     if not need.file:
         return ""
     return f"needs triplets: --extract {'llm=MODEL' if need.make[METHOD] == LLM else 'tool=spacy'} makes them"
