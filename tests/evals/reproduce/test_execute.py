@@ -15,7 +15,7 @@ from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of, 
 from emend.evals.reproduce.recipe import Recipe, RecipeRun, grid_recipe
 from emend.evals.runner.results import Progress
 from emend.memory.errors import BadSettings, BudgetReached, ModelError
-from tests.evals.made import write_run
+from tests.evals.made import record, write_run
 from tests.evals.toy_runs import config, go
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, enlist
 
@@ -64,6 +64,20 @@ def test_a_part_of_a_finished_run_is_read_from_it(tmp_path: Path) -> None:
     records.write_text(records.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
     assert with_runs_of(tmp_path, parts) == parts  # to finish it would take more than was asked for
     assert len(with_runs_of(tmp_path, parts, also_begun=True).runs) == 2
+
+
+def test_a_run_does_not_serve_where_its_other_editor_has_not_the_settings_of_the_plan(tmp_path: Path) -> None:
+    plain = {"benchmark": "akew", "model": "tiny", "mode": "single", "settings": ("struct",)}
+    records = [record("1", editor=name, setting="struct", mode="single") for name in ("ft", "ike")]
+    write_run(tmp_path / "whole", records, "akew", model="tiny", mode="single")
+    ft, ike = (RunConfig.model_validate(plain | {"editors": (name,)}) for name in ("ft", "ike"))
+    as_published = ike.model_copy(update={"overrides": {"ike": {"demonstrations": 32}}})
+    whole = with_runs_of(tmp_path, recipe_of(ft), also_begun=True).runs
+    assert [each.config.editors for each in whole] == [("ft", "ike")]
+    assert with_runs_of(tmp_path, recipe_of(ft, ike), also_begun=True).runs == whole
+    # Its IKE would be shown in the place of the one with 32 demonstrations.
+    plan = recipe_of(ft, as_published)
+    assert with_runs_of(tmp_path, plan, also_begun=True) == plan
 
 
 def test_a_damaged_run_is_a_failed_one(tmp_path: Path) -> None:
