@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
 
 from emend.agents.scoring import is_local
+from emend.agents.weight_differences import difference_remedy
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import Registry, nearest
 
@@ -134,9 +135,11 @@ def check_spec(spec: str) -> None:
     """Refuse a name that no model can have; `load_model` says what else may be wrong.
 
     Raises:
-        BadSettings: unknown provider.
+        BadSettings: unknown provider, or a repository that holds a difference to a model.
     """
     provider, _, name = spec.partition(":")
+    if provider == "hf" and (remedy := difference_remedy(name)):
+        raise BadSettings(f"model '{spec}' {remedy}.")
     if name or provider in MODELS.names():
         return
     hint = f"did you mean {full}?" if (full := _full_spec(spec)) else nearest(provider, MODELS.names())

@@ -33,6 +33,17 @@ def presets() -> dict[str, dict[str, EditorPreset]]:
     }
 
 
+def find_preset(name: str) -> dict[str, EditorPreset]:
+    """The set-ups of a preset by editor.
+
+    Raises:
+        BadSettings: there is no such preset.
+    """
+    if name not in presets():
+        raise BadSettings(f"unknown --preset '{name}': {nearest(name, list(presets()))}")
+    return presets()[name]
+
+
 def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a configuration with the values of its preset in place of the preset; given ones come first.
 
@@ -43,11 +54,10 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     rest = {field: value for field, value in values.items() if field != PRESET}
     if (name := values.get(PRESET)) is None:
         return rest
-    if name not in presets():
-        raise BadSettings(f"unknown --preset '{name}': {nearest(str(name), list(presets()))}")
-    rows = {editor: presets()[name][editor] for editor in values.get("editors", ()) if editor in presets()[name]}
+    known = find_preset(str(name))
+    rows = {editor: known[editor] for editor in values.get("editors", ()) if editor in known}
     if not rows:
-        raise BadSettings(f"--preset {name} is of the editors {', '.join(presets()[name])}: name one, or leave it out.")
+        raise BadSettings(f"--preset {name} is of the editors {', '.join(known)}: name one, or leave it out.")
     explicit = values.get("overrides") or {}
     settings = {editor: _with_files(row.settings, explicit.get(editor, {}), editor) for editor, row in rows.items()}
     return rest | _run_options(rest, rows, str(name)) | {"overrides": {**explicit, **settings}}

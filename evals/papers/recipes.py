@@ -19,7 +19,7 @@ class CellRule(FrozenModel):
     run: dict[str, Any] = {}
     blocked: str = ""
     model: str = ""
-    helper: str = ""
+    requirement: str = ""
     file: str = ""
     make: dict[str, Any] = {}
 
@@ -40,10 +40,14 @@ class PaperRecipes(FrozenModel):
 
 
 class PaperModel(FrozenModel):
-    """A paper's model: billions of parameters and name on the Hugging Face hub, where its weights are public."""
+    """A paper's model: billions of parameters and name on the Hugging Face hub, where its weights are public.
+
+    `card` says what the page of its weights says of access, licence, kind of weights and chat format.
+    """
 
     parameters: float | None = None
     hub: str = ""
+    card: str = ""
 
 
 @cache

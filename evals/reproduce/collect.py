@@ -10,6 +10,8 @@ from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.triples import EMPTY, OPTION
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
+from emend.evals.log.presets import find_preset
+from emend.evals.metrics.triples import ERRORS
 from emend.evals.papers.compare_published import BLOCK, PlacedMetric, placed_rows
 from emend.evals.papers.counterparts import rules, same_model
 from emend.evals.papers.tables import Cell, PaperTable
@@ -20,18 +22,25 @@ from emend.memory.edit import FrozenModel
 
 QUOTED = ": '"
 """Begins the reply in a reason, which is another in each run."""
+NOTHING = {
+    "errors": "no edit failed, so there is no error to sort",
+    "perplexities": "no perplexity was measured",
+    "triples": "no document has both a gold fact and an extracted triplet",
+}
+"""Reasons for a figure over nothing, by its kind in `derived.DERIVED`."""
 
 
 class Figure(FrozenModel):
     """A published figure and the run's, with its interval in the table's unit; `notes` say what is not alike.
 
-    `reason` says why there is no number.
+    `reason` says why there is no number, and `preset` names the set-up of its editor, where it has one.
     """
 
     cell: Cell
     model: str
     status: Status
     reason: str = ""
+    preset: str = ""
     mean: float | None = None
     low: float | None = None
     high: float | None = None
@@ -67,9 +76,11 @@ def figures(
                     sources[key] = placed
     runs = [(each.config, outcome) for each, outcome in zip(recipe.runs, outcomes, strict=True)]
     by_key: dict[tuple[str, ...], Figure] = {}
+    set_up = find_preset(recipe.preset) if recipe.preset else {}
     for plan in sorted(planned, key=lambda plan: bool(plan.parts)):  # means after their parts
         reason = lacking(plan, recipe) or _unfinished(plan, runs)
-        figure = Figure(cell=plan.cell, model=plan.model, status=plan.status, reason=reason)
+        preset = recipe.preset if plan.need and plan.need.editor in set_up else ""
+        figure = Figure(cell=plan.cell, model=plan.model, status=plan.status, reason=reason, preset=preset)
         source = sources.get((plan.model, plan.cell.method, *plan.cell.key(BLOCK)))
         values = _mean(plan, by_key) if plan.parts else _values(table, plan, source) if source else {}
         by_key[plan.cell.key()] = figure.model_copy(update=values)
@@ -133,10 +144,18 @@ def _values(table: PaperTable, planned: PlannedCell, source: _Source) -> dict[st
         "unscored": row.unscored,
         "published_n": placed.place.n,
         "notes": (*model, *source.notes, *rules(table.paper).differs),
-        "reason": f"none of its answers has a score; most often: {source.unscored.partition(QUOTED)[0]}"
-        if row.mean is None
-        else "",
+        "reason": _without_number(table, cell, source) if row.mean is None else "",
     }
+
+
+def _without_number(table: PaperTable, cell: Cell, source: _Source) -> str:
+    """Return why a run's row of a figure has no number."""
+    derived = next((rule.derived for rule in rules(table.paper).metrics if rule.published == cell.metric), "")
+    if not derived:
+        return f"none of its answers has a score; most often: {source.unscored}"
+    if cell.metric in ERRORS:
+        return "every triplet matches its document's fact, or there is none, so there is no error to sort"
+    return NOTHING[derived]
 
 
 def _mean(planned: PlannedCell, figures: Mapping[tuple[str, ...], Figure]) -> dict[str, Any]:

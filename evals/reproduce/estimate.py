@@ -23,7 +23,8 @@ from emend.evals.report.progress import duration
 from emend.evals.report.tables.layout import frame
 from emend.evals.reproduce.choose import plan_recipe
 from emend.evals.reproduce.execute import RunOutcome, title
-from emend.evals.reproduce.recipe import METHOD, Recipe, lacking
+from emend.evals.reproduce.needs import METHOD
+from emend.evals.reproduce.recipe import Recipe, lacking
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
 

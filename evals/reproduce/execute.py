@@ -68,7 +68,8 @@ def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Reci
     there = [config for path in sorted(folder.glob(f"*/{MANIFEST}")) for config in _config_of(path.parent, also_begun)]
     runs: dict[str, RecipeRun] = {}
     for planned in recipe.runs:
-        held = next((config for config in there if _is_part(planned.config, config)), planned.config)
+        parts = (config for config in there if _is_part(planned.config, config))
+        held = next((config for config in parts if not _contradicts(config, recipe)), planned.config)
         fields = {name: getattr(held, name) for name in ("editors", "settings", "overrides")}
         each = RecipeRun(config=planned.config.model_copy(update=fields), judged_by=planned.judged_by)
         before = runs.get(each.name, each)
@@ -94,6 +95,18 @@ def _is_part(config: RunConfig, other: RunConfig) -> bool:
     overrides = {name: values for name, values in other.overrides.items() if name in (*config.editors, MODEL)}
     part = {"editors": config.editors, "settings": config.settings, "overrides": overrides}
     return RecipeRun(config=other.model_copy(update=part)).name == RecipeRun(config=config).name
+
+
+def _contradicts(config: RunConfig, recipe: Recipe) -> bool:
+    """Return whether a run has an editor with settings that no run of the recipe has for it, though one has the editor.
+
+    The table would show that editor's figures in the place of those that are planned.
+    """
+    for editor in config.editors:
+        planned = [run.config.overrides.get(editor, {}) for run in recipe.runs if editor in run.config.editors]
+        if planned and config.overrides.get(editor, {}) not in planned:
+            return True
+    return False
 
 
 class RecipeRunner:

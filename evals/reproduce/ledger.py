@@ -1,19 +1,22 @@
-"""The ledger: which published figures can be run, and why the others cannot."""
+"""The ledger: which published figures can be run, with what, and why the others cannot."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from emend.agents.weight_differences import difference_remedy
+from emend.evals.papers.recipes import gpu_gigabytes, paper_models
 from emend.evals.papers.tables import PaperTable
+from emend.evals.papers.tables import table as find_table
 from emend.evals.reproduce.needs import STATUSES, Status, plan_cells
 from emend.memory.edit import FrozenModel
 
-EXECUTABLE: tuple[Status, ...] = ("runnable", "judge")
-"""Statuses of figures that one can run with the paper's own model."""
+EXECUTABLE: tuple[Status, ...] = ("now", "option")
+"""Statuses of figures that the command gives with the paper's own model and nothing else of one's own."""
 
 
 class LedgerRow(FrozenModel):
@@ -45,10 +48,31 @@ def render_ledger(rows: Sequence[LedgerRow]) -> RenderableType:
     for row, before in zip(rows, (None, *rows), strict=False):
         status = Text(STATUSES[row.status]).append(f": {row.reason}" if row.reason else "", style="dim")
         table.add_row("" if before and before.table == row.table else row.table, f"{row.figures:,}", status)
+    sums = status_counts(rows)
+    lines = [Text(f"{sums[status]:>7,}  {text}") for status, text in STATUSES.items()]
+    executable = sum(sums[status] for status in EXECUTABLE)
+    whole = (
+        f"{executable:,} of {sum(sums.values()):,} figures can be run, now or with an option, with the papers' models "
+        f"on one GPU of {gpu_gigabytes():.0f} GB"
+    )
+    return Group(table, *lines, Text(whole, style="bold"), Text(), _models({row.table for row in rows}))
+
+
+def status_counts(rows: Sequence[LedgerRow]) -> Counter[Status]:
+    """Number of figures by status."""
     sums = Counter[Status]()
     for row in rows:
         sums[row.status] += row.figures
-    lines = [Text(f"{sums[status]:,} {text}") for status, text in STATUSES.items() if sums[status]]
-    executable = sum(sums[status] for status in EXECUTABLE)
-    whole = f"{executable:,} of {sum(sums.values()):,} figures can be run with the papers' models on one GPU of 80 GB"
-    return Group(table, *lines, Text(whole, style="bold"))
+    return sums
+
+
+def _models(names: Collection[str]) -> RenderableType:
+    """A line for each open model of these tables: what is known of its weights."""
+    used = dict.fromkeys(cell.model for name in sorted(names) for cell in find_table(name).cells)
+    grid = Table.grid(padding=(0, 2))
+    for name in used:
+        model = paper_models().get(name)
+        if model is not None and model.hub:
+            parts = (f"{model.parameters} billion parameters", model.card, difference_remedy(model.hub))
+            grid.add_row(Text(name), Text(model.hub), Text("; ".join(filter(None, parts)), style="dim"))
+    return grid

@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from emend.agents.llm import LOCAL
+from emend.agents.weight_differences import difference_remedy
 from emend.editors.registry import EDITORS
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.papers.counterparts import MethodRule, MetricRule, rules, same_model
@@ -12,14 +13,20 @@ from emend.evals.papers.recipes import CellRule, gigabytes_needed, gpu_gigabytes
 from emend.evals.papers.tables import Cell, PaperTable, paper
 from emend.memory.edit import FrozenModel
 
-Status = Literal["runnable", "judge", "model", "blocked"]
+Status = Literal["now", "option", "own", "model", "no"]
 STATUSES: dict[Status, str] = {
-    "runnable": "runnable",
-    "judge": "runnable with another judge or extractor",
-    "model": "runnable with another model",
-    "blocked": "blocked",
+    "now": "now",
+    "option": "with an option",
+    "own": "with your file or weights",
+    "model": "with another model",
+    "no": "no",
 }
+"""How a figure can be run, from the easiest to not at all."""
+METHOD, LLM, TOOL = "method", "llm", "tool"
+"""Field of an extraction, and DocTER's names of extracted triplets."""
 UNEDITED = "unedited"
+NO_PLACE = "no number of a run has its place"
+NO_MODEL = "the paper names no model: --model SPEC"
 TRIPLES = "triples"
 """Kind of figures about a file of extracted triplets, which any editor's run has."""
 
@@ -44,7 +51,7 @@ class Need(FrozenModel):
 
 
 class PlannedCell(FrozenModel):
-    """A published figure, the model that is to give it, what it needs, and why it cannot be run."""
+    """A published figure, the model that is to give it, what it needs, and what a plain command lacks for it."""
 
     cell: Cell
     model: str = ""
@@ -67,8 +74,8 @@ def plan_cells(table: PaperTable, models: Mapping[str, str], cells: Sequence[Cel
     plans = {cell.key(): _plan_cell(table.paper, cell, models.get(cell.model, "")) for cell in table.cells}
     for cell in (cell for cell in table.cells if cell.data == recipes(table.paper).average):
         parts = [plans[each.key()] for each in table.cells if each.data != cell.data and _is_beside(each, cell)]
-        best = min(parts, key=lambda part: [*STATUSES].index(part.status))
-        fields = {"status": best.status, "reason": best.reason, "parts": tuple(part.cell for part in parts)}
+        worst = max(parts, key=lambda part: [*STATUSES].index(part.status))
+        fields = {"status": worst.status, "reason": worst.reason, "parts": tuple(part.cell for part in parts)}
         plans[cell.key()] = plans[cell.key()].model_copy(update=fields | {"need": None})
     keys = {cell.key() for cell in cells or table.cells}
     keys |= {part.key() for key in keys for part in plans[key].parts}
@@ -81,34 +88,57 @@ def _is_beside(each: Cell, other: Cell) -> bool:
 
 
 def _plan_cell(name: str, cell: Cell, model: str) -> PlannedCell:
-    is_other, paper_model = bool(model) and not same_model(model, cell.model), paper_models().get(cell.model)
-    spec = model or (f"hf:{paper_model.hub}" if paper_model and paper_model.hub else "")
+    is_other, published = bool(model) and not same_model(model, cell.model), paper_models().get(cell.model)
+    hub = published.hub if published else ""
+    is_difference = not model and bool(difference_remedy(hub))
+    spec = model or (f"hf:{hub}" if hub and not is_difference else "")
     applying = tuple(rule for rule in recipes(name).rules if rule.applies(cell, is_other))
     need = next(_CellReader(name, cell, applying).needs(), None)
-    status, reason = _status(cell, spec, need, applying, is_other)
+    blocked = next((rule.blocked for rule in applying if rule.blocked), "")
+    if blocked or need is None:
+        return PlannedCell(cell=cell, model=spec, status="no", reason=blocked or NO_PLACE, need=need)
+    status, reason = _limit(cell, spec, need, applying, is_other)
+    if not status:
+        requirements = [f"{hub} holds a difference to LLaMA-1: --model '{cell.model}=hf:FOLDER'"] * is_difference
+        status, reason = _conditions(
+            cell, spec, need, [*requirements, *(rule.requirement for rule in applying if rule.requirement)]
+        )
     return PlannedCell(cell=cell, model=spec, status=status, reason=reason, need=need)
 
 
-def _status(
-    cell: Cell, spec: str, need: Need | None, applying: Sequence[CellRule], is_other: bool
-) -> tuple[Status, str]:
-    """Return the status of a figure, and its reason."""
-    if blocked := next((rule.blocked for rule in applying if rule.blocked), ""):
-        return "blocked", blocked
-    if need is None:
-        return "blocked", "no number of a run has its place"
+def _limit(
+    cell: Cell, spec: str, need: Need, applying: Sequence[CellRule], is_other: bool
+) -> tuple[Status | None, str]:
+    """Return the status and reason of a figure that the paper's model cannot give; None where it can."""
     if spec and spec.partition(":")[0] not in LOCAL and getattr(EDITORS.load(need.editor), "needs_weights", False):
-        return "blocked", f"{need.editor} edits weights, which a model behind an API does not show"
+        return "no", f"{need.editor} edits weights, which a model behind an API does not show"
     if reason := next((rule.model for rule in applying if rule.model), ""):
         return "model", reason
     billions = None if is_other or cell.model not in paper_models() else paper_models()[cell.model].parameters
     gigabytes = gigabytes_needed(billions or 0.0, need.editor, need.overrides)
     if billions and gigabytes > gpu_gigabytes():
-        return "blocked", f"{need.editor} needs about {gigabytes:.0f} GB, and a GPU has {gpu_gigabytes():.0f}"
-    if need.judge:
-        return "judge", f"a judge reads the answers: {need.judge}"
-    helper = next((rule.helper for rule in applying if rule.helper), "")
-    return ("judge", helper) if helper else ("runnable", "")
+        return "no", f"{need.editor} needs about {gigabytes:.0f} GB, and a GPU has {gpu_gigabytes():.0f}"
+    return None, ""
+
+
+def _conditions(cell: Cell, spec: str, need: Need, requirements: Sequence[str]) -> tuple[Status, str]:
+    """Return the status of a figure that can be run, and what must be given for it."""
+    options = [] if spec or cell.model else [NO_MODEL]
+    options += [text for text in (judge_option(need), extract_option(need)) if text]
+    status: Status = "own" if requirements else "option" if options else "now"
+    return status, "; ".join([*requirements, *options])
+
+
+def judge_option(need: Need) -> str:
+    """Option for the judge of a figure; empty where none reads its answers."""
+    return f"a judge reads the answers ({need.judge}): --judge MODEL" if need.judge else ""
+
+
+def extract_option(need: Need) -> str:
+    """Option for the extracted triplets of a figure; empty where it needs none."""
+    if not need.file:
+        return ""
+    return f"needs triplets: --extract {'llm=MODEL' if need.make[METHOD] == LLM else 'tool=spacy'} makes them"
 
 
 class _CellReader(NamedTuple):

@@ -8,13 +8,23 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from emend.agents.weight_differences import difference_remedy
 from emend.evals.benchmarks.triples import OPTION
 from emend.evals.log.config import FREE, MODEL, RunConfig
-from emend.evals.log.presets import PRESET, presets
+from emend.evals.log.presets import PRESET, find_preset
 from emend.evals.log.run_file import RunPlan, parse_yaml, typed_fields
-from emend.evals.papers.recipes import recipes
+from emend.evals.papers.recipes import paper_models, recipes
 from emend.evals.papers.tables import PaperTable, paper
-from emend.evals.reproduce.needs import Need, PlannedCell, join
+from emend.evals.reproduce.needs import (
+    LLM,
+    METHOD,
+    TOOL,
+    Need,
+    PlannedCell,
+    extract_option,
+    join,
+    judge_option,
+)
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys
@@ -22,8 +32,6 @@ from emend.memory.registry import nearest
 
 RECIPE = "recipe.yaml"
 JUDGED_BY = "judged_by"
-METHOD, LLM, TOOL = "method", "llm", "tool"
-"""Field of an extraction, and DocTER's names of extracted triplets."""
 MAX_RUNS = 1_000
 SHORT = 12
 
@@ -50,10 +58,11 @@ class Recipe(FrozenModel):
 
     `models` has a model for each of the paper's, `only` the figures that are wanted, `triples` files of extracted
     triplets by name, `extract` the options of `emend extract` for those files that are to be made, `judges` the chat
-    models that judge.
+    models that judge, `preset` the set-up of those editors that have one.
     """
 
     table: str = ""
+    preset: str = ""
     models: dict[str, str] = {}
     only: dict[str, str] = {}
     triples: dict[str, str] = {}
@@ -124,9 +133,10 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
 
     Raises:
         BadSettings: a field of a run is impossible.
+        MissingData: a file of the preset is absent.
     """
     groups: dict[str, list[tuple[PlannedCell, Need]]] = {}
-    joined, set_up = recipes(table.paper).joined, presets().get(common.get(PRESET, ""), {})
+    joined, set_up = recipes(table.paper).joined, find_preset(common[PRESET]) if PRESET in common else {}
     for each, need in ((each, each.need) for each in planned if each.need and not lacking(each, recipe)):
         options = {key: value for key, value in need.options.items() if key not in joined}
         apart = need.editor if need.editor in set_up else ""  # as it has options of the run
@@ -136,21 +146,23 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
     names = [MODEL, *dict.fromkeys(editor for run in runs for editor in run.config.editors)]
     if unknown := [name for name in common.get("overrides", {}) if runs and name not in names]:
         raise BadSettings(f"--set names the editor '{unknown[0]}', which is in no run: {nearest(unknown[0], names)}")
-    return recipe.model_copy(update={"runs": tuple(sorted(runs, key=lambda run: run.config.model))})
+    ordered = tuple(sorted(runs, key=lambda run: run.config.model))
+    return recipe.model_copy(update={"runs": ordered, PRESET: common.get(PRESET, "")})
 
 
 def lacking(planned: PlannedCell, recipe: Recipe) -> str:
-    """Return why a figure is not in a run: it is blocked, or something was not given; empty where it is in one."""
-    need = planned.need
-    if planned.status == "blocked" or (not planned.model and planned.status != "model"):
-        return planned.reason or "no model is named: give --model SPEC"
-    if not planned.model:
-        return f"{planned.reason}: --model '{planned.cell.model}=openai:NAME'"
-    if need is not None and need.judge and not recipe.judges:
-        return f"{planned.reason}: give --judge MODEL"
-    if need is not None and need.file and need.file not in recipe.triples:
-        return f"needs triplets: --extract {'llm=MODEL' if need.make[METHOD] == LLM else 'tool=spacy'} makes them"
-    return ""
+    """Return why a figure is not in a run: it has no model, or something was not given; empty where it is in one."""
+    need, name = planned.need, planned.cell.model
+    if not planned.model and planned.status == "own":
+        hub = paper_models()[name].hub
+        return f"{hub} {difference_remedy(hub)}: --model '{name}=hf:FOLDER'"
+    if not planned.model and planned.status == "model":
+        return f"{planned.reason}: --model '{name}=openai:NAME'"
+    if not planned.model or planned.status == "no":
+        return planned.reason
+    if need is not None and not recipe.judges and (option := judge_option(need)):
+        return option
+    return extract_option(need) if need is not None and need.file not in recipe.triples else ""
 
 
 def with_files(recipe: Recipe, planned: Sequence[PlannedCell], words: Mapping[str, str], folder: Path) -> Recipe:
@@ -213,8 +225,8 @@ def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]
 def _configured(file: dict[str, Any], common: Mapping[str, Any]) -> RunConfig:
     """Make the configuration of a run; a preset and settings of editors that it does not have are left out of it."""
     editors, changes = file["editors"], {key: value for key, value in common.items() if key != "overrides"}
-    if not {*presets().get(changes.get(PRESET, ""), {})} & {*editors}:
-        changes.pop(PRESET, None)
+    if PRESET in changes and not {*find_preset(changes[PRESET])} & {*editors}:
+        changes.pop(PRESET)
     overrides = {name: of for name, of in common.get("overrides", {}).items() if name in (*editors, MODEL)}
     return RunPlan.of(file, changes | {"overrides": overrides}).configs[0]
 

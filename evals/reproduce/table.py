@@ -92,11 +92,14 @@ def spread(figure: Figure) -> str:
 
 
 def summary(figures: Sequence[Figure]) -> Iterator[str]:
-    """How many figures have a number, and the status of the others."""
+    """How many figures have a number, the status of the others, and which methods a preset sets up."""
     filled = sum(figure.mean is not None for figure in figures)
     counts = Counter(STATUSES[figure.status] for figure in figures if figure.mean is None)
-    rest = ", ".join(f"{count} {status}" for status, count in counts.items())
+    rest = ", ".join(f"{status}: {count}" for status, count in counts.items())
     yield f"{filled} of {len(figures)} figures have a number" + (f"; without one: {rest}" if rest else "")
+    methods = dict.fromkeys(figure.cell.method for figure in figures if figure.preset)
+    names = ", ".join(sorted({figure.preset for figure in figures} - {""})) or "none"
+    yield f"preset: {names}" + (f", for {', '.join(methods)}; the others have Emend's settings" if methods else "")
 
 
 def render_cells(figures: Sequence[Figure]) -> RenderableType:
@@ -110,7 +113,7 @@ def render_cells(figures: Sequence[Figure]) -> RenderableType:
         status = STATUSES[figure.status] + (f": {figure.reason}" if figure.reason else "")
         ours = f"{number(figure)} {spread(figure)}" if figure.mean is not None else status
         notes = "; ".join(figure.notes) if figure.mean is not None else ""
-        text = Text(one_line(ours), style="" if figure.mean is not None or figure.status == "runnable" else "yellow")
+        text = Text(one_line(ours), style="" if figure.mean is not None or figure.status == "now" else "yellow")
         grid.add_row(
             Text(place), Text(cell.printed, style="dim"), text.append(f"\n{one_line(notes)}" if notes else "", "dim")
         )

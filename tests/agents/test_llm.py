@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,18 @@ def test_a_spec_that_names_no_model_is_refused_with_the_nearest_that_does(spec, 
     trust_typed(spec)
     with pytest.raises(BadSettings, match=said):
         load_model(spec)
+
+
+@pytest.mark.parametrize("size", ["7b", "13b", "30b"])
+def test_a_repository_that_holds_a_difference_is_refused_with_the_step_that_recovers_the_model(
+    size, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSettings, match=rf"allenai/tulu-{size}.*weight_diff.py recover.*<\|user\|>.*hf:FOLDER"):
+        load_model(f"hf:allenai/tulu-{size}")
+    Path(f"allenai/tulu-{size}").mkdir(parents=True)  # the recovered weights may have that name
+    with pytest.raises(ModelError, match="has no config.json"):
+        load_model(f"hf:allenai/tulu-{size}")
 
 
 def test_a_missing_folder_and_a_hub_id_without_network_are_named(monkeypatch, tmp_path):

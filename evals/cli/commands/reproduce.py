@@ -13,6 +13,7 @@ from pydantic import Field
 from emend.evals.cli.options import OptionalFields, exclusive, grouped, parse_pairs
 from emend.evals.cli.output import emit, print_text
 from emend.evals.log.config import RunConfig
+from emend.evals.log.presets import PRESET
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 OF_THE_PAPER = ("benchmark", "editors", "model", "settings", "mode", "reevaluate_at", "share", "retriever")
 """Options of a run that a published table decides."""
+PAPER_PRESET = "paper"
+"""Preset of the runs of a published table, unless another is named."""
 COMMON = tuple(name for name in RunConfig.model_fields if name not in OF_THE_PAPER)
 
 
@@ -82,7 +85,8 @@ def reproduce(
 ) -> None:
     """Run a published table: plan its runs, share what they share, and print each figure beside the published one.
 
-    The same command continues: finished runs are read, failed and interrupted ones are continued.
+    Editors that have a preset `paper` are set up as published, unless --preset names another. The same command
+    continues: finished runs are read, failed and interrupted ones are continued.
     """
     from emend.evals.report.export import check_form
     from emend.evals.reproduce.export import FORMS
@@ -158,7 +162,7 @@ def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs:
     recipe = Recipe(table=name, models=models, only=choice.only, triples=choice.triples, judges=choice.judges)
     published, planned = plan_recipe(recipe)
     recipe = with_files(recipe, planned, choice.extract, _folder(recipe, runs).parent / "triples")
-    recipe = with_runs(recipe, published, planned, options)
+    recipe = with_runs(recipe, published, planned, {PRESET: PAPER_PRESET} | dict(options))
     return with_runs_of(_folder(recipe, runs), recipe, also_begun=runs.report)
 
 

@@ -33,6 +33,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert out.splitlines()[-1] == "HEAVY []"
 
 
+def test_a_command_ends_without_a_search_of_all_memory_for_garbage() -> None:
+    code = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print('FROZEN', gc.get_freeze_count() > 0))\n"  # runs after what `main` registers
+        "from emend.evals.cli.main import main\n"
+        "sys.argv = ['emend', '--version']\n"
+        "main()"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert out.splitlines()[-1] == "FROZEN True", err
+
+
 def test_no_commands_help_imports_a_graph_or_array_library() -> None:
     code = (
         "import sys; from emend.evals.cli.main import COMMANDS, main\n"

@@ -33,17 +33,29 @@ def emend(monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> Any:
 
 @pytest.mark.slow
 def test_a_table_is_run_and_shown_and_read_again(emend: Any, tmp_path: Path) -> None:
-    first = emend(*RECALL)
+    words = (*RECALL, "--preset", "best")  # 32 demonstrations are more than the embedded model reads
+    first = emend(*words)
     assert first.code == 0, first.err
     assert "6 of 6 figures have a number" in first.out and "82.80" in first.out
     assert "2 runs, 2 units to do, " in first.err and "a rough estimate" in first.err
     again = emend("reproduce", "runs/akew-2/recipe.yaml")
     assert again.out == first.out and again.err.count("finished before") == 2
-    shown = emend(*RECALL, "--report", "--json")
+    shown = emend(*words, "--report", "--json")
     rows = shown.rows
     assert {row["mean"] is None for row in rows} == {False} and len(rows) == 6
     assert "run 1 of" not in shown.err
-    assert emend(*RECALL, "--report", "--format", "latex").out.startswith(r"\begin{table}")
+    assert emend(*words, "--report", "--format", "latex").out.startswith(r"\begin{table}")
+
+
+def test_a_published_table_is_run_as_published_unless_another_preset_is_named(emend: Any, tmp_path: Path) -> None:
+    shown = {}
+    for preset in ("paper", "best"):
+        words = () if preset == "paper" else ("--preset", preset)
+        output = emend(*RECALL, "--report", "--save-recipe", f"{preset}.yaml", *words)
+        assert output.code == 0 and f"preset: {preset}, for IKE (single), IKE (all)" in output.out
+        shown[preset] = (tmp_path / f"{preset}.yaml").read_text(encoding="utf-8")
+    assert "demonstrations: 32" in shown["paper"] and "demonstrations: 6" in shown["best"]
+    assert emend(*RECALL, "--report", "--preset", "papr").code == 2
 
 
 @pytest.mark.slow
@@ -66,7 +78,7 @@ def test_the_limits_of_this_call_hold_over_those_of_the_run(emend: Any, tmp_path
 
 @pytest.mark.slow
 def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
-    plan = emend(*RECALL, "--dry-run", "--save-recipe", "plan.yaml")
+    plan = emend(*RECALL, "--preset", "best", "--dry-run", "--save-recipe", "plan.yaml")
     assert plan.code == 0 and "calls" in plan.out and not (tmp_path / "runs").exists()
     text = Path("plan.yaml").read_text(encoding="utf-8")
     Path("plan.yaml").write_text(text.replace("- mode: single\n", ""), encoding="utf-8")
@@ -109,7 +121,7 @@ def test_the_ledger_is_listed(emend: Any) -> None:
     assert sum(row["figures"] for row in rows) == 1_494
     assert "figures can be run" in emend("reproduce", "docter", "--list").out
     cells = emend("reproduce", "docter:5", "--list", "--cells", "--json").rows
-    assert len(cells) == 54 and {row["status"] for row in cells} == {"blocked", "model"}
+    assert len(cells) == 54 and {row["status"] for row in cells} == {"no", "model"}
 
 
 def test_a_grid_ends_in_one_table(emend: Any) -> None:

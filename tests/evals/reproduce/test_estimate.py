@@ -70,5 +70,5 @@ def test_what_was_measured_replaces_what_was_foreseen(tmp_path: Path, monkeypatc
 def test_figures_that_no_run_gives_are_counted_before_the_start() -> None:
     models = dict.fromkeys(("GPT-J", "Mistral 7B", "Llama 3", "GPT-4"), "tiny")
     lines = list(estimate_lines(estimate(Recipe(table="elken:5", models=models), [])))
-    assert lines[0].startswith("0 runs, 0 units") and "give --judge MODEL" in lines[1]
+    assert lines[0].startswith("0 runs, 0 units") and "--judge MODEL" in lines[1]
     assert re.match("no run gives [0-9]+ figures: ", lines[1])

@@ -87,6 +87,21 @@ def test_a_run_in_the_folder_decides_neither_what_is_run_nor_how(tmp_path: Path)
     assert "--trust evil:x" in refused
 
 
+def test_a_run_does_not_serve_where_its_other_editor_has_not_the_settings_of_the_plan(tmp_path: Path) -> None:
+    plain = {"benchmark": "akew", "model": "tiny", "mode": "single", "settings": ("struct",)}
+    records = [record("1", editor=name, setting="struct", mode="single") for name in ("ft", "ike")]
+    whole_run = RecipeRun(config=RunConfig.model_validate(plain | {"editors": ("ft", "ike")}))
+    write_run(tmp_path / whole_run.name, records, "akew", model="tiny", mode="single")
+    ft, ike = (RunConfig.model_validate(plain | {"editors": (name,)}) for name in ("ft", "ike"))
+    as_published = ike.model_copy(update={"overrides": {"ike": {"demonstrations": 32}}})
+    whole = with_runs_of(tmp_path, recipe_of(ft), also_begun=True).runs
+    assert [each.config.editors for each in whole] == [("ft", "ike")]
+    assert with_runs_of(tmp_path, recipe_of(ft, ike), also_begun=True).runs == whole
+    # Its IKE would be shown in the place of the one with 32 demonstrations.
+    plan = recipe_of(ft, as_published)
+    assert with_runs_of(tmp_path, plan, also_begun=True) == plan
+
+
 def test_a_damaged_run_is_a_failed_one(tmp_path: Path) -> None:
     recipe = recipe_of(config(limit=1), config(limit=2))
     (tmp_path / recipe.runs[0].name).mkdir()

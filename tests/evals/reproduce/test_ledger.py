@@ -1,43 +1,94 @@
-"""Every one of the 1,494 published figures can be run, or a reason says why it cannot."""
+"""Every one of the 1,494 published figures can be run, or a reason says what it lacks."""
 
-from collections import Counter
+import io
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from emend.agents.weight_differences import difference_remedy
 from emend.evals.aggregate.columns import MetricRow
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.papers.counterparts import places, rules
 from emend.evals.papers.recipes import gigabytes_needed, paper_models, recipes
 from emend.evals.papers.tables import DIMENSIONS, PaperTable, paper, papers
-from emend.evals.reproduce.ledger import EXECUTABLE, ledger_rows
-from emend.evals.reproduce.needs import Need, PlannedCell, plan_cells
-from emend.evals.reproduce.recipe import Recipe, with_files, with_runs
+from emend.evals.reproduce.ledger import ledger_rows, render_ledger, status_counts
+from emend.evals.reproduce.needs import STATUSES, Need, PlannedCell, plan_cells
+from emend.evals.reproduce.recipe import Recipe, lacking, with_files, with_runs
 from emend.memory.errors import BadSettings
+from tests.paths import ROOT
 
 TABLES = [table for paper in papers() for table in paper.tables if table.cells]
 
 
-def test_the_ledger() -> None:
+def test_the_ledger_counts_every_figure_by_one_of_five_words() -> None:
     rows = ledger_rows(TABLES)
-    counts = Counter[str]()
+    counts = status_counts(rows)
+    assert counts == {"now": 424, "option": 272, "own": 399, "model": 251, "no": 148} and counts.total() == 1_494
     for row in rows:
-        counts[row.status] += row.figures
-        assert row.reason or row.status == "runnable", row
-    assert sum(counts.values()) == 1_494
-    assert sum(counts[status] for status in EXECUTABLE) >= 950
-    reasons = {row.reason for row in rows if row.status == "blocked"}
+        assert bool(row.reason) == (row.status != "now"), row
+    reasons = {row.reason for row in rows if row.status == "no"}
     assert "no number of a run has its place" not in reasons  # every reason is written for people
     assert len(reasons) <= 8
+
+
+def test_the_ledger_says_which_word_is_how_often_and_counts_the_first_two() -> None:
+    out = io.StringIO()
+    Console(file=out, width=140).print(render_ledger(ledger_rows(TABLES)))
+    text = out.getvalue()
+    for count, word in ((424, "now"), (272, "with an option"), (399, "with your file or weights"), (148, "no")):
+        assert f"{count}  {word}\n" in re.sub(" +\n", "\n", text)
+    assert "696 of 1,494 figures" in text
+
+
+def test_the_docs_have_the_counts_of_the_ledger() -> None:
+    counts = status_counts(ledger_rows(TABLES))
+    docs = (ROOT / "docs/how-to/papers.md").read_text(encoding="utf-8")
+    for status, word in STATUSES.items():
+        assert f"| {word} | {counts[status]:,} |" in docs, word
+    assert f"{counts['now'] + counts['option']:,} of the 1,494" in docs
+
+
+def test_every_open_model_says_what_is_known_of_its_weights() -> None:
+    open_models = {name: model for name, model in paper_models().items() if model.hub}
+    assert len(open_models) == 13 and all(model.card and model.parameters for model in open_models.values())
+    differences = {name for name, model in open_models.items() if difference_remedy(model.hub)}
+    assert differences == {"Tulu 7B", "Tulu 13B", "Tulu 33B"}
+    assert all("difference" in open_models[name].card for name in differences)
+
+
+def test_a_difference_is_no_model_and_the_recovered_weights_are_one() -> None:
+    table = next(table for table in TABLES if table.id == "recoe:4")
+    cells = [cell for cell in table.cells if cell.model == "Tulu 7B" and cell.data not in ("superlative", "average")]
+    plain = plan_cells(table, {}, cells)
+    assert {(each.status, each.model) for each in plain} == {("own", "")}
+    reasons = {lacking(each, Recipe(table=table.id)) for each in plain}
+    assert len(reasons) == 1 and "weight_diff.py recover" in (reason := reasons.pop()), reason
+    assert "--model 'Tulu 7B=hf:FOLDER'" in reason and "<|assistant|>" in reason
+    assert with_runs(Recipe(table=table.id), table, plain, {}).runs == ()
+    recovered = plan_cells(table, {"Tulu 7B": "hf:recovered/tulu-7b"}, cells)
+    assert {each.status for each in recovered} == {"now"}
+    assert {run.config.model for run in with_runs(Recipe(table=table.id), table, recovered, {}).runs} == {
+        "hf:recovered/tulu-7b"
+    }
+
+
+def test_superlative_and_the_means_over_it_need_its_file_with_any_model() -> None:
+    for table in (table for table in TABLES if table.paper == "recoe"):
+        for each in plan_cells(table, {cell.model: "tiny" for cell in table.cells}):
+            is_with_file = each.cell.data in ("superlative", "average")
+            assert (each.status == "own") == is_with_file, each
+            assert ("superlative_file=FILE" in each.reason) == is_with_file
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
 def test_what_a_figure_needs_gives_a_number_in_its_place(table: PaperTable) -> None:
     """The plan reads the counterparts from the figure to the run; the report reads them from the run to the figure."""
     for planned in plan_cells(table, {cell.model: "tiny" for cell in table.cells}):
-        if planned.need is not None and planned.status != "blocked":
+        if planned.need is not None and planned.status != "no":
             assert planned.cell.key() in _placed(table, planned, planned.need), planned
 
 
@@ -95,17 +146,18 @@ def test_a_recipe_has_each_run_once_and_every_figure_that_needs_one(table: Paper
         for editor in run.config.editors
         for setting in run.config.settings
     }
-    needs = [each.need for each in planned if each.need and each.status != "blocked"]
+    needs = [each.need for each in planned if each.need and each.status != "no"]
     assert held == {(need.mode, need.retriever or "default", need.editor, need.setting) for need in needs}
 
 
-def test_table_2_of_akew_takes_nine_runs_of_a_model() -> None:
+def test_table_2_of_akew_takes_fifteen_runs_of_a_model() -> None:
     table = next(table for table in TABLES if table.id == "akew:2")
     models = {cell.model: "tiny" for cell in table.cells}
     recipe = with_runs(Recipe(table="akew:2"), table, plan_cells(table, models), {})
-    assert len(recipe.runs) == 9  # three data sets; one edit at a time with a paragraph or without, and all at once
+    # Three data sets; one edit at a time with a paragraph or without, and all at once; IKE over paragraphs apart.
+    assert len(recipe.runs) == 15
     apart = with_runs(Recipe(table="akew:2"), table, plan_cells(table, {}), {})
-    assert len(apart.runs) == 27 and {run.config.model for run in apart.runs} >= {"hf:EleutherAI/gpt-j-6b"}
+    assert len(apart.runs) == 45 and {run.config.model for run in apart.runs} >= {"hf:EleutherAI/gpt-j-6b"}
 
 
 def test_editors_with_a_preset_have_runs_of_their_own() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ from emend.evals.reproduce.needs import plan_cells
 from emend.evals.reproduce.recipe import Recipe, with_runs
 from emend.evals.reproduce.table import FigureMarks, render_cells, render_figures
 from emend.memory.errors import BadSettings
+from tests.evals.command_line import emend
+from tests.evals.made import record
+from tests.evals.made import write_run as write_made_run
 from tests.evals.papers.runs import EDITED, percent, write_run
+from tests.paths import DATA
 
 AKEW, RECOE = table("akew:2"), table("recoe:4")
 
@@ -83,7 +88,7 @@ def test_nothing_is_cut_off_in_a_terminal(tmp_path: Path, width: int) -> None:
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width and "…" not in text
     assert text.count("76.61") == text.count("25.0 (-51.6)") == 1
-    assert "6 of 15 figures have a number; without one: 9 runnable" in " ".join(text.split())
+    assert "6 of 15 figures have a number; without one: now: 9" in " ".join(text.split())
 
 
 def test_forms_for_other_programs(tmp_path: Path) -> None:
@@ -131,8 +136,45 @@ def test_what_was_not_given_is_the_reason() -> None:
     recipe = with_runs(Recipe(table="elken:5"), elken, planned, {})
     reasons = {figure.cell.model: figure.reason for figure in figures(elken, planned, recipe, [])}
     assert recipe == Recipe(table="elken:5")
-    assert "give --judge MODEL" in reasons["GPT-J"] and "--model 'GPT-4=openai:NAME'" in reasons["GPT-4"]
+    assert "--judge MODEL" in reasons["GPT-J"] and "--model 'GPT-4=openai:NAME'" in reasons["GPT-4"]
     docter = table("docter:8")
     planned = plan_cells(docter, {"": "tiny"})
     reason = figures(docter, planned, with_runs(Recipe(table="docter:8"), docter, planned, {}), [])[0].reason
     assert reason == "needs triplets: --extract tool=spacy makes them"
+
+
+def test_an_empty_cell_of_triplets_says_what_is_true_of_triplets(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    source = ("--benchmark", "docter", "--data", str(DATA / "docter"), "--benchmark-option", "blocks=edit_success")
+    assert emend("extract", *source, "--embedding", "lexical", "--out", str(file)) == 0
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    file.write_text("".join(json.dumps(row | {"triplets": []}) + "\n" for row in rows), encoding="utf-8")
+    docter = table("docter:6")
+    cells = [cell for cell in docter.cells if (cell.method, cell.data) == ("Tool-based", "en")]
+    planned = plan_cells(docter, {"": "tiny"}, cells)
+    recipe = with_runs(Recipe(table="docter:6", triples={"tool": str(file)}), docter, planned, {})
+    options = {"blocks": "edit_success", "triples": str(file)}
+    config: dict[str, Any] = {"data": str(DATA / "docter"), "benchmark_options": options, "embedding": "lexical"}
+    folder = write_made_run(tmp_path / "run", [record("1")], "docter", **config)
+    outcome = RunOutcome(folder=str(folder), units=1, finished=1)
+    reasons = {figure.cell.metric: figure.reason for figure in figures(docter, planned, recipe, [outcome])}
+    assert all("no error to sort" in reasons[error] for error in ("AT", "IS", "IR")), reasons
+    assert "extracted triplet" in reasons["Precision"] and "extracted triplet" in reasons["F1"]
+    assert reasons["#Tri"] == "" and "answers" not in " ".join(reasons.values())
+
+
+def test_a_table_says_which_preset_sets_up_which_method() -> None:
+    docter = table("docter:2")
+    cells = [cell for cell in docter.cells if cell.model == "LLaMA2-7B" and cell.method in ("IKE(D)", "RAG")]
+    planned = plan_cells(docter, {"LLaMA2-7B": "tiny"}, cells)
+    for preset, line in (
+        ("paper", "preset: paper, for IKE(D); the others have Emend's settings"),
+        ("", "preset: none"),
+    ):
+        common = {"preset": preset} if preset else {}
+        recipe = with_runs(Recipe(table="docter:2"), docter, planned, common)
+        listed = figures(docter, planned, recipe, [RunOutcome(folder="none") for _ in recipe.runs])
+        assert recipe.preset == preset and line in export(docter, listed, "markdown")
+        assert {row["preset"] for row in rows(listed)} == {preset, ""}
+    with pytest.raises(BadSettings, match="did you mean 'paper'"):
+        with_runs(Recipe(table="docter:2"), docter, planned, {"preset": "papr"})
