@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
 
 from emend.agents.scoring import is_local
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import Registry, nearest
 
@@ -292,7 +293,7 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     if not name:
         raise BadSettings(f"model '{provider}:' names no model: write {provider}:NAME.")
     if importlib.util.find_spec(f"langchain_{provider}") is None:
-        raise MissingExtra(f"model '{provider}:{name}' needs a package: pip install 'emend[{provider}]'.")
+        raise MissingExtra(f"model '{provider}:{name}' needs a package: {install_command(provider)}.")
     if not os.environ.get(key) and not settings.get("api_key"):
         raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
     from langchain.chat_models import init_chat_model

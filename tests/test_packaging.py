@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from emend.memory.distribution import DISTRIBUTION
 from tests.paths import ROOT
 
 ROOTS = ("agents", "graphs", "memory", "editors", "evals")
@@ -43,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", out, cwd=copy)
-    return next(out.glob("emend-*.whl"))
+    return next(out.glob("emend_eval-*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +124,12 @@ def test_every_tested_version_is_there_with_hashes() -> None:
 
 @pytest.mark.slow
 def test_the_list_of_dependencies_is_valid_cyclonedx(tmp_path: Path) -> None:
-    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed: pip install 'emend[dev]'")
+    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed: pip install 'emend-eval[dev]'")
     recipe = next(line for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if "cyclonedx-py" in line)
     words = recipe.split()[1:]
     words[words.index("dist/emend.cdx.json")], words[-1] = str(tmp_path / "emend.cdx.json"), sys.prefix
     run(sys.executable, "-m", "cyclonedx_py", *words, cwd=ROOT)
     listed = json.loads((tmp_path / "emend.cdx.json").read_text("utf-8"))
     names = {part["name"]: part["version"] for part in listed["components"]}
-    assert listed["bomFormat"] == "CycloneDX" and listed["metadata"]["component"]["name"] == "emend"
+    assert listed["bomFormat"] == "CycloneDX" and listed["metadata"]["component"]["name"] == DISTRIBUTION
     assert {"torch", "transformers", "chromadb", "langgraph"} <= names.keys() and all(names.values())

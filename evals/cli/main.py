@@ -5,13 +5,13 @@ import logging
 import os
 import signal
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from emend.evals.cli.output import SafeFormatter, print_text
+from emend.memory.distribution import installed_version
 from emend.memory.errors import BadSettings, EmendError
 
 
@@ -122,7 +122,7 @@ app = typer.Typer(name="emend", cls=LazyGroup, no_args_is_help=True, pretty_exce
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print_text(version("emend"))
+        print_text(installed_version())
         raise typer.Exit
 
 

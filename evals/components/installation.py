@@ -10,6 +10,7 @@ from typing import Any, Literal
 from emend.agents.providers.environment import clean_key, network_problem
 from emend.evals.log.manifest import versions
 from emend.evals.runner.failures import error_text
+from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError, KeyRefused
 from emend.memory.redaction import hide_keys
@@ -66,7 +67,7 @@ def _installed() -> Iterator[Finding]:
         yield "versions", name, "ok", number
     for extra, module in EXTRAS.items():
         if importlib.util.find_spec(module) is None:
-            yield "extras", extra, "absent", f"pip install 'emend[{extra}]'"
+            yield "extras", extra, "absent", install_command(extra)
         else:
             yield "extras", extra, "ok", "installed"
     yield from map(_key, KEYS)
