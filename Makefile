@@ -6,10 +6,10 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow check format wheel sbom
+.PHONY: help install demo test test-slow check format wheel test-packages audit sbom
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with Emend and all its tools
 
@@ -42,9 +42,15 @@ format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-wheel: $(STAMP) ## build dist/emend-*.whl
+wheel: $(STAMP) ## build dist/emend_eval-*.whl, and the sdist that it is made from
 	rm -rf build
-	$(BIN)/python -m build --wheel
+	$(BIN)/python -m build
+
+test-packages: ## install the wheel in fresh environments, with the lowest and the newest versions, and try it
+	PYTHON=$(PYTHON) .ci/packages
+
+audit: ## ask for known vulnerabilities of the tested versions
+	PYTHON=$(PYTHON) .ci/audit
 
 sbom: $(STAMP) ## list what is installed in .venv in CycloneDX's format, as dist/emend.cdx.json
 	mkdir -p dist

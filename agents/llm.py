@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from emend.agents.scoring import is_local
 from emend.agents.weight_differences import difference_remedy
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import Registry, nearest
 
@@ -295,7 +296,7 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     if not name:
         raise BadSettings(f"model '{provider}:' names no model: write {provider}:NAME.")
     if importlib.util.find_spec(f"langchain_{provider}") is None:
-        raise MissingExtra(f"model '{provider}:{name}' needs a package: pip install 'emend[{provider}]'.")
+        raise MissingExtra(f"model '{provider}:{name}' needs a package: {install_command(provider)}.")
     if not os.environ.get(key) and not settings.get("api_key"):
         raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
     from langchain.chat_models import init_chat_model

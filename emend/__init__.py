@@ -9,8 +9,6 @@ The names below are imported when they are first used, so that `import emend` co
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as _version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +67,7 @@ _ROOT = Path(__file__).parents[1]
 if (_ROOT / "evals" / "api").is_dir():  # a checkout, in which the packages lie beside this folder
     __path__.append(str(_ROOT))
 
-try:
-    __version__ = _version("emend")
-except PackageNotFoundError:  # a checkout that is not installed
-    __version__ = "0+unknown"
+__version__: str = import_module("emend.memory.distribution").installed_version()  # found by the path above
 
 
 def __getattr__(name: str) -> Any:

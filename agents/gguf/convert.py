@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from emend.memory.distribution import install_command
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import MissingExtra, ModelError
 
@@ -21,7 +22,7 @@ def convert(gguf: Path, folder: Path) -> None:
     """
     for package in ("gguf", "accelerate"):
         if importlib.util.find_spec(package) is None:
-            raise MissingExtra(f"GGUF files need the package {package}: pip install 'emend[gguf]'.")
+            raise MissingExtra(f"GGUF files need the package {package}: {install_command('gguf')}.")
     try:
         _check(gguf)
         with silence(), _without_kernels():

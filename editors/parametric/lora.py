@@ -27,6 +27,7 @@ from emend.editors.numerics.training.in_place import recomputed_blocks
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.editors.parametric.served_lora import AdapterServer
+from emend.memory.distribution import install_command
 from emend.memory.edit import Edit
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, MissingExtra
@@ -62,7 +63,7 @@ class Lora(Trainer):
 
     def __init__(self, context: EditorContext) -> None:
         if importlib.util.find_spec("peft") is None:
-            raise MissingExtra(f"editor '{self.name}' needs a package: pip install 'emend[lora]'.")
+            raise MissingExtra(f"editor '{self.name}' needs a package: {install_command('lora')}.")
         self.server = AdapterServer(context.model, self.name) if isinstance(context.model, ServedChatModel) else None
         if self.server is not None:
             context = replace(context, model=self.server.trained)

@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 from emend.agents.local.generation import free_bytes
 from emend.agents.local.offload import computing_device, is_offloaded, weights_of
 from emend.editors.numerics.architectures import input_first
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
 
 HOST = torch.device("cpu")
@@ -30,7 +31,7 @@ def check_four_bit(device: torch.device, editor: str) -> None:
         BadSettings: it does not run on this device.
     """
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise MissingExtra(f"editor '{editor}' needs a package: pip install 'emend[qlora]'.")
+        raise MissingExtra(f"editor '{editor}' needs a package: {install_command('qlora')}.")
     problem = _problem(str(device))
     if problem:
         raise BadSettings(

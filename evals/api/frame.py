@@ -3,6 +3,7 @@
 from html import escape
 from pathlib import Path
 
+from emend.memory.distribution import install_command
 from emend.memory.errors import MissingExtra
 
 
@@ -24,7 +25,7 @@ class ViewFrame:
         try:
             from emend.evals.view.rendering.export import single_page
         except ImportError as error:
-            raise MissingExtra("result.view() needs the viewer: pip install 'emend[view]'.") from error
+            raise MissingExtra(f"result.view() needs the viewer: {install_command('view')}.") from error
         self.folder, self.height = folder, height
         self.html, self.summary = single_page([folder], str(cases))
 

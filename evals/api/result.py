@@ -12,6 +12,7 @@ from emend.evals.api.display import DisplayTable
 from emend.evals.case import Record
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
+from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import MissingExtra
 
@@ -236,7 +237,7 @@ def data_frame(rows: Iterable[FrozenModel | dict[str, Any]], *nested: str) -> "p
     try:
         import pandas
     except ImportError as error:
-        raise MissingExtra("a data frame needs pandas: pip install 'emend[pandas]'.") from error
+        raise MissingExtra(f"a data frame needs pandas: {install_command('pandas')}.") from error
     plain = [row if isinstance(row, dict) else row.model_dump() for row in rows]
     return pandas.DataFrame([_flat(row, nested) for row in plain])
 

@@ -9,7 +9,6 @@ import signal
 import sys
 from copy import copy
 from functools import wraps
-from importlib.metadata import version
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -17,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from emend.evals.cli.output import SafeFormatter, print_text
+from emend.memory.distribution import installed_version
 from emend.memory.errors import BadSettings, EmendError
 from emend.memory.registry import trust_typed
 
@@ -144,7 +144,7 @@ app = typer.Typer(name="emend", cls=LazyGroup, no_args_is_help=True, pretty_exce
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print_text(version("emend"))
+        print_text(installed_version())
         raise typer.Exit
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emend.evals.cli.output import print_text
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
 
 PORT = 7710
@@ -21,7 +22,7 @@ def require_view() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise MissingExtra(f"the viewer needs {error.name}: pip install 'emend[view]'.") from error
+        raise MissingExtra(f"the viewer needs {error.name}: {install_command('view')}.") from error
 
 
 def show_runs(

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import emend
 from emend.agents.providers.environment import clean_key, network_problem
+from emend.evals.components.name_clash import command_clash, command_path, import_clash
 from emend.evals.log.manifest import versions
 from emend.evals.runner.failures import error_text
+from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError, KeyRefused
 from emend.memory.redaction import hide_keys
@@ -51,11 +54,23 @@ class CheckResult(FrozenModel):
 
 def examine(model: str | None = None) -> list[CheckResult]:
     """Findings of all checks; the model is asked a question, and the embedded one's card is added if it is named."""
-    findings = [*_installed(), *_data(), _answers(model or EMBEDDED)]
+    findings = [*_names(), *_installed(), *_data(), _answers(model or EMBEDDED)]
     rows = [
         CheckResult(section=part, check=check, status=status, detail=text) for part, check, status, text in findings
     ]
     return [*rows, *_card()] if model == EMBEDDED else rows
+
+
+def _names() -> Iterator[Finding]:
+    """Findings about the names `emend`, which another project's import and command have too."""
+    clash = import_clash()
+    yield "names", "import emend", "broken" if clash else "ok", clash or emend.__path__[0]
+    path = command_path()
+    if path is None:
+        yield "names", "command emend", "absent", "not on PATH; write python -m emend"
+        return
+    clash = command_clash(path)
+    yield "names", "command emend", "broken" if clash else "ok", clash or str(path)
 
 
 def _installed() -> Iterator[Finding]:
@@ -66,7 +81,7 @@ def _installed() -> Iterator[Finding]:
         yield "versions", name, "ok", number
     for extra, module in EXTRAS.items():
         if importlib.util.find_spec(module) is None:
-            yield "extras", extra, "absent", f"pip install 'emend[{extra}]'"
+            yield "extras", extra, "absent", install_command(extra)
         else:
             yield "extras", extra, "ok", "installed"
     yield from map(_key, KEYS)

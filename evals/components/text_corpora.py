@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.editors.hyperparameters import DEFAULT_CORPUS
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
 from emend.memory.json_files import parse_object
 
@@ -101,7 +102,7 @@ def _factbook() -> Callable[[], Iterator[str]]:
     spec = importlib.util.find_spec(FACTBOOK_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtra(
-            f"corpus '{FACTBOOK}' needs a package: pip install 'emend[covariance]'; or give texts of your own with "
+            f"corpus '{FACTBOOK}' needs a package: {install_command('covariance')}; or give texts of your own with "
             f"--corpus FILES: {KINDS}."
         )
     files = Path(spec.submodule_search_locations[0]).glob("data/*/*.json")
@@ -170,7 +171,7 @@ def _dataset(source: str) -> Callable[[], Iterator[str]]:
         raise BadSettings(f"corpus '{source}' names no dataset: give {KINDS}.")
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtra(
-            f"corpus '{source}' needs a package: pip install 'emend[datasets]'; or give files of local text, {KINDS}."
+            f"corpus '{source}' needs a package: {install_command('datasets')}; or give files of local text, {KINDS}."
         )
 
     def stream() -> Iterator[str]:

@@ -8,7 +8,6 @@ one.
 import errno
 import logging
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -18,6 +17,7 @@ from urllib3.exceptions import MaxRetryError
 
 from emend.evals.data.digests import digest_like, is_pointer
 from emend.evals.data.sources import Remote
+from emend.memory.distribution import installed_version
 from emend.memory.errors import BadData, BadSettings, FetchFailed
 
 Report = Callable[[int, int | None], None]
@@ -95,7 +95,7 @@ class ResumingDownloader:
             FetchFailed, BadData, BadSettings: not worth one.
         """
         offset = self.part.stat().st_size if self._fixed and self.part.is_file() else 0
-        headers = {"Accept-Encoding": "identity", "User-Agent": f"emend/{version('emend')}"}
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"emend/{installed_version()}"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
         hooks = {"response": _check_redirect}

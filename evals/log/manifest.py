@@ -21,13 +21,13 @@ from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
 from emend.evals.log.config import FREE, MAX_SHARES, OLD_NAMES, RunConfig
 from emend.evals.log.records import read_model, replace
+from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.redaction import hide_keys
 
 MANIFEST = "manifest.json"
 PACKAGES = (
-    "emend",
     "langchain-core",
     "langgraph",
     "chromadb",
@@ -223,7 +223,7 @@ def _short(value: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the installed versions of the packages that can change a score."""
-    return {"python": platform.python_version()} | _installed()
+    return {"python": platform.python_version(), "emend": installed_version()} | _installed()
 
 
 @cache

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS, parser_of
 from emend.evals.log.manifest import MANIFEST, Manifest, decisive_fields
+from emend.memory.distribution import install_command
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingExtra, RunRefused
 from emend.memory.files import open_file
@@ -73,7 +74,7 @@ class MirrorStore:
         try:
             self._fs, root = url_to_fs(address, use_listings_cache=False, skip_instance_cache=True, **options)
         except ImportError as error:
-            raise MissingExtra(f"'{address}' needs a package: pip install 'emend[mirror]' ({error}).") from error
+            raise MissingExtra(f"'{address}' needs a package: {install_command('mirror')} ({error}).") from error
         except ValueError as error:
             raise BadSettings(f"'{address}': {hide_keys(str(error))}: give for example s3://BUCKET/FOLDER.") from error
         self._root = str(root).rstrip("/")

@@ -15,6 +15,7 @@ from emend.evals.log.run_index import RunIndex
 from emend.evals.trace.case_trace import find_case, open_failures
 from emend.evals.trace.judged_steps import judged_steps
 from emend.evals.trace.otlp_spans import Span, UnitTrace, Value, run_id, spans_of, spans_of_failure
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.registry import nearest
 
@@ -55,7 +56,7 @@ def export(
         ExportFailed: the collector does not answer, or refuses.
     """
     if not _installed("opentelemetry.exporter.otlp.proto.http"):
-        raise MissingExtra("--otlp needs a package: pip install 'emend[otel]'.")
+        raise MissingExtra(f"--otlp needs a package: {install_command('otel')}.")
     from emend.evals.trace.otlp_client import send
 
     manifest = Manifest.read(folder)

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.view.compute import COMPUTATIONS, compute
 from emend.evals.view.scan import FILES, FileState, file_state
 from emend.evals.view.views.page import Status
+from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError
 from emend.memory.files import open_file, private_folder, replace_file
@@ -171,7 +171,7 @@ def _state(folder: Path) -> FileState:
 
 def _path(key: ResultKey, state: tuple[FileState, ...]) -> Path:
     folders = [str(folder.resolve()) for folder in key.folders]
-    text = json.dumps([key.kind, folders, key.words, state, version("emend")])
+    text = json.dumps([key.kind, folders, key.words, state, installed_version()])
     return cache_folder("views") / f"{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}.json"
 
 

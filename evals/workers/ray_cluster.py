@@ -11,13 +11,14 @@ from typing import Any
 from emend.evals.workers.base import LOST, WorkerSetup
 from emend.evals.workers.port import Port
 from emend.evals.workers.worker import Worker
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
 
 try:
     import ray
     from ray.exceptions import RayError
 except ImportError as error:
-    raise MissingExtra("--workers ray needs the package ray: pip install 'emend[ray]'.") from error
+    raise MissingExtra(f"--workers ray needs the package ray: {install_command('ray')}.") from error
 
 CONNECT = 10.0
 """Seconds for a connection to a cluster; Ray itself tries for minutes."""

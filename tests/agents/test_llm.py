@@ -129,7 +129,7 @@ def test_missing_package_names_the_extra(provider, monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == f"langchain_{provider}" else plain(name, *more)
     )
-    with pytest.raises(MissingExtra, match=rf"pip install 'emend\[{provider}\]'"):
+    with pytest.raises(MissingExtra, match=rf"pip install 'emend-eval\[{provider}\]'"):
         load_model(f"{provider}:some-model")
 
 

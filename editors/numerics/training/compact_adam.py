@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from emend.memory.distribution import install_command
 from emend.memory.errors import MissingExtra
 
 BLOCK = 256
@@ -25,7 +26,7 @@ def check_eight_bit(editor: str) -> None:
     """
     if importlib.util.find_spec("bitsandbytes") is None:
         raise MissingExtra(
-            f"editor '{editor}' needs a package for 8-bit averages: pip install 'emend[qlora]'; or train float32 "
+            f"editor '{editor}' needs a package for 8-bit averages: {install_command('qlora')}; or train float32 "
             f"copies with --set {editor}.optimizer=adam."
         )
 

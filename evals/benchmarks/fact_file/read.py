@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from emend.evals.benchmarks.fact_file.rows import FactRow
 from emend.evals.benchmarks.files import read_text
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, MissingData, MissingExtra
 from emend.memory.json_files import parse_json
 from emend.memory.registry import nearest
@@ -213,7 +214,7 @@ def _hub_rows(name: str) -> Iterator[PlacedRow]:
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise MissingExtra("a data set of the hub needs a package: pip install 'emend[datasets]'.") from error
+        raise MissingExtra(f"a data set of the hub needs a package: {install_command('datasets')}.") from error
     path, _, split = name.partition(":")
     try:
         rows = load_dataset(path, split=split or "train")

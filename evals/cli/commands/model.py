@@ -24,7 +24,7 @@ def get(
         bool, typer.Option("--accept-terms", help="Accept the terms of a model's licence that asks for it.")
     ] = False,
 ) -> None:
-    """Make a model folder from a GGUF file, which a package of the package index may ship; needs emend[gguf]."""
+    """Make a model folder from a GGUF file, which a package of the package index may ship; needs the extra `gguf`."""
     from emend.agents.gguf.catalogue import CATALOGUE
     from emend.agents.gguf.fetch import fetch_model
 

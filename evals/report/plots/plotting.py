@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
 
 FORMATS = (".png", ".svg")
@@ -27,7 +28,7 @@ def require_plotting(file: Path) -> None:
     if not file.parent.is_dir():
         raise BadSettings(f"--plot {file}: there is no folder '{file.parent}'. Make it first.")
     if find_spec("matplotlib") is None:
-        raise MissingExtra("--plot needs matplotlib, which is not installed: pip install 'emend[plot]'.")
+        raise MissingExtra(f"--plot needs matplotlib, which is not installed: {install_command('plot')}.")
 
 
 @contextmanager

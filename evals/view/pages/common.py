@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -16,6 +15,7 @@ from emend.evals.view.library import Library, command
 from emend.evals.view.scan import RunPlace
 from emend.evals.view.views.page import Fact, Link, PageHead
 from emend.evals.view.views.run import CellView
+from emend.memory.distribution import installed_version
 
 TABS = (
     ("run", "Results", "index.html"),
@@ -82,7 +82,7 @@ class PageRequest(NamedTuple):
             crumbs=(*before, *crumbs),
             tabs=self._tabs(place, tab or name) if place else (),
             command=command(*words) if words else "",
-            version=version("emend"),
+            version=installed_version(),
             refresh=REFRESH if waiting and not self.static else 0,
         )
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
-pytest.importorskip("peft", reason="pip install 'emend[lora]'")
+pytest.importorskip("sentence_transformers", reason="pip install 'emend-eval[minilm]'")
+pytest.importorskip("peft", reason="pip install 'emend-eval[lora]'")
 
 from emend.agents.scope.encoder_training import EncoderTraining, QuestionPair, train_encoder
 from emend.memory.embeddings.embed import SentenceEmbedding, load_embedding

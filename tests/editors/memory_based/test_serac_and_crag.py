@@ -60,7 +60,7 @@ def test_too_few_demonstrations_train_no_scope_and_are_logged_once_a_run(caplog)
     assert serac.fingerprint["scope"] == DefaultScope().identity
     assert crag.fingerprint["evaluator"] == f"scope/{DefaultScope().identity}"
     (told,) = caplog.messages
-    for named in ("emend[minilm]", "emend train scope", "serac.scope=", "crag.upper=", "crag.lower="):
+    for named in ("emend-eval[minilm]", "emend train scope", "serac.scope=", "crag.upper=", "crag.lower="):
         assert named in told
     with caplog.at_level(logging.WARNING):
         build("serac", demonstrations=rivers(ENOUGH - 1))

@@ -144,7 +144,7 @@ def test_the_optimizer_follows_the_number_format_and_can_be_set(half_model, monk
     with pytest.raises(BadSettings, match=r"gradients in float16 vanish: .* --set model.dtype=bfloat16"):
         build(half_model(dtype="float16"), optimizer="adam_8bit")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'emend\[qlora\]'; or .* --set ft.optimizer=adam"):
+    with pytest.raises(MissingExtra, match=r"pip install 'emend-eval\[qlora\]'; or .* --set ft.optimizer=adam"):
         build(half_model())
 
 

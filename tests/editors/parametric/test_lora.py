@@ -22,7 +22,8 @@ from tests.params import QUICK_ARCHITECTURES, mostly_slow
 WIDER: dict[str, dict[str, Any]] = {"llama": {"intermediate_size": 128}, "gpt2": {}}
 
 four_bit = pytest.mark.skipif(
-    importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed: pip install 'emend[qlora]'"
+    importlib.util.find_spec("bitsandbytes") is None,
+    reason="bitsandbytes is not installed: pip install 'emend-eval[qlora]'",
 )
 
 
@@ -188,5 +189,5 @@ def test_four_bits_that_a_device_cannot_make_are_refused(random_model, monkeypat
 def test_a_missing_package_is_named_with_its_install_line(random_model, monkeypatch, missing, method):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else real(name))
-    with pytest.raises(MissingExtra, match=f"editor '{method.name}' needs a package: pip install 'emend"):
+    with pytest.raises(MissingExtra, match=f"editor '{method.name}' needs a package: pip install 'emend-eval"):
         build(random_model(), method)

@@ -39,7 +39,7 @@ def build(method: Any, model: Any, settings: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(("method", "settings"), METHODS)
 def test_an_edit_is_that_of_the_loaded_model_and_leaves_no_trace(random_folder, method, settings):
     if method is QLora and importlib.util.find_spec("bitsandbytes") is None:
-        pytest.skip("bitsandbytes is not installed: pip install 'emend[qlora]'")
+        pytest.skip("bitsandbytes is not installed: pip install 'emend-eval[qlora]'")
     folder = random_folder(window=96, intermediate_size=128)
     loaded = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
     offloaded: Any = load_model(f"hf:{folder}", device_map={"": "disk"}, max_new_tokens=4)

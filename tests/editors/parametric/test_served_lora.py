@@ -19,7 +19,7 @@ from tests.params import mostly_slow
 from tests.provider.completions import NAME, CompletionsServer
 from tests.provider.models import quick_policy
 
-PeftModel: Any = pytest.importorskip("peft", reason="pip install 'emend[lora]'").PeftModel
+PeftModel: Any = pytest.importorskip("peft", reason="pip install 'emend-eval[lora]'").PeftModel
 QUICK = {"num_steps": 3}
 TARGETS = (CAPITAL.target_new, "Paris")
 

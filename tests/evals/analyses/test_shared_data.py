@@ -50,7 +50,7 @@ def test_real_data_is_run_judged_analysed_and_drawn(name: str, tmp_path: Path) -
     data = SHARED / "data" / name
     if not data.is_dir():
         pytest.skip(f"no data at {data}")
-    pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
+    pytest.importorskip("matplotlib", reason="pip install 'emend-eval[plot]'")
     folder = tmp_path / name
     told = {"benchmark": name, "data": str(data), "editors": ("rag",), "model": "tiny", "embedding": "lexical"}
     run(RunConfig.model_validate(told | RUNS[name]), folder)

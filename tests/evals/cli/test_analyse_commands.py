@@ -48,7 +48,7 @@ def test_compare_shows_two_editors(tmp_path: Path, emend: Any) -> None:
 
 @pytest.mark.slow
 def test_every_form_is_drawn_and_drawn_the_same_again(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
+    pytest.importorskip("matplotlib", reason="pip install 'emend-eval[plot]'")
     runs = {"frequency": docter_run, "perplexity": recoe_run, "recall-coherence": recoe_run, "event-type": elken_run}
     for kind, make in {**runs, "scheme": recoe_run}.items():
         result = analyse_runs(kind, [open_run(make(tmp_path / kind))])

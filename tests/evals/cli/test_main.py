@@ -3,12 +3,12 @@
 import resource
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emend.memory.distribution import installed_version
 from tests.evals.command_line import python
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import BENCHMARK
@@ -158,7 +158,7 @@ def test_list_without_a_kind_names_the_kinds_and_settings_name_type_and_default(
 
 
 def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: Any) -> None:
-    assert emend("--version").out.strip() == version("emend")
+    assert emend("--version").out.strip() == installed_version()
     output = emend("doctor", "--model", "scripted")
     assert output.code == 0 and "What is the capital of France? Blue" in " ".join(output.out.split())
 

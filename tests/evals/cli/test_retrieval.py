@@ -66,7 +66,7 @@ def test_the_table_of_thresholds_is_shown(emend):
 
 @pytest.mark.parametrize("name", ["hits.png", "hits.svg"])
 def test_hits_are_drawn_for_several_settings(emend, tmp_path, name):
-    pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
+    pytest.importorskip("matplotlib", reason="pip install 'emend-eval[plot]'")
     code, out, _ = emend(
         "--benchmark", BENCHMARK, "--setting", "plain", "--setting", "loud",
         "--strategy", "dense", "--strategy", "bm25", "--plot", str(tmp_path / name),

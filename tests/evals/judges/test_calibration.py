@@ -191,7 +191,7 @@ def load_echo(name: str, **settings: Any) -> ScriptedChatModel:
 
 
 def test_the_command_prints_keeps_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
+    pytest.importorskip("matplotlib", reason="pip install 'emend-eval[plot]'")
     monkeypatch.setitem(MODELS.builtin, "echo", ("tests.evals.judges.test_calibration:load_echo", ""))
     lines = [
         line("yes" if n % 2 else "no", "coherence", str(n), f"{'blue' if n % 2 else 'grey'} {n}") for n in range(8)

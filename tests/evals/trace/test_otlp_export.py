@@ -227,7 +227,7 @@ def test_without_the_extra_the_remedy_is_told(smooth, monkeypatch, error):
             raise error
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    with pytest.raises(MissingExtra, match=r"pip install 'emend\[otel\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'emend-eval\[otel\]'"):
         otlp.export(smooth, "http://127.0.0.1:4318")
 
 

@@ -177,7 +177,7 @@ def test_the_command_names_the_extra_and_refuses_what_others_could_read(monkeypa
     assert emend("view", str(tmp_path), "--token", "short") == 2 and "16 characters" in capsys.readouterr().err
     assert emend("view", str(tmp_path / "none")) == 2 and "is no folder" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "starlette", None)
-    with pytest.raises(MissingExtra, match=re.escape("pip install 'emend[view]'")):
+    with pytest.raises(MissingExtra, match=re.escape("pip install 'emend-eval[view]'")):
         require_view()
 
 

@@ -19,7 +19,7 @@ from tests.benchmarks.kill_workers import workers_of
 from tests.evals.toy_runs import steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY
 
-ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'emend[ray]'")
+ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'emend-eval[ray]'")
 pytestmark = pytest.mark.slow
 
 

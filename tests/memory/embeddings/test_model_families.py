@@ -32,7 +32,7 @@ def test_the_name_of_a_model_or_its_folder_tells_its_family(name, family):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend-eval[minilm]'")
     root = tmp_path_factory.mktemp("models")
     return {name: tiny_bert(root / name) for name in ("mcontriever", "multilingual-e5-tiny", "plain")}
 

@@ -41,7 +41,7 @@ def test_it_reads_the_first_hits_only_and_orders_them_by_the_model():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend-eval[minilm]'")
     return tiny_bert(tmp_path_factory.mktemp("models") / "cross", labels=1)
 
 
@@ -55,7 +55,7 @@ def test_a_cross_encoder_is_loaded_from_a_folder_by_the_chain(folder):
 
 
 def test_models_that_do_not_score_pairs_are_refused_with_the_remedy(tmp_path):
-    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend-eval[minilm]'")
     with pytest.raises(BadSettings, match="has 3 outputs"):
         Rerank(CORPUS, model=str(tiny_bert(tmp_path / "three", labels=3)))
     (tmp_path / "empty").mkdir()

