@@ -11,6 +11,7 @@ import emend.memory.embeddings.embed as embed
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.registry import trust_typed
 
 TEXTS = ["The twin city of Lyon is Ostrim.", "Ostrim", "", "城市 🙂", "word " * 3000]
 
@@ -134,5 +135,6 @@ def test_an_impossible_name_is_refused_before_anything_is_downloaded(name):
 
 @pytest.mark.parametrize("name", ["+", "minilm+", ":", "json:", "..:x", "json:loads"])
 def test_an_impossible_adapter_or_attribute_is_refused(name):
+    trust_typed(name)
     with pytest.raises(BadSettings, match="no adapter in|cannot be (loaded|made or used)"):
         load_embedding(name)
