@@ -14,7 +14,8 @@ from emend.evals.case import Record
 from emend.evals.log.kept import keep_summary, read_summary
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.record_lines import parse_fields
-from emend.evals.log.records import DAMAGED_RECORD, UNITS, complete_units, read_parsed, require_records
+from emend.evals.log.records import DAMAGED_RECORD, UNITS, read_parsed, require_records
+from emend.evals.log.units import complete_units, count_once, record_head
 from emend.memory.json_files import LinePlace
 
 HEAD, ROWS = "head", "rows"
@@ -40,7 +41,7 @@ def gather_run(folder: Path) -> RecordTable:
             place = LinePlace(line.end, line.number)
             yield line.fields
 
-    for record in complete_units(records(), path, table.units):
+    for record in count_once(complete_units(records(), record_head), path, table.units):
         table.add(record)
     if table.records == place.lines:  # else some line belongs to no complete unit, or one that is there twice
         keep_summary(path, lambda: pack(table), earlier.place, place)

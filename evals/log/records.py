@@ -2,12 +2,10 @@
 
 import errno
 import json
-import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -28,6 +26,7 @@ from emend.evals.log.lines import (
     parser_of,
 )
 from emend.evals.log.record_lines import parse_head, parse_record
+from emend.evals.log.units import complete_units, count_once, fields_head, record_head, warn_once
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, replace_file
 from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace, replace_surrogates
@@ -283,23 +282,26 @@ def finished_units(folder: Path) -> tuple[set[str], int]:
     path = folder / RECORDS
     earlier = read_summary(path)
     finished: set[str] = set(json.loads(earlier.parts.get(UNITS, b"[]")))
-    end = start = before = earlier.place.offset
-    count, unit = 0, ""
-    for line in JsonLines(path, _ignore, parse=parse_head, start=earlier.place):
-        key, of = line.fields["unit"], line.fields["of"]
-        if key != unit or line.offset != before:
-            unit, count, start = key, 0, line.offset
-        before = line.end
-        count += 1
-        if count == of:
-            if start != end:
-                raise BadData(
-                    f"{path}: the lines before line {line.number - of + 1} are damaged, though finished units follow. "
-                    "Restore the file, or start a new run in another folder."
-                )
-            finished.add(key)
-            unit, end = "", line.end
+    end = earlier.place.offset
+    for unit in complete_units(_neighbours(path, earlier.place), lambda line: fields_head(line.fields)):
+        if unit[0].offset != end:
+            raise BadData(
+                f"{path}: the lines before line {unit[0].number} are damaged, though finished units follow. "
+                "Restore the file, or start a new run in another folder."
+            )
+        finished.add(unit[0].fields["unit"])
+        end = unit[-1].end
     return finished, end
+
+
+def _neighbours(path: Path, start: LinePlace) -> Iterator[JsonLine | None]:
+    """Yield the lines of a file of records from a place on; None where a line between them cannot be read."""
+    end = start.offset
+    for line in JsonLines(path, _ignore, parse=parse_head, start=start):
+        if line.offset != end:
+            yield None
+        yield line
+        end = line.end
 
 
 def _events_end(path: Path, finished: set[str]) -> int:
@@ -370,7 +372,7 @@ def read_records(folder: Path, parse: Callable[[bytes, str], Record] = parse_rec
     require_records(folder)
     path = folder / RECORDS
     lines = read_parsed(path, parse, DAMAGED_RECORD.format(folder=folder))
-    yield from complete_units((line.fields for line in lines), path)
+    yield from count_once(complete_units((line.fields for line in lines), record_head), path)
 
 
 def require_records(folder: Path) -> None:
@@ -381,29 +383,6 @@ def require_records(folder: Path) -> None:
     """
     if not (folder / RECORDS).exists():
         raise BadData(f"'{folder}' has no {RECORDS}: restore it, or make the records with: emend resume {folder}")
-
-
-def complete_units(records: Iterable[Record | None], path: Path, earlier: Collection[str] = ()) -> Iterator[Record]:
-    """Yield the records of complete units, whose lines follow each other; None stands for lines of other units.
-
-    Records of the units that came earlier are left out, as those of a unit that is there twice.
-    """
-    unit: list[Record] = []
-    finished = set(earlier)
-    for record in records:
-        if record is None or (unit and unit[0].unit != record.unit):
-            unit = []
-        if record is None:
-            continue
-        unit.append(record)
-        if len(unit) < record.of:
-            continue
-        if record.unit in finished:
-            _warn(f"{path}: the records of unit {record.unit} are there twice; the first ones count")
-        else:
-            yield from unit
-        finished.add(record.unit)
-        unit = []
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
@@ -431,10 +410,4 @@ def parse_sound(lines: Iterable[FileLine], parse: Callable[[bytes, str], T], pat
 
 
 def _leave_out(error: BadData) -> None:
-    _warn(f"{error} What is shown lacks it.")
-
-
-@cache
-def _warn(message: str) -> None:
-    """Warn once, however often a file is read."""
-    logging.getLogger(__name__).warning(message)
+    warn_once(f"{error} What is shown lacks it.")

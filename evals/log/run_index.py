@@ -28,7 +28,8 @@ from emend.evals.log.lines import (
     parser_of,
 )
 from emend.evals.log.record_lines import LINE_KEYS, parse_record
-from emend.evals.log.records import DAMAGED_RECORD, FileLine, complete_units, parse_sound, require_records
+from emend.evals.log.records import DAMAGED_RECORD, FileLine, parse_sound, require_records
+from emend.evals.log.units import complete_units, count_once, record_head
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
 from emend.memory.paths import cache_folder
@@ -141,7 +142,8 @@ class RunIndex:
             BadData: there are no records.
         """
         require_records(self.folder)
-        yield from complete_units(self._records(case), self.folder / RECORDS)
+        units = complete_units(self._records(case), record_head)
+        yield from count_once(units, self.folder / RECORDS)
 
     def _records(self, case: str) -> Iterator[Record | None]:
         """The case's records; None where lines of other cases are between them."""

@@ -12,6 +12,7 @@ from emend.evals.log.config import Share
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, parser_of
 from emend.evals.log.manifest import Manifest, SharePart, changes, decisive_fields
 from emend.evals.log.records import read_errors
+from emend.evals.log.units import complete_units, record_head
 from emend.evals.shares.deal import PASSES, Deal, pass_ids
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.json_files import JsonLine, JsonLines
@@ -184,21 +185,18 @@ def finished_units(folder: Path) -> Iterator[tuple[str, Record, LineSpan]]:
     Raises:
         BadData: there is no file, or a line that is not torn cannot be read; names file, line and field.
     """
-    head, count, start = None, 0, 0
-    for line in lines_of(folder, RECORDS):
-        record: Record = line.fields
-        if head is None or head.unit != record.unit:  # what a killed process left of the unit before is not finished
-            head, count, start = record, 0, line.offset
-        elif _heads(record) != _heads(head):
-            raise BadData(f"'{folder / RECORDS}', line {line.number}: it is not of the unit that it names. {REMEDY}")
-        count += 1
-        if count == head.of:
-            yield head.unit, head, LineSpan(start, line.end)
-            head = None
+    for unit in complete_units(lines_of(folder, RECORDS), lambda line: record_head(line.fields)):
+        first = unit[0].fields
+        for line in unit:
+            if _heads(line.fields) != _heads(first):
+                raise BadData(
+                    f"'{folder / RECORDS}', line {line.number}: it is not of the unit that it names. {REMEDY}"
+                )
+        yield first.unit, first, LineSpan(unit[0].offset, unit[-1].end)
 
 
 def _heads(record: Record) -> tuple[Any, ...]:
-    return record.of, record.case, record.setting, record.editor, record.repeat, record.checkpoint
+    return record.case, record.setting, record.editor, record.repeat, record.checkpoint
 
 
 _RECORD: TypeAdapter[Any] = TypeAdapter(Record)

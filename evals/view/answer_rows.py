@@ -45,8 +45,8 @@ Rows = NDArray[np.void]
 class UnitLines(NamedTuple):
     """A unit's records, the offsets where their lines begin and the last one ends, and the number of the first line."""
 
-    records: list[Record]
-    offsets: list[int]
+    records: Sequence[Record]
+    offsets: Sequence[int]
     number: int
 
 

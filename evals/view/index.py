@@ -6,7 +6,7 @@ It is a further part of the run's index by case and unit, so it is kept, continu
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, groupby, islice
+from itertools import accumulate, chain, count, groupby, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from emend.evals.log.lines import CASES, RECORDS, CaseLine, parser_of
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_lines import parse_fields
 from emend.evals.log.run_index import RunIndex, damage, hash_key, read_blocks, read_span
+from emend.evals.log.units import complete_units
 from emend.evals.trace.filters import texts_of
 from emend.evals.view.answer_rows import CASE_ROW, ROW, AnswerRows, Names, Rows, UnitLines, case_rows, join_texts
 
@@ -162,26 +163,18 @@ class AnswerIndex(RunIndex):
         return end, lines
 
     def _complete_units(self, end: int, number: int) -> Iterator[UnitLines]:
-        """The units whose lines are all there and follow each other, as the function of that name has them."""
-        records, offsets = list[Record](), [end]
-        for record, line_end in self._record_lines(end, number):
-            if records and records[-1].unit != record.unit:
-                number += len(records)
-                records, offsets = [], [offsets[-1]]
-            records.append(record)
-            offsets.append(line_end)
-            if len(records) >= record.of:
-                yield UnitLines(records, offsets, number)
-                number += len(records)
-                records, offsets = [], [line_end]
+        """The complete units among the lines from an offset on, of which the first has that number."""
+        for unit in complete_units(self._record_lines(end, number), lambda line: (line[0].unit, line[0].of)):
+            records, starts, ends, numbers = zip(*unit, strict=True)
+            yield UnitLines(records, (*starts, ends[-1]), numbers[0])
 
-    def _record_lines(self, end: int, number: int) -> Iterator[tuple[Record, int]]:
-        """The records from an offset on, and where the line of each ends."""
+    def _record_lines(self, end: int, number: int) -> Iterator[tuple[Record, int, int, int]]:
+        """The records from an offset on; where the line of each begins and ends, and its number."""
         for lines in read_blocks(self._files[ANSWERS], end):
             with damage(self.folder, RECORDS):
                 records = parse_fields.block(lines, self._names[RECORDS], number)
             ends = list(accumulate(map(len, lines), initial=end))
-            yield from zip(records, ends[1:], strict=True)
+            yield from zip(records, ends, ends[1:], count(number))
             end, number = ends[-1], number + len(lines)
 
     def _stored(self, part: str) -> Iterator[Rows]:

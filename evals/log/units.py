@@ -1,0 +1,62 @@
+"""Units of a run's records: which lines make one, and that each counts once."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
+from operator import attrgetter, itemgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+from emend.evals.case import Record
+
+T = TypeVar("T")
+Head = tuple[str, int]
+"""Key of a record's unit, and the number of the unit's records."""
+record_head: Callable[[Record], Head] = attrgetter("unit", "of")
+fields_head: Callable[[dict[str, Any]], Head] = itemgetter("unit", "of")
+
+
+def complete_units(lines: Iterable[T | None], head: Callable[[T], Head]) -> Iterator[list[T]]:
+    """Yield the lines of each complete unit: as many as it has records, one after the other, all with the same head.
+
+    A unit whose process was killed while it was written is not complete, though another one follows.
+
+    Args:
+        lines: lines in the order of the file; None where something else is between them.
+        head: head of a line.
+    """
+    unit, current = list[T](), ("", 0)
+    for line in lines:
+        if line is None:
+            unit = []
+            continue
+        if not unit or head(line) != current:
+            unit, current = [], head(line)
+        unit.append(line)
+        if len(unit) == current[1]:
+            yield unit
+            unit = []
+
+
+def count_once(units: Iterable[list[Record]], path: Path, earlier: Collection[str] = ()) -> Iterator[Record]:
+    """Yield the records of units, without those of a unit that came before, which are warned of.
+
+    Args:
+        units: complete units of records.
+        path: file that holds them.
+        earlier: keys of units that came before these.
+    """
+    seen = set(earlier)
+    for unit in units:
+        key = unit[0].unit
+        if key in seen:
+            warn_once(f"{path}: the records of unit {key} are there twice; the first ones count")
+        else:
+            yield from unit
+        seen.add(key)
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Warn once, however often a file is read."""
+    logging.getLogger(__name__).warning(message)
