@@ -46,7 +46,7 @@ MODELS: Registry[Loader] = Registry(
             "anthropic:NAME, or anthropic:NAME@URL, through Anthropic's API",
         ),
         "langchain": (
-            "emend.agents.any_provider:load_langchain",
+            "emend.agents.langchain_models:load_langchain",
             "langchain:PROVIDER:NAME, any provider of LangChain's init_chat_model, such as google_genai",
         ),
         "vllm": (SERVED + "load_vllm", "vllm:NAME@URL, a model on a vLLM server, which also scores"),

@@ -17,7 +17,7 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
         "unedited": (MEMORY + "unedited:Unedited", "The model as it is."),
         "in_context": (MEMORY + "in_context:InContext", "Puts the right fact before the probe; also as ice."),
         "rag": (MEMORY + "rag:Rag", "Retrieves facts from the memory for each probe."),
-        "ike": (MEMORY + "rag:Ike", "As rag, with demonstrations before the fact (Zheng et al. 2023)."),
+        "ike": (MEMORY + "ike:Ike", "As rag, with demonstrations before the fact (Zheng et al. 2023)."),
         "serac": (
             MEMORY + "serac:Serac",
             "Shows an edit only where a trained classifier finds it in scope (Mitchell et al. 2022).",

@@ -1,105 +1,81 @@
-"""Pool of demonstrations for `ike`, from a benchmark or a user's file, and the similarity of two texts."""
+"""IKE (Zheng et al. 2023): RAG with demonstrations of when to use a fact and when not."""
 
+import logging
 from collections.abc import Sequence
-from functools import cached_property
-from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from emend.editors.base import Demonstration, EditorContext, MemoryLike
-from emend.memory.edit import FrozenModel
-from emend.memory.embeddings.embed import Vectors
-from emend.memory.errors import BadData, MissingData
-from emend.memory.files import read_input
-from emend.memory.probe import Style
-from emend.memory.retrieval.base import Corpus
-
-FORM = '{"kind": "copy, update or retain", "fact": "...", "prompt": "...", "target": "..."}'
+from emend.editors.base import EditorContext
+from emend.editors.memory_based.demonstration_pool import MemoryEmbedding, examples_of
+from emend.editors.memory_based.rag import MemoryEditor, RagSettings
+from emend.graphs.ike import IkeContext, Pool
+from emend.memory.edit import Edit, content_id
+from emend.memory.retrieval.base import Retriever
 
 
-@runtime_checkable
-class RowDemonstrations(Protocol):
-    """Demonstrations with further ones made from the data's own rows.
+@dataclass(frozen=True)
+class IkeSettings(RagSettings):
+    """Settings of IKE.
 
-    A run may test such a row, so only an editor that shows none of an applied edit may use them.
+    Attributes:
+        demonstrations: number of demonstrations; the paper shows 32, more than small windows hold.
+        original: append the tested edit, with its answer, as a last demonstration of copying, as the authors' code
+            does; the prompt of the edit itself then holds its own answer.
+        pool: a file of JSON lines to choose from in place of the benchmark's demonstrations (see
+            `editors.memory_based.demonstration_pool`).
     """
 
-    def rows(self) -> Sequence[Demonstration]:
-        """The demonstrations of rows that share no subject with any other row."""
-        ...
+    demonstrations: Annotated[int, Field(ge=0)] = 6
+    original: bool = False
+    pool: str = ""
 
 
-class DemonstrationLine(FrozenModel):
-    """A line of the file in `ike.pool`."""
+class Ike(MemoryEditor):
+    """Retrieves new facts, and shows demonstrations of when to use them and when not (Zheng et al. 2023)."""
 
-    kind: Literal["copy", "update", "retain"]
-    fact: str = Field(pattern=r"\S")
-    prompt: str = Field(pattern=r"\S")
-    style: Style = "cloze"
-    target: str = Field(pattern=r"\S")
+    name: ClassVar[str] = "ike"
+    schema: ClassVar[type[Any]] = IkeSettings
+    graph: ClassVar[str] = "ike"
 
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self.pool = Pool(examples_of(context, self.settings.pool), MemoryEmbedding(self.memory))
+        self._hash = content_id("demonstrations", self.pool.examples)
+        self._warned = False
 
-def examples_of(context: EditorContext, file: str = "") -> list[Demonstration]:
-    """The demonstrations of the file where one is named, else the benchmark's, with those of its own rows.
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The fingerprint of `Rag` with number, hash, similarity and seed of the demonstrations."""
+        return super().fingerprint | {
+            "examples": self._hash,
+            "pool_size": len(self.pool.examples),
+            "similarity": self.pool.embedding.identity,
+            "seed": self.context.seed,
+        }
 
-    Raises:
-        MissingData: the file cannot be read.
-        BadData: a line of it is not valid.
-    """
-    if file:
-        return read_pool(Path(file).expanduser())
-    pool = context.demonstrations
-    return [*pool, *(pool.rows() if isinstance(pool, RowDemonstrations) else ())]
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> IkeContext:
+        """The context with the pool, and the facts that may not be shown from it."""
+        context = IkeContext(
+            **self.common_fields(retriever),
+            pool=self.pool,
+            demonstrations=self.settings.demonstrations,
+            seed=self.context.seed,
+            applied=frozenset(edit.text for edit in edits),
+            original={edit.id: edit for edit in edits} if self.settings.original else {},
+        )
+        self._warn_if_few(context.available)
+        return context
 
-
-def read_pool(file: Path) -> list[Demonstration]:
-    """The demonstrations in a file of JSON lines; blank lines are skipped.
-
-    Raises:
-        MissingData: it cannot be read.
-        BadData: a line is not valid, or there is none; names file and line.
-    """
-    try:
-        lines = read_input(file).decode().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MissingData(f"no examples in '{file}': name a file with lines of the form {FORM} ({error}).") from error
-    examples = [_example(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not examples:
-        raise BadData(f"'{file}' has no line: give one of the form {FORM} for each example.")
-    return examples
-
-
-def _example(line: str, location: str) -> Demonstration:
-    try:
-        parsed = DemonstrationLine.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the whole line"
-        raise BadData(f"{location}, field {field}: {first['msg']}. A line has the form {FORM}.") from error
-    return Demonstration(**parsed.model_dump())
-
-
-class MemoryEmbedding:
-    """The memory's own embedding, which the edits are retrieved with; opened at first use.
-
-    A memory embeds queries alone, so demonstrations and probe are both embedded as such.
-    """
-
-    identity = "the memory's"
-
-    def __init__(self, memory: MemoryLike) -> None:
-        self._memory = memory
-
-    def documents(self, texts: Sequence[str]) -> Vectors:
-        """Shape (len(texts), dimensions), float32."""
-        return np.asarray(self._corpus.embed(texts), dtype=np.float32)
-
-    def queries(self, texts: Sequence[str]) -> Vectors:
-        """Shape (len(texts), dimensions), float32."""
-        return self.documents(texts)
-
-    @cached_property
-    def _corpus(self) -> Corpus:
-        return self._memory.view([])
+    def _warn_if_few(self, available: int) -> None:
+        """Log once that fewer demonstrations are available than the setting asks for."""
+        needed, pool = self.settings.demonstrations, len(self.pool.examples)
+        if available < needed and not self._warned:
+            self._warned = True
+            why = f"the pool has {pool}" if available == pool else f"the others of {pool} are of applied edits"
+            logging.getLogger(__name__).warning(
+                "editor 'ike' is to show %d demonstrations and has %d to choose from (%s): name a file of more with "
+                "--set ike.pool=FILE, or ask for fewer with --set ike.demonstrations=%d.",
+                *(needed, available, why, available),
+            )

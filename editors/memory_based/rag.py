@@ -1,6 +1,5 @@
 """Editors that keep edits in a memory: a graph retrieves and uses them, and the model is left as it is."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,11 +13,9 @@ from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.hyperparameters import build_settings
-from emend.editors.memory_based.ike import MemoryEmbedding, examples_of
-from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
-from emend.memory.edit import Edit, content_id
+from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 
@@ -96,72 +93,6 @@ class Rag(MemoryEditor):
     """Retrieves new facts for each probe."""
 
     name: ClassVar[str] = "rag"
-
-
-@dataclass(frozen=True)
-class IkeSettings(RagSettings):
-    """Settings of IKE.
-
-    Attributes:
-        demonstrations: number of demonstrations; the paper shows 32, more than small windows hold.
-        original: append the tested edit, with its answer, as a last demonstration of copying, as the authors' code
-            does; the prompt of the edit itself then holds its own answer.
-        pool: a file of JSON lines to choose from in place of the benchmark's demonstrations (see
-            `editors.memory_based.ike`).
-    """
-
-    demonstrations: Annotated[int, Field(ge=0)] = 6
-    original: bool = False
-    pool: str = ""
-
-
-class Ike(MemoryEditor):
-    """Retrieves new facts, and shows demonstrations of when to use them and when not (Zheng et al. 2023)."""
-
-    name: ClassVar[str] = "ike"
-    schema: ClassVar[type[Any]] = IkeSettings
-    graph: ClassVar[str] = "ike"
-
-    def __init__(self, context: EditorContext) -> None:
-        super().__init__(context)
-        self.pool = Pool(examples_of(context, self.settings.pool), MemoryEmbedding(self.memory))
-        self._hash = content_id("demonstrations", self.pool.examples)
-        self._warned = False
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `Rag` with number, hash, similarity and seed of the demonstrations."""
-        return super().fingerprint | {
-            "examples": self._hash,
-            "pool_size": len(self.pool.examples),
-            "similarity": self.pool.embedding.identity,
-            "seed": self.context.seed,
-        }
-
-    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> IkeContext:
-        """The context with the pool, and the facts that may not be shown from it."""
-        context = IkeContext(
-            **self.common_fields(retriever),
-            pool=self.pool,
-            demonstrations=self.settings.demonstrations,
-            seed=self.context.seed,
-            applied=frozenset(edit.text for edit in edits),
-            original={edit.id: edit for edit in edits} if self.settings.original else {},
-        )
-        self._warn_if_few(context.available)
-        return context
-
-    def _warn_if_few(self, available: int) -> None:
-        """Log once that fewer demonstrations are available than the setting asks for."""
-        needed, pool = self.settings.demonstrations, len(self.pool.examples)
-        if available < needed and not self._warned:
-            self._warned = True
-            why = f"the pool has {pool}" if available == pool else f"the others of {pool} are of applied edits"
-            logging.getLogger(__name__).warning(
-                "editor 'ike' is to show %d demonstrations and has %d to choose from (%s): name a file of more with "
-                "--set ike.pool=FILE, or ask for fewer with --set ike.demonstrations=%d.",
-                *(needed, available, why, available),
-            )
 
 
 class EmptyRetriever:

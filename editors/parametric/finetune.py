@@ -24,11 +24,11 @@ from emend.editors.numerics.apply_delta import Deltas, is_edited
 from emend.editors.numerics.architectures import Architecture, architecture_of, down_projection, layer_of
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
-from emend.editors.numerics.training.apart import ApartTrainer
 from emend.editors.numerics.training.compact_adam import check_eight_bit
 from emend.editors.numerics.training.descent import TrainingRow, TrainingSettings, train
-from emend.editors.numerics.training.foreseen_memory import check_memory
+from emend.editors.numerics.training.grouped_training import GroupedTrainer
 from emend.editors.numerics.training.in_place import train_in_place
+from emend.editors.numerics.training.memory_estimate import check_memory
 from emend.editors.parametric.weight_editor import WeightEditor, ids_of
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, EmendError
@@ -178,7 +178,7 @@ class FineTuning(Trainer):
         layers = [layer_of(self.lm.model, layer) for layer in self.settings.layers]
         assert self._block_paths is not None
         distance = self.settings.norm_constraint
-        return ApartTrainer(self.lm, self._block_paths, layers, groups, self.settings, distance).run()
+        return GroupedTrainer(self.lm, self._block_paths, layers, groups, self.settings, distance).run()
 
     def _fits(self, *groups: Sequence[TrainingRow]) -> bool:
         """True where the training can start at the lowest trained block, with what enters it kept for all rows."""

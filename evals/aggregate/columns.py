@@ -96,7 +96,7 @@ Columns = dict[tuple[str, str], Column]
 """Columns by output and kind of probe."""
 
 
-class Likeness(NamedTuple):
+class ColumnKey(NamedTuple):
     """Fields that records have in common; `values` and `unscored` name the outputs with and without a number."""
 
     setting: str
@@ -118,7 +118,7 @@ NUMBER, ATTEMPT, KEPT, WIDTH = 0, 1, 8, 9
 """Places in a row: number of the record, position of its attempt, whether it is the baseline's; the scores follow."""
 COSTS = {SECONDS: 2, RETRIES: 3, TOKENS_IN: 4, TOKENS_OUT: 5}
 SPENT = {"input_tokens": 4, "output_tokens": 5, "calls": 6, "untold": 7}
-UNTOLD = SPENT["untold"]
+NO_USAGE = SPENT["untold"]
 
 
 class ResultGroup(NamedTuple):
@@ -143,7 +143,7 @@ class RecordTable:
     """Scores and costs of a run by result group: a row of numbers for each record, beside those of its like."""
 
     def __init__(self) -> None:
-        self.rows: defaultdict[Likeness, array[float]] = defaultdict(lambda: array("d"))
+        self.rows: defaultdict[ColumnKey, array[float]] = defaultdict(lambda: array("d"))
         self.cases: dict[str, int] = {}
         self.attempts: dict[tuple[str, int], int] = {}
         """Number of each case in each of its repeats, in the order of their positions in rows."""
@@ -159,7 +159,7 @@ class RecordTable:
         usage = record.usage
         values, unscored = ({}, {}) if record.excluded else (record.values, record.unscored)
         self.rows[
-            Likeness(
+            ColumnKey(
                 record.setting,
                 record.mode,
                 record.editor,
@@ -239,7 +239,7 @@ class RecordTable:
                 columns.setdefault((name, alike.kind), []).append(_Part(rows, rows[:, at], alike))
             for name in alike.unscored:
                 columns.setdefault((name, alike.kind), []).append(_Part(rows, None, alike))
-            has_tokens = rows[:, UNTOLD] == 0
+            has_tokens = rows[:, NO_USAGE] == 0
             with_tokens = rows if has_tokens.all() else rows[has_tokens]
             for name, at in COSTS.items():
                 counted = rows if name in (SECONDS, RETRIES) else with_tokens
@@ -250,12 +250,12 @@ class RecordTable:
         return {key: {name: join.column(those) for name, those in columns.items()} for key, columns in parts.items()}
 
 
-def row_width(alike: Likeness) -> int:
+def row_width(alike: ColumnKey) -> int:
     """How many numbers the row of a record has."""
     return WIDTH + len(alike.values)
 
 
-def _by_row(of: "tuple[Likeness, array[float]]") -> Floats:
+def _by_row(of: "tuple[ColumnKey, array[float]]") -> Floats:
     return np.frombuffer(of[1]).reshape(-1, row_width(of[0]))
 
 
@@ -264,7 +264,7 @@ class _Part(NamedTuple):
 
     rows: Floats
     values: Floats | None
-    alike: Likeness
+    alike: ColumnKey
 
 
 class _Joiner:

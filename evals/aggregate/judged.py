@@ -102,7 +102,7 @@ def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
     return text
 
 
-def that_apply(choices: Sequence[str], rows: Sequence[MetricRow], metrics: Sequence[Metric]) -> list[str]:
+def applicable_choices(choices: Sequence[str], rows: Sequence[MetricRow], metrics: Sequence[Metric]) -> list[str]:
     """Notes on the benchmark's scoring, without those on absent columns or on gaps that judges have filled.
 
     Args:

@@ -10,9 +10,9 @@ from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
 from emend.evals.aggregate.edit_checks import EditCheckRow, broken_places, edit_checks_of, side_effect_notes
 from emend.evals.aggregate.gaps import ProtocolGap, gaps_of
-from emend.evals.aggregate.kept_table import gather_run
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
+from emend.evals.aggregate.table_cache import gather_run
 from emend.evals.case import Metric
 from emend.evals.log.config import Checkpoints
 from emend.evals.log.lines import ERRORS
@@ -87,7 +87,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         BadSettings: no such scoring.
     """
     # Listing and the demo import this module, and need no judge.
-    from emend.evals.aggregate.judged import judged_notes, that_apply, with_judged
+    from emend.evals.aggregate.judged import applicable_choices, judged_notes, with_judged
     from emend.evals.judges.store import find_scoring, judged_records
 
     manifest = Manifest.read(folder)
@@ -113,7 +113,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         excluded=dict(gathered.excluded),
         gaps=tuple(gaps_of(gathered, metrics, manifest.config.editors)),
         choices=(
-            *that_apply(manifest.benchmark.get("choices", ()), rows, metrics),
+            *applicable_choices(manifest.benchmark.get("choices", ()), rows, metrics),
             *(judged_notes(folder, judged) if judged else ()),
         ),
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),

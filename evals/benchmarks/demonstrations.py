@@ -26,7 +26,7 @@ class DemonstrationPool(tuple[Demonstration, ...]):
     """Hand-written demonstrations, about nothing that is tested, and behind them those of the data's own rows.
 
     Without a limit these rows are among the tested ones: only an editor that shows none of an applied edit may ask for
-    them (`editors.memory_based.ike.WithRows`).
+    them (`editors.memory_based.demonstration_pool.RowDemonstrations`).
     """
 
     _make: Callable[[], Iterable[Demonstration]]

@@ -17,7 +17,7 @@ from emend.memory.registry import nearest
 
 OPTION = "triples"
 EMPTY = "documents without a triplet"
-UNTOLD = "no_triplet"
+NO_TRIPLET = "no_triplet"
 """Tag of a probe whose documents gave no triplet."""
 EXTRACTED = ("extract", "llm", "tool")
 """The settings whose edits are these triplets: AKEW's name, and DocTER's two."""
@@ -230,7 +230,7 @@ def _with_edits(probe: Probe, ids: dict[str, tuple[str, ...]]) -> Probe:
     if not set(probe.edit_ids) & ids.keys():
         return probe
     new = tuple(dict.fromkeys(name for old in probe.edit_ids for name in ids.get(old, (old,))))
-    tags = probe.tags if new else probe.tags | {UNTOLD: True}
+    tags = probe.tags if new else probe.tags | {NO_TRIPLET: True}
     return Probe.model_validate(probe.model_dump() | {"id": "", "edit_ids": new, "tags": tags})
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from emend.evals.log.kept import keep_summary, read_summary
+from emend.evals.log.file_summary import keep_summary, read_summary
 from emend.evals.log.lines import BASELINE, parser_of
 from emend.evals.log.record_lines import LineParser, struct_of
 from emend.evals.log.records import read_models, read_parsed

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.kept import read_summary
+from emend.evals.log.file_summary import read_summary
 from emend.evals.log.lines import (
     BASELINE,
     CASES,

@@ -46,14 +46,14 @@ def count_once(units: Iterable[list[Record]], path: Path, earlier: Collection[st
         path: file that holds them.
         earlier: keys of units that came before these.
     """
-    seen = set(earlier)
+    keys = set(earlier)
     for unit in units:
         key = unit[0].unit
-        if key in seen:
+        if key in keys:
             warn_once(f"{path}: the records of unit {key} are there twice; the first ones count")
         else:
             yield from unit
-        seen.add(key)
+        keys.add(key)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.memory_based.unedited import Unedited
-from emend.evals.benchmarks.triples import UNTOLD
+from emend.evals.benchmarks.triples import NO_TRIPLET
 from emend.evals.case import Record
 from emend.evals.log.events import event_of
 from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
@@ -167,7 +167,7 @@ def _with_hit(scores: ProbeScores, probe: Probe, answer: Answer) -> ProbeScores:
     hit = hit_at_1(probe, answer)
     if hit is not None:
         scores.values["hit@1"] = hit
-    elif _searched(answer) and UNTOLD in probe.tags:
+    elif _searched(answer) and NO_TRIPLET in probe.tags:
         scores.unscored["hit@1"] = "no triplet was read out of the document, so that none can be found"
     return scores
 

@@ -17,8 +17,8 @@ from emend.agents.providers.policy import CallPolicy
 from emend.agents.scoring import form_of
 from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
-from emend.editors.refused import RefusedEditor
 from emend.editors.registry import EDITORS
+from emend.editors.unsupported_editors import RefusedEditor
 from emend.evals.benchmarks.fact_file.benchmark import FactFile
 from emend.evals.benchmarks.fact_file.read import is_fact_file
 from emend.evals.benchmarks.registry import BENCHMARKS

@@ -9,7 +9,7 @@ import torch
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
-from emend.editors.numerics.training import compact_adam, foreseen_memory
+from emend.editors.numerics.training import compact_adam, memory_estimate
 from emend.editors.numerics.training.compact_adam import CompactAdam
 from emend.editors.numerics.training.in_place import Originals
 from emend.editors.parametric import finetune
@@ -157,14 +157,14 @@ def test_the_optimizer_follows_the_number_format_and_can_be_set(half_model, monk
     ],
 )
 def test_memory_is_foreseen_and_refused_with_a_remedy(half_model, monkeypatch, caplog, dtype, optimizer, remedy):
-    monkeypatch.setattr(foreseen_memory, "WORTH_SAYING", 1)
+    monkeypatch.setattr(memory_estimate, "WORTH_SAYING", 1)
     with caplog.at_level(logging.WARNING):
         editor = build(half_model(dtype=dtype), optimizer=optimizer)
     count = sum(weight.numel() for weight in editor.lm.model.parameters())
-    (needed,) = foreseen_memory.needed_bytes(editor.lm, editor._names(), editor.in_place, 0).values()
+    (needed,) = memory_estimate.needed_bytes(editor.lm, editor._names(), editor.in_place, 0).values()
     assert needed / count == pytest.approx({"float32": 20, "float16": 22, "bfloat16": 7}[dtype], abs=1)
     assert "GB of main memory beside the model, of which" in caplog.text
-    monkeypatch.setattr(foreseen_memory, "free_host_bytes", lambda: needed / 2)
+    monkeypatch.setattr(memory_estimate, "free_host_bytes", lambda: needed / 2)
     with pytest.raises(BadSettings, match=remedy):
         build(editor.context.model, optimizer=optimizer)
 

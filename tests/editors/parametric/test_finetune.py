@@ -12,7 +12,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, s
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import LLAMA_LIKE
-from emend.editors.numerics.training.apart import ApartTrainer
+from emend.editors.numerics.training.grouped_training import GroupedTrainer
 from emend.editors.parametric import finetune
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit, Triplet
@@ -127,13 +127,13 @@ def test_edits_presolved_together_are_those_trained_alone(random_model, architec
     groups = [[CAPITAL], [CURRENCY, DOCUMENT]]
     settings = {"layers": [0, -1], "num_steps": 8, "lr": 1e-2, "stop_loss": 3.0, "batch_tokens": 24}
     editor = build(random_model(architecture), **settings)
-    plain, sizes = ApartTrainer._parts, list[int]()
+    plain, sizes = GroupedTrainer._parts, list[int]()
 
     def parts(self, left):
         sizes.append(len(left))
         return plain(self, left)
 
-    monkeypatch.setattr(ApartTrainer, "_parts", parts)
+    monkeypatch.setattr(GroupedTrainer, "_parts", parts)
     assert editor.presolve(groups).tokens > 0
     together, parted = [editor.solve(edits) for edits in groups], list(sizes)
     assert parted == [2, 1] or architecture not in ("llama", "gpt2"), "the test needs an edit that is learnt early"

@@ -11,7 +11,7 @@ from langchain_core.language_models import FakeListChatModel
 from emend.agents.providers.journal import run_journal, unit_scope
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.unedited import Unedited
-from emend.evals.benchmarks.triples import UNTOLD
+from emend.evals.benchmarks.triples import NO_TRIPLET
 from emend.evals.case import Case, Record
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import BASELINE, EVENTS
@@ -233,7 +233,7 @@ class Known(ToyBenchmark):
             flip = first | {
                 "scorers": ("correct_flip",),
                 "rival": first["gold"][0],
-                "tags": {UNTOLD: True},
+                "tags": {NO_TRIPLET: True},
                 "edit_ids": (),
             }
             yield case.model_copy(update={"probes": (Probe.model_validate(flip),)})

@@ -10,9 +10,9 @@ import pytest
 
 from emend.evals.aggregate.columns import RecordTable
 from emend.evals.aggregate.rows import report
-from emend.evals.log import kept
+from emend.evals.log import file_summary
 from emend.evals.log.baseline import summarise_baseline
-from emend.evals.log.kept import read_summary
+from emend.evals.log.file_summary import read_summary
 from emend.evals.log.lines import BASELINE, RECORDS
 from emend.evals.log.records import finished_units
 from emend.evals.runner import units
@@ -37,7 +37,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def all_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kept, "LARGE", 1)
+    monkeypatch.setattr(file_summary, "LARGE", 1)
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
 
 
@@ -55,14 +55,14 @@ def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ..
     """The same without any summary."""
     with monkeypatch.context() as other:
         other.setenv("EMEND_CACHE", str(folder.parent / "none"))
-        other.setattr(kept, "LARGE", 2**40)
+        other.setattr(file_summary, "LARGE", 2**40)
         return read_all(folder)
 
 
 def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monkeypatch, tmp_path) -> None:
     first = report(folder)
     assert first.records == 144 and first.rows and first.costs and first.reasons
-    (records, *_) = kept_files = list((tmp_path / "cache" / kept.FOLDER).iterdir())
+    (records, *_) = kept_files = list((tmp_path / "cache" / file_summary.FOLDER).iterdir())
     assert len(kept_files) == 2 and records.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(RecordTable, "add", None)
     assert report(folder) == first
@@ -133,7 +133,7 @@ def test_another_file_is_read_anew(folder, monkeypatch, change: Callable[[Path],
 )
 def test_a_damaged_summary_is_made_anew(folder, monkeypatch, tmp_path, change: Callable[[bytes], bytes]) -> None:
     first = report(folder)
-    for path in (tmp_path / "cache" / kept.FOLDER).iterdir():
+    for path in (tmp_path / "cache" / file_summary.FOLDER).iterdir():
         path.write_bytes(change(path.read_bytes()))
     assert report(folder) == first
     assert read_all(folder) == read_anew(folder, monkeypatch)

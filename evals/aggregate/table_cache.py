@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from emend.evals.aggregate.columns import Likeness, RecordTable, row_width
+from emend.evals.aggregate.columns import ColumnKey, RecordTable, row_width
 from emend.evals.case import Record
-from emend.evals.log.kept import keep_summary, read_summary
+from emend.evals.log.file_summary import keep_summary, read_summary
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.record_lines import parse_fields
 from emend.evals.log.records import DAMAGED_RECORD, UNITS, read_parsed, require_records
@@ -77,7 +77,7 @@ def unpack(parts: Mapping[str, bytes]) -> RecordTable:
         table.position(case, repeat)
     numbers, start = np.frombuffer(zlib.decompress(parts[ROWS])), 0
     for (*alike, values, unscored), size in head["rows"]:
-        key = Likeness._make((*alike, tuple(values), tuple(unscored)))
+        key = ColumnKey._make((*alike, tuple(values), tuple(unscored)))
         width = row_width(key)
         rows = numbers[start : start + size].reshape(width, -1).T
         table.rows[key] = array("d", rows.tobytes())

@@ -8,7 +8,7 @@ import pytest
 from emend.editors.base import Demonstration, EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
-from emend.editors.memory_based.ike import MemoryEmbedding, RowDemonstrations, read_pool
+from emend.editors.memory_based.demonstration_pool import MemoryEmbedding, RowDemonstrations, read_pool
 from emend.editors.registry import EDITORS
 from emend.graphs.ike import Pool
 from emend.memory.embeddings.embed import LexicalEmbedding

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.any_provider import load_langchain
+from emend.agents.langchain_models import load_langchain
 from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.memory.errors import BadSettings, KeyRefused, MissingExtra

@@ -49,7 +49,7 @@ class _Part:
         self.suffix = SuffixForward(lm, paths, [PromptSplit((), row.input_ids) for _, row in rows], lowest)
 
 
-class ApartTrainer:
+class GroupedTrainer:
     """Trains copies of some layers' down-projections, one set for each group of rows, until each has learnt its own.
 
     The loss of a group is the mean over its rows of the mean negative log-probability of their tokens. A group whose
