@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from emend.agents.local.kv_cache import CachedPrefix, joined_states
+from emend.agents.local.kv_cache import CachedPrefix, cache_arguments, joined_states
 from emend.agents.local.likelihood import Likelihood, Past
 from emend.agents.local.prefixes import Ids
 
@@ -98,7 +98,7 @@ class Decoder:
 
     def feed(self, cache: Any, fed: dict[str, Any]) -> tuple[Tensor, Picked]:
         """Feed tokens and pick the next of each row, also as a tensor of shape (rows, 1) on the model's device."""
-        logits = self.model(**fed, **self._last, past_key_values=cache, use_cache=True).logits
+        logits = self.model(**fed, **self._last, **cache_arguments(self.model, cache)).logits
         best = logits[:, -1].float().topk(2)
         clear = best.values[:, 0] - best.values[:, 1] >= self.close
         both = torch.stack([best.indices[:, 0], clear.long()]).tolist()  # the only wait for the device

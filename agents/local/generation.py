@@ -15,7 +15,7 @@ from transformers import DynamicCache
 
 from emend.agents.local.batching import pack
 from emend.agents.local.decoding import Decoder, Picked, RunningBatch, halves
-from emend.agents.local.kv_cache import CachedPrefix, KVCache, stacked
+from emend.agents.local.kv_cache import CachedPrefix, KVCache, cache_arguments, stacked
 from emend.agents.local.likelihood import Likelihood
 from emend.agents.local.replies import Generated, GenerationRequest, GrowingReply
 from emend.agents.local.stop_texts import TokenTexts
@@ -59,7 +59,7 @@ class Generator:
     def _position_bytes(self) -> int:
         """Bytes of one position's keys and values in all layers."""
         fed, cache = self.likelihood.padded([self.likelihood.sample], "right"), DynamicCache()
-        self.likelihood.model(**fed, past_key_values=cache, use_cache=True)
+        self.likelihood.model(**fed, **cache_arguments(self.likelihood.model, cache))
         return sum(half.nbytes for half in halves(cache)) // len(self.likelihood.sample)
 
     def start(self, weights: int | None) -> "RunningReplies":

@@ -5,14 +5,31 @@ A graph that writes a transcript sends all of it with every call.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from inspect import signature
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 BLOCK = 16
 """Prefixes are looked up at every multiple of this many tokens."""
+
+
+CACHE_ARGUMENTS = ("cache", "past_key_values")
+"""What models call the argument that takes keys and values: since transformers 5.24, and before."""
+
+
+def takes_cache(model: Any) -> bool:
+    """True for a model whose body can be given keys and values."""
+    return bool({*CACHE_ARGUMENTS} & {*signature(model.base_model.forward).parameters})
+
+
+def cache_arguments(model: Any, cache: Any) -> dict[str, Any]:
+    """The arguments by which a model, or its body, reads from a cache and adds to it."""
+    new, old = CACHE_ARGUMENTS
+    name = new if new in signature(model.base_model.forward).parameters else old
+    return {name: cache, "use_cache": True}
 
 
 class CachedPrefix(NamedTuple):

@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from emend.agents.local.batching import pack
+from emend.agents.local.kv_cache import cache_arguments
 from emend.agents.local.offload import computing_device
 from emend.agents.local.prefixes import APART, Branch, Encoded, Ids, SharingMinimum, Stem, plan
 
@@ -218,7 +219,7 @@ class Likelihood:
         """Keys and values of one row, continued from `past`."""
         fed = self.padded([ids], "right", past)
         cache = DynamicCache() if past is None else past.cache
-        self.model.base_model(**fed, past_key_values=cache, use_cache=True)
+        self.model.base_model(**fed, **cache_arguments(self.model, cache))
         return Past(cache, fed["attention_mask"])
 
     def _score(
@@ -234,9 +235,7 @@ class Likelihood:
         ]
         if any(_joined(stem) for stem in stems):
             fed |= self._forked(stems, depth, fed["attention_mask"], width, side)
-        caching: dict[str, Any] = {"use_cache": False}
-        if past is not None:
-            caching = {"use_cache": True, "past_key_values": past.cache}
+        caching = cache_arguments(self.model, past.cache) if past else {"use_cache": False}
         states = self._states(fed | caching)
         lines, columns, tokens = torch.tensor([position[1:] for position in positions], device=states.device).T
         for position, score in zip(positions, self._at(states, lines, columns, tokens), strict=True):

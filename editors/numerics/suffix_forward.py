@@ -9,7 +9,6 @@ only the places whose output is asked for.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
-from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicS
 from transformers.pytorch_utils import Conv1D
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.kv_cache import cache_arguments, takes_cache
 from emend.agents.local.offload import is_offloaded
 from emend.editors.cost import add_tokens
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, layers_with
@@ -148,16 +148,15 @@ class SuffixForward:
     def _capture(self, prompts: Sequence[PromptSplit]) -> None:
         """Run whole prompts once, keeping the arguments of each block from the edited one on."""
         inputs = self._inputs(prompts)
-        if self.front:
-            inputs["past_key_values"] = self._front_cache(prompts)
+        caching = cache_arguments(self.lm.model, self._front_cache(prompts)) if self.front else {"use_cache": False}
         with self._capturing(*inputs["input_ids"].shape):
-            self.lm.model.base_model(**inputs, use_cache=bool(self.front))
+            self.lm.model.base_model(**inputs, **caching)
 
     def _front_cache(self, prompts: Sequence[PromptSplit]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
         ids, mask = padded([prompt.front for prompt in prompts], self.lm.tokenizer.pad_token_id, left=True)
         cache = DynamicCache()  # without the configuration, layers with a sliding window keep everything as well
-        self.lm.model.base_model(**_inputs(self.lm, ids, mask, mask), past_key_values=cache, use_cache=True)
+        self.lm.model.base_model(**_inputs(self.lm, ids, mask, mask), **cache_arguments(self.lm.model, cache))
         layers: list[Any] = cache.layers
         return Cache(layers=[_FrontLayer(layer.keys, layer.values) for layer in layers])
 
@@ -354,7 +353,7 @@ def _caches_only_keys_and_values(model: Any) -> bool:
 
     Recurrences, convolutions and linear attention keep states that include padding, and that change as they are read.
     """
-    if "past_key_values" not in signature(model.base_model.forward).parameters:
+    if not takes_cache(model):
         return False
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     return kinds <= {DynamicLayer, DynamicSlidingWindowLayer}
