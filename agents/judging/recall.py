@@ -14,7 +14,7 @@ from emend.agents.judging.verdicts import NO_THOUGHTS, thoughts_of
 from emend.memory.edit import prompt_id
 from emend.memory.typography import fold_text
 
-MOST = 40
+MAX_FACTS = 40
 """Maximum number of atomic facts of one chain; a model that repeats itself would produce hundreds."""
 LABELS = ("consistent", "inconsistent", "unrelated")
 NO_EDITS = "the case has no edits to compare with"
@@ -84,7 +84,7 @@ class Recall(Role):
     def read_atoms(self, reply: Atoms) -> list[str] | str:
         """The facts without repeats; or what is wrong with them."""
         facts = list(dict.fromkeys(" ".join(fact.split()) for fact in reply.facts if fact.strip()))
-        return facts if len(facts) <= MOST else f"{len(facts)} atomic facts, at most {MOST} are taken."
+        return facts if len(facts) <= MAX_FACTS else f"{len(facts)} atomic facts, at most {MAX_FACTS} are taken."
 
     def read_labels(self, reply: Labels, facts: Sequence[str]) -> Verdict:
         """The shares of labels; a fact without a label, or with two, leaves the chain without a number."""
@@ -108,7 +108,7 @@ class Recall(Role):
     def prompt_id(self) -> str:
         """Eight hex digits that change with the prompts."""
         schemas = [schema.model_json_schema() for schema in (Atoms, Labels)]
-        return prompt_id(self.split, self.task, schemas, MOST)
+        return prompt_id(self.split, self.task, schemas, MAX_FACTS)
 
     def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
         """Not supported: only the graph knows the facts, and reads labels with `read_labels`."""

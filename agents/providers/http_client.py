@@ -24,7 +24,7 @@ STEP = 1 << 16
 """Bytes that are decompressed at once."""
 OF_THE_TRANSFER = {"content-length", "transfer-encoding", "content-encoding"}
 GZIP = {"gzip", "x-gzip", "deflate"}
-PIECE = 1 << 16
+CHUNK_BYTES = 1 << 16
 """Bytes that are sent between two looks at the clock."""
 FRESH = 1.0
 """Seconds after a reply for which its connection is taken to be open; servers close idle ones after more."""
@@ -107,13 +107,13 @@ class BoundedStream:
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Keep a little, and send much."""
         self._unsent.append(buffer)
-        if len(buffer) > PIECE:
+        if len(buffer) > CHUNK_BYTES:
             self._send(timeout)
 
     def _send(self, timeout: float | None) -> None:
         content, self._unsent = b"".join(self._unsent), []
-        for at in range(0, len(content), PIECE):
-            self._stream.write(content[at : at + PIECE], _left(timeout))
+        for at in range(0, len(content), CHUNK_BYTES):
+            self._stream.write(content[at : at + CHUNK_BYTES], _left(timeout))
 
     def close(self) -> None:
         """Close the connection."""

@@ -25,7 +25,7 @@ from emend.memory.redaction import hide_keys
 FILE = "replies.sqlite"
 VERSION = 1
 """Version of the file's schema; another one is refused."""
-TOGETHER = 32
+BATCH_UNITS = 32
 """Units whose replies are deleted at once."""
 UNIT = "substr(key, 1, instr(key, '/') - 1)"
 """SQL for the unit in a key of the form `UNIT/CALL/NTH`."""
@@ -144,7 +144,7 @@ class CallJournal(ReplyStore):
             if self._stored is not None:
                 self._stored.discard(unit)
             self._ended.append(unit)
-            if len(self._ended) >= TOGETHER:
+            if len(self._ended) >= BATCH_UNITS:
                 self.sweep()
 
     def sweep(self) -> None:

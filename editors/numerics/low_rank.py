@@ -15,7 +15,7 @@ from emend.memory.embeddings.threads import one_thread
 
 WITHOUT_DOUBLES = ("mps",)
 """Devices that have no float64."""
-PIECE = 1 << 18
+CHUNK_ELEMENTS = 1 << 18
 """Elements of a weight that are held in float64 at a time while a product of thin matrices is added to it."""
 
 
@@ -33,7 +33,7 @@ class LowRankDelta(NamedTuple):
         left, right = (factor.to(home, torch.float64) for factor in self)
         if input_first(module):
             left, right = right.T, left.T
-        rows = max(1, PIECE // weight.shape[1])
+        rows = max(1, CHUNK_ELEMENTS // weight.shape[1])
         with one_thread():  # on a busy machine threads would wait for each other at every piece
             for start in range(0, len(weight), rows):
                 piece = weight[start : start + rows]

@@ -36,7 +36,7 @@ from emend.memory.probe import Probe
 
 CACHED = 1 << 14
 """Most positions for which the hidden states that enter the lowest trained block are kept through the training."""
-MOST = 1 << 28
+MAX_ELEMENTS = 1 << 28
 """Most numbers that training several groups of edits at once may hold in their copies of the matrices."""
 COPIES = 4
 """Numbers of each element of a copy: itself, its gradient, and Adam's two averages."""
@@ -142,7 +142,7 @@ class FineTuning(Trainer):
         # An edit that cannot be trained on raises in `edit`, so that only its own group fails.
         with count_tokens(self.lm) as counter, self.lm.lock, suppress(EmendError):
             rows = [self.rows(group) for group in groups]
-            several = len(rows) > 1 and len(rows) * elements * COPIES <= MOST
+            several = len(rows) > 1 and len(rows) * elements * COPIES <= MAX_ELEMENTS
             if several and all(rows) and self._fits(*rows):
                 deltas = retry_on_oom(self.lm, lambda: self._train_apart(rows))
                 self._presolved = dict(zip(map(ids_of, groups), deltas, strict=True))

@@ -10,7 +10,7 @@ from torch import Tensor
 from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.contexts import BARE
 from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import PIECE, LowRankDelta
+from emend.editors.numerics.low_rank import CHUNK_ELEMENTS, LowRankDelta
 from emend.editors.numerics.value_search import ValueResult, search_values
 from emend.editors.parametric.first_token import is_first_token, key_moment
 from emend.editors.parametric.locate_then_edit import LocateThenEdit, LocateThenEditSettings
@@ -105,7 +105,7 @@ def outputs_of(module: Any, keys: Tensor) -> Tensor:
     home = weight.device if weight.is_cuda else torch.device("cpu")
     keys = keys.to(home, torch.float64)
     parts: list[Tensor] = []
-    for rows in weight.split(max(1, PIECE // weight.shape[1])):
+    for rows in weight.split(max(1, CHUNK_ELEMENTS // weight.shape[1])):
         piece = rows.to(home, torch.float64)
         parts.append(torch.stack([piece @ key for key in keys]))
     outputs = torch.cat(parts, dim=1).cpu()

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.case import Metric
-from emend.evals.log.config import FREE
+from emend.evals.log.config import RESUMABLE_FIELDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.protocols import CONTAINS
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
-UNLABELLED = {*FREE, "benchmark", "benchmark_options", "editors", "settings", "share", "mode"}
+UNLABELLED = {*RESUMABLE_FIELDS, "benchmark", "benchmark_options", "editors", "settings", "share", "mode"}
 """Fields of a configuration that name no run: the data, its parts, and what changes no result."""
 
 

@@ -23,7 +23,7 @@ from emend.memory.retrieval.tokens import whole
 
 SUCCESS = ("success", "generated")
 """Edit success of a model with probabilities, and of one without."""
-MOST = 5
+MAX_MENTIONS = 5
 """Documents that state their fact so often or more are taken together."""
 ENDS = 200
 """Number of documents that DocTER takes from either end."""
@@ -51,14 +51,14 @@ def frequency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     bins = Bins(runs, NO_DOCUMENTS)
     for run in runs:
         for record, text in _documents(run):
-            times = min(MOST, mentions(text, record.prompt, record.gold[0]))
-            label = f"{times}+" if times == MOST else str(times)
+            times = min(MAX_MENTIONS, mentions(text, record.prompt, record.gold[0]))
+            label = f"{times}+" if times == MAX_MENTIONS else str(times)
             bins.add(run, record.setting, label, record, _success(record), x=times)
     return Analysis(
         kind="frequency",
         title="Edit success by how often the document states the fact",
         unit="edit success, %",
-        rows=bins.rows([*map(str, range(MOST)), f"{MOST}+"]),
+        rows=bins.rows([*map(str, range(MAX_MENTIONS)), f"{MAX_MENTIONS}+"]),
         picture=PlotStyle(
             form="curve", x="sentences that name subject and new object", y="edit success, %", limits=(0, 105)
         ),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MODEL = "model"
 """The name in `overrides` under which the settings for loading the model are given."""
-FREE = (
+RESUMABLE_FIELDS = (
     "concurrency",
     "fail_on_error",
     "data",

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
-from emend.evals.log.config import FREE, MAX_SHARES, OLD_NAMES, RunConfig
+from emend.evals.log.config import MAX_SHARES, OLD_NAMES, RESUMABLE_FIELDS, RunConfig
 from emend.evals.log.records import read_model, replace
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
@@ -45,7 +45,7 @@ def changed_fields(config: RunConfig, folder: Path) -> str:
     """List the limits, files and workers of a call that are others than the run in a folder has; empty for none."""
     with suppress(BadData):
         stored = Manifest.read(folder).config
-        pairs = ((name, getattr(config, name), getattr(stored, name)) for name in FREE)
+        pairs = ((name, getattr(config, name), getattr(stored, name)) for name in RESUMABLE_FIELDS)
         return ", ".join(f"{name} {_or_none(now)} (stored: {_or_none(was)})" for name, now, was in pairs if now != was)
     return ""  # no run yet, or one that complains of its manifest itself
 
@@ -196,7 +196,7 @@ class Manifest(FrozenModel):
 def decisive_fields(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that decide the records, flat, under dotted names."""
     parts = {name: manifest[name] for name in ("cases", "model", "editors") if name in manifest}
-    config = {name: value for name, value in manifest["config"].items() if name not in FREE}
+    config = {name: value for name, value in manifest["config"].items() if name not in RESUMABLE_FIELDS}
     return dict(_flat(config | parts))
 
 

@@ -58,7 +58,7 @@ def with_runs_of(folder: Path, recipe: Recipe, also_begun: bool = False) -> Reci
     """The recipe with finished runs of a folder in the place of those that are a part of them, as after `--only`.
 
     Of a run in the folder its editors and their settings are taken. They are read and never run, for the folder may be
-    a stranger's: how runs are carried out (`FREE`) is always the recipe's.
+    a stranger's: how runs are carried out (`RESUMABLE_FIELDS`) is always the recipe's.
 
     Args:
         folder: folder of run folders.

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from emend.agents.weight_differences import difference_remedy
 from emend.evals.benchmarks.triples import OPTION
-from emend.evals.log.config import FREE, MODEL, RunConfig
+from emend.evals.log.config import MODEL, RESUMABLE_FIELDS, RunConfig
 from emend.evals.log.presets import PRESET, find_preset
 from emend.evals.log.run_file import RunPlan, parse_yaml, typed_fields
 from emend.evals.papers.recipes import paper_models, recipes
@@ -49,7 +49,7 @@ class RecipeRun(FrozenModel):
         parts = [config.model, *config.benchmark_options.values(), config.mode or "", *config.settings]
         plain = "_".join(re.sub(r"[^\w.]+", "-", Path(part).name).strip("-.")[:SHORT] for part in parts if part)
         # Defaults are left out, so that the folder of a run does not change its name with a new option of Emend.
-        decisive = config.model_dump(mode="json", exclude={*FREE}, exclude_defaults=True)
+        decisive = config.model_dump(mode="json", exclude={*RESUMABLE_FIELDS}, exclude_defaults=True)
         return f"{plain[:80]}_{content_id('run of a recipe', decisive)[:8]}"
 
 

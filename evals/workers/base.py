@@ -13,7 +13,7 @@ from emend.evals.runner.baseline import BaselineFile
 from emend.evals.runner.evaluate import EvaluationContext
 from emend.evals.runner.results import ResultWriter
 
-LOST = "lost"
+WORKER_LOST = "lost"
 """Name of the last message of every worker, made by the transport, with the reason."""
 
 
@@ -78,7 +78,7 @@ class Transport(Protocol):
         ...
 
     def receive(self, seconds: float) -> list[tuple[int, tuple[Any, ...]]]:
-        """Return messages with their worker, after so many seconds at the latest; the last of each is `LOST`."""
+        """Return messages with their worker, after so many seconds at the latest; the last of each is `WORKER_LOST`."""
         ...
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from emend.evals.log.lines import PERPLEXITY_BEFORE
 from emend.evals.runner.units import Unit
-from emend.evals.workers.base import LOST, RunState, Task, Transport, WorkerSetup
+from emend.evals.workers.base import WORKER_LOST, RunState, Task, Transport, WorkerSetup
 from emend.evals.workers.port import rebuilt_error
 from emend.evals.workers.shared import BaselineClaims, SharedCalls, Source
 from emend.evals.workers.tasks import tasks_of, units_of
@@ -101,7 +101,7 @@ class Driver:
             "edited": self._edited,
             "fatal": self._fatal,
             "bye": self._bye,
-            LOST: self._lost,
+            WORKER_LOST: self._lost,
         }
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
-from emend.evals.workers.base import LOST, WorkerSetup
+from emend.evals.workers.base import WORKER_LOST, WorkerSetup
 
 START = (
     "import json, sys; sys.path[:], modules = json.load(sys.stdin); "
@@ -172,7 +172,7 @@ class ProcessTransport:
             try:
                 batch = connection.recv()
             except (EOFError, OSError):
-                batch = [(LOST, None, self._processes.pop(worker).end())]
+                batch = [(WORKER_LOST, None, self._processes.pop(worker).end())]
             messages.extend((worker, message) for message in batch)
         return messages
 

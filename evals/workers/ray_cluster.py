@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from emend.evals.workers.base import LOST, WorkerSetup
+from emend.evals.workers.base import WORKER_LOST, WorkerSetup
 from emend.evals.workers.port import Port
 from emend.evals.workers.worker import Worker
 from emend.memory.distribution import install_command
@@ -136,7 +136,7 @@ class RayTransport:
         """Kill an actor, so that one that is only out of reach writes nothing and frees its place."""
         with suppress(RayError):
             ray.kill(self._actors.pop(worker))
-        return (LOST, None, reason)
+        return (WORKER_LOST, None, reason)
 
     def close(self) -> None:
         """Kill what is left, and leave the cluster."""

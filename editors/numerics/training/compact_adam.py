@@ -12,9 +12,9 @@ from emend.memory.errors import MissingExtra
 
 BLOCK = 256
 """Elements that share the scale of their 8-bit averages."""
-PIECES = {"cpu": BLOCK << 10}
+CHUNKS_BY_DEVICE = {"cpu": BLOCK << 10}
 """Elements of a tensor that are held in float32 at a time, by device: those that a CPU's cache holds."""
-PIECE = BLOCK << 14
+CHUNK_ELEMENTS = BLOCK << 14
 """Those of other devices."""
 
 
@@ -64,7 +64,7 @@ class CompactAdam:
         self._maps = self._maps[0].to(weight.device), self._maps[1].to(weight.device)
         state = self._states[weight] = self._states.get(weight) or _new_state(weight)
         numbers, gradients = weight.detach().view(-1), gradient.reshape(-1)
-        size = PIECES.get(weight.device.type, PIECE)
+        size = CHUNKS_BY_DEVICE.get(weight.device.type, CHUNK_ELEMENTS)
         for start in range(0, len(numbers), size):
             part = slice(start, start + size)
             whole = _joined(numbers[part], state.low[part])

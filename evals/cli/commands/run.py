@@ -9,7 +9,7 @@ from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunF
 from emend.evals.cli.output import print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.cli.viewer import require_view, show_runs
-from emend.evals.log.config import FREE, OF_THE_CALL, RunConfig
+from emend.evals.log.config import OF_THE_CALL, RESUMABLE_FIELDS, RunConfig
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_names, trust_typed
 
@@ -75,7 +75,7 @@ def run(
 @grouped
 def resume(
     folder: RunFolder,
-    changes: Annotated[dict[str, Any], OptionalFields(RunConfig, FREE)],
+    changes: Annotated[dict[str, Any], OptionalFields(RunConfig, RESUMABLE_FIELDS)],
     trust: Annotated[
         list[str] | None,
         typer.Option(

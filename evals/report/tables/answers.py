@@ -13,7 +13,7 @@ from rich.text import Text
 from emend.evals.report.escape import one_line
 from emend.evals.trace.answers import AnswerRow
 
-MOST = 40
+MAX_ROWS = 40
 """Largest number of answers listed; `--json` lists all."""
 LONG = 300
 """Characters of a prompt or answer that are shown: the end of a prompt, where its question is."""
@@ -29,7 +29,7 @@ def show_answers(rows: Sequence[AnswerRow], folder: Path, console: Console) -> N
         table.add_column(name, no_wrap=True)
     for name in ("prompt", "answer", "right answer"):
         table.add_column(name, overflow="fold")
-    for row in islice(rows, MOST):
+    for row in islice(rows, MAX_ROWS):
         style = {"right": "green", "wrong": "red"}.get(row.verdict, "yellow")
         prompt = row.prompt if len(row.prompt) <= LONG else f"…{row.prompt[-LONG:]}"
         names = (Text(one_line(text)) for text in (str(row.number), row.editor, row.kind))
@@ -39,8 +39,8 @@ def show_answers(rows: Sequence[AnswerRow], folder: Path, console: Console) -> N
         )
         table.add_row(*names, Text(one_line(row.score, 40), style=style), *texts)
     console.print(table)
-    if len(rows) > MOST:
-        console.print(Text(f"and {len(rows) - MOST:,} more: --json lists all", style="dim"))
+    if len(rows) > MAX_ROWS:
+        console.print(Text(f"and {len(rows) - MAX_ROWS:,} more: --json lists all", style="dim"))
     first = rows[0]
     case = str(first.number) if len({row.setting for row in rows}) == 1 else first.case  # numbers are of a setting
     words = ["emend", "trace", str(folder), case, "--editor", first.editor, "--probe", first.probe]

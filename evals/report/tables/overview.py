@@ -11,7 +11,7 @@ from emend.evals.report.tables.layout import Frame, frame
 from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 
-MOST = 40
+MAX_ROWS = 40
 """Largest number of cases listed; `--json` lists all."""
 WIDE = 100
 """From this width on there is room for all columns."""
@@ -30,11 +30,11 @@ def show_overview(overview: Overview, folder: Path, filters: StepFilter, console
     console.print(_cases(overview.cases, beside))
     if not beside:
         limit = max(20, console.width - 24) if console.is_terminal else 0
-        for row in overview.cases[:MOST]:
+        for row in overview.cases[:MAX_ROWS]:
             if row.finding:
                 console.print(Text(f"case {row.number}, {one_line(row.editor)}: {_found(row, limit)}"))
-    if len(overview.cases) > MOST:
-        console.print(Text(f"and {len(overview.cases) - MOST} more: --json lists all", style="dim"))
+    if len(overview.cases) > MAX_ROWS:
+        console.print(Text(f"and {len(overview.cases) - MAX_ROWS} more: --json lists all", style="dim"))
     first = overview.cases[0]
     alone = len({row.setting for row in overview.cases}) == 1  # a number means a case of the first setting
     case = str(first.number) if alone and first.number else first.case
@@ -67,7 +67,7 @@ def _cases(rows: tuple[CaseRow, ...], beside: bool) -> Frame:
     if why:
         table.add_column(Text("what", style="bold"), no_wrap=True)
     last = ("", 0)
-    for row in rows[:MOST]:
+    for row in rows[:MAX_ROWS]:
         cells = [_number(getattr(row, name)) for name in names] + ([_found(row, SHORT)] if why else [])
         here = (row.setting, row.number)
         table.add_row(str(row.number) if here != last else "", one_line(row.editor), *map(Text, cells))

@@ -52,7 +52,7 @@ def test_a_product_of_thin_matrices_is_added_in_pieces_as_the_whole_product_is(m
     linear = Conv1D(6, 11) if input_first else torch.nn.Linear(11, 6)  # 11 inputs, 6 outputs
     model, product = torch.nn.Sequential(linear).bfloat16(), LowRankDelta(torch.randn(6, 2), torch.randn(2, 11))
     before, whole = weights(model), product.left.double() @ product.right.double()
-    monkeypatch.setattr(low_rank, "PIECE", 25)
+    monkeypatch.setattr(low_rank, "CHUNK_ELEMENTS", 25)
     monkeypatch.setattr(low_rank, "WITHOUT_DOUBLES", () if doubles else ("cpu",))
     with applied(model, {"0.weight": product}):
         expected = before["0.weight"].double() + (whole.T if input_first else whole)

@@ -138,7 +138,7 @@ def test_edits_presolved_together_are_those_trained_alone(random_model, architec
     together, parted = [editor.solve(edits) for edits in groups], list(sizes)
     assert parted == [2, 1] or architecture not in ("llama", "gpt2"), "the test needs an edit that is learnt early"
     with monkeypatch.context() as patch:
-        patch.setattr(finetune, "MOST", 100)
+        patch.setattr(finetune, "MAX_ELEMENTS", 100)
         editor.presolve(groups)
     for edits, deltas in zip(groups, together, strict=True):
         alone = editor.solve(edits)

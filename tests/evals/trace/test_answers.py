@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.report.tables.answers import MOST, show_answers
+from emend.evals.report.tables.answers import MAX_ROWS, show_answers
 from emend.evals.trace.answers import list_answers
 from emend.evals.trace.filters import AnswerFilter, RecordFilter
 from emend.memory.errors import BadSettings
@@ -75,9 +75,9 @@ def test_conditions_of_another_form_are_named(folder: Path, answers: dict[str, A
 def test_the_table_shows_the_first_answers_and_how_to_trace_one(folder: Path, width: int) -> None:
     rows = list_answers(folder, AnswerFilter(wrong=True))
     file = io.StringIO()
-    show_answers(rows * MOST, folder, Console(file=file, width=width))
+    show_answers(rows * MAX_ROWS, folder, Console(file=file, width=width))
     text = file.getvalue()
-    assert "em=0" in text and f"and {2 * MOST} more" in text
+    assert "em=0" in text and f"and {2 * MAX_ROWS} more" in text
     assert "2 --editor rag --probe p" in " ".join(text.split())
 
 

@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from emend.evals.workers.base import LOST, WorkerSetup
+from emend.evals.workers.base import WORKER_LOST, WorkerSetup
 from emend.evals.workers.port import Port
 from emend.evals.workers.worker import Worker
 
@@ -62,13 +62,13 @@ class ScriptedTransport:
         messages = member.port.take(0)
         if messages is None:
             del self._members[worker]
-            return [(LOST, None, "exit code 0")]
+            return [(WORKER_LOST, None, "exit code 0")]
         if any(name != "ready" for name, *_ in messages) and chance() < script.kill:
             self.kills += 1
             del self._members[worker]
             member.worker.stop()
             member.port.close()
-            return [*messages[: self._random.randrange(len(messages))], (LOST, None, "killed")]
+            return [*messages[: self._random.randrange(len(messages))], (WORKER_LOST, None, "killed")]
         return messages + [each for each in messages if each[0] == "unit" and chance() < script.repeat]
 
     def close(self) -> None:
