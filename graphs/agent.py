@@ -20,7 +20,7 @@ from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.conversation import as_text as turns_text
 from emend.agents.roles.decompose import stepwise_question
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
-from emend.graphs.execution import Graph, add_chain
+from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import prompt_state, respond, spent
 from emend.memory.errors import ModelReplyError, ReplyRefused
@@ -125,7 +125,9 @@ def build() -> Graph:
     graph.add_node("plan", plan)
     graph.add_node("use_tools", use_tools)
     graph.add_edge("use_tools", "plan")
-    add_chain(graph, compose, respond)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("compose", "respond")
     graph.add_conditional_edges(START, begin)
     graph.add_conditional_edges("plan", after_plan)
     graph.add_edge("respond", END)

@@ -10,7 +10,7 @@ from emend.agents.roles.answer import find_wording, probe_prompt, repeat_probe
 from emend.agents.roles.chain import ANSWER, DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
 from emend.agents.roles.conversation import Prompt
 from emend.agents.roles.decompose import FINAL, cloze_of, stepwise_question
-from emend.graphs.execution import Graph, add_chain
+from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import prompt_state, respond, spent
 from emend.memory.probe import Probe, Reading
@@ -78,7 +78,9 @@ def build() -> Graph:
     graph = StateGraph(CotState, context_schema=CotContext)
     graph.add_node("retrieve", retrieve)
     graph.add_node("think", think)
-    add_chain(graph, compose, respond)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("compose", "respond")
     graph.add_edge(START, "retrieve")
     graph.add_conditional_edges("retrieve", after_retrieve)
     graph.add_edge("think", "respond")

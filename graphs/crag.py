@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.relevance import Evaluator
 from emend.graphs.crag_strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
-from emend.graphs.execution import Graph, add_chain
+from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
 from emend.graphs.respond import prompt_state, respond, spent
 from emend.memory.probe import Probe, Usage
@@ -212,9 +212,15 @@ def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 def build() -> Graph:
     """Retrieve -> evaluate -> refine, search, or both -> compose -> respond."""
     graph = StateGraph(CragState, context_schema=CragContext)
-    add_chain(graph, retrieve, evaluate)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("evaluate", evaluate)
+    graph.add_edge("retrieve", "evaluate")
     graph.add_node("refine", refine)
-    add_chain(graph, search, compose, respond)
+    graph.add_node("search", search)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("search", "compose")
+    graph.add_edge("compose", "respond")
     graph.add_edge(START, "retrieve")
     graph.add_conditional_edges("evaluate", after_evaluate)
     graph.add_conditional_edges("refine", after_refine)

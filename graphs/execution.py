@@ -20,15 +20,10 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 def linear_graph(name: str, state: type, context: type, *nodes: Callable[..., Any]) -> Graph:
     """The graph of nodes that run one after the other, each named after its function."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(state, context_schema=context)
-    add_chain(graph, *nodes)
+    graph.add_sequence(list(nodes))
     graph.add_edge(START, nodes[0].__name__)
     graph.add_edge(nodes[-1].__name__, END)
     return graph.compile(name=name)
-
-
-def add_chain(graph: StateGraph[Any, Any, Any, Any], *nodes: Callable[..., Any]) -> None:
-    """Add nodes that run one after the other, each named after its function."""
-    graph.add_sequence(list(nodes))
 
 
 def graph_in(source: object) -> Graph | None:

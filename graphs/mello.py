@@ -43,7 +43,7 @@ from emend.agents.roles.decompose import (
 )
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
-from emend.graphs.execution import Graph, add_chain
+from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import prompt_state, respond, spent
 from emend.memory.errors import ModelReplyError, ReplyRefused
@@ -314,7 +314,9 @@ def build() -> Graph:
     graph.add_node("decompose", decompose)
     graph.add_node("retrieve", retrieve)
     graph.add_node("check", check)
-    add_chain(graph, compose, respond)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("compose", "respond")
     graph.add_edge("check", "decompose")
     graph.add_conditional_edges(START, begin)
     graph.add_conditional_edges("decompose", after_decompose)

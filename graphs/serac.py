@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.scope.base import Scope, corpus_of
-from emend.graphs.execution import Graph, add_chain
+from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -101,7 +101,9 @@ def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
 def build() -> Graph:
     """Retrieve -> classify -> counterfact or leave -> respond."""
     graph = StateGraph(SeracState, context_schema=SeracContext)
-    add_chain(graph, retrieve, classify)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("classify", classify)
+    graph.add_edge("retrieve", "classify")
     graph.add_node("counterfact", counterfact)
     graph.add_node("leave", leave)
     graph.add_node("respond", answer)

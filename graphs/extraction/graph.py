@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.graphs.execution import Graph, add_chain, run_graph
+from emend.graphs.execution import Graph, run_graph
 from emend.graphs.extraction import canonical
 from emend.graphs.extraction.base import Extractor, rules_digest
 from emend.memory.edit import Edit, FrozenModel, Triplet, content_id
@@ -188,9 +188,17 @@ def _first(cosines: Any) -> list[int]:
 def build() -> Graph:
     """Segment -> resolve -> extract (again, a bounded number of times) -> normalise -> validate -> deduplicate."""
     graph = StateGraph(ExtractState, context_schema=ExtractContext)
-    add_chain(graph, segment, resolve, extract)
+    graph.add_node("segment", segment)
+    graph.add_node("resolve", resolve)
+    graph.add_node("extract", extract)
+    graph.add_edge("segment", "resolve")
+    graph.add_edge("resolve", "extract")
     graph.add_node("give_up", give_up)
-    add_chain(graph, normalise, validate, deduplicate)
+    graph.add_node("normalise", normalise)
+    graph.add_node("validate", validate)
+    graph.add_node("deduplicate", deduplicate)
+    graph.add_edge("normalise", "validate")
+    graph.add_edge("validate", "deduplicate")
     graph.add_edge(START, "segment")
     graph.add_conditional_edges("extract", after_extract)
     graph.add_edge("give_up", END)
