@@ -41,21 +41,29 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", 
 COOKIE = "emend_view"
 SSE_SECONDS = 1.0
 MAX_STREAMS = 16
+MAX_PORT = 2**16 - 1
 MAX_PATH, MAX_PARAMETERS = 2000, 40
 _STATIC_NAME = re.compile(r"[a-zA-Z0-9_-]+\.(css|js|svg|png)")
 _LIVE = re.compile(r"run/([a-z0-9-]{1,60})/live\.(json|sse)")
+_IPV6 = "[0-9a-f]*:[0-9a-f:.]*"
+_HOST = re.compile(
+    rf"(?:\[(?P<bracketed>{_IPV6})\]|(?P<name>[a-z0-9.-]+))(?::(?P<port>[0-9]{{1,5}}))?|(?P<bare>{_IPV6})"
+)
 
 
 def is_loopback(host: str) -> bool:
     """True for a Host header, or an address to listen at, that names this machine alone.
 
-    >>> [is_loopback(host) for host in ("localhost:7000", "127.0.0.1", "[::1]:80", "evil.test", "127.0.0.1.evil.test")]
-    [True, True, True, False, False]
+    >>> [is_loopback(host) for host in ("localhost:7000", "127.0.0.1", "[::1]:80", "::1")]
+    [True, True, True, True]
+    >>> [is_loopback(host) for host in ("evil.test", "127.0.0.1.evil.test", "[::1]evil.test")]
+    [False, False, False]
     """
-    name = host.strip().lower()
-    name = (
-        name[1:].partition("]")[0] if name.startswith("[") else name if name.count(":") > 1 else name.partition(":")[0]
-    )
+    # the whole text must match: what follows a name that is accepted would otherwise be ignored
+    match = _HOST.fullmatch(host.lower())
+    if match is None or int(match["port"] or 0) > MAX_PORT:
+        return False
+    name = match["bracketed"] or match["name"] or match["bare"]
     if name == "localhost":
         return True
     try:

@@ -66,7 +66,30 @@ def test_another_host_is_refused(client, host):
     assert client.get("/", headers={"host": host}).status_code == 400
 
 
-@pytest.mark.parametrize("host", ["localhost:7710", "127.0.0.1", "[::1]:7710", "127.1.2.3:1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::1]evil.test",
+        "[::1]:80@evil",
+        "[::1]:",
+        "[::1",
+        "[127.0.0.1]",
+        "::1%evil",
+        "[::1%evil]",
+        "localhost:evil.test",
+        "localhost:80:80",
+        "localhost:65536",
+        "localhost:\xb2",
+        "localhost@evil.test",
+        "127.0.0.1:80/evil.test",
+        "127.0.0.1, evil.test",
+    ],
+)
+def test_a_host_with_anything_but_a_port_behind_it_is_refused(client, host):
+    assert client.get("/", headers={"host": host.encode("latin-1")}).status_code == 400
+
+
+@pytest.mark.parametrize("host", ["localhost:7710", "127.0.0.1", "[::1]:7710", "127.1.2.3:1", "LOCALHOST:65535", "::1"])
 def test_this_machine_is_answered(client, host):
     assert client.get("/", headers={"host": host}).status_code == 200 and is_loopback(host)
 
