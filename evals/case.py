@@ -1,6 +1,6 @@
 """Cases, records and metrics: what a benchmark asks, the line of each answer, and what is reported."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AliasChoices, Field, model_validator
@@ -28,6 +28,24 @@ class Case(FrozenModel):
             probes = [p.id if isinstance(p, Probe) else p for p in values.get("probes", ())]
             return values | {"id": content_id("case", edits, probes)}
         return values
+
+
+def pass_id(
+    editor: str, fingerprint: Mapping[str, Any], model: Mapping[str, Any], setting: str, mode: str, repeat: int
+) -> str:
+    """Identifier made from everything that decides the answers of a pass besides the case."""
+    return content_id(editor, fingerprint, model, setting, mode, repeat)
+
+
+def unit_key(case: str, pass_content: str, checkpoint: int = 0) -> str:
+    """Key of the unit of a case under a pass: made from content, not from order, time or machine.
+
+    Args:
+        case: its id.
+        pass_content: identifier that `pass_id` returns.
+        checkpoint: number of edits after which the case is asked again.
+    """
+    return content_id("unit", case, pass_content, *((checkpoint,) if checkpoint else ()))
 
 
 class Record(FrozenModel):

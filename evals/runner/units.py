@@ -7,9 +7,9 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from emend.editors.base import NO_COST, EditCost, Editor
-from emend.evals.case import Case
+from emend.evals.case import Case, pass_id, unit_key
 from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, Mode
-from emend.memory.edit import Edit, content_id
+from emend.memory.edit import Edit
 
 MAX_HELD = 1000
 """Number of cases that are held; more are streamed again."""
@@ -36,7 +36,7 @@ class EditorPass:
     def content_id(self) -> str:
         """Identifier made from everything that decides the answers of this pass besides the case."""
         fingerprint = self.editor.fingerprint
-        return content_id(self.name, fingerprint, self.model_fingerprint, self.setting, str(self.mode), self.repeat)
+        return pass_id(self.name, fingerprint, self.model_fingerprint, self.setting, str(self.mode), self.repeat)
 
     def unit_key(self, case: Case, checkpoint: int = 0) -> str:
         """Key of a unit: made from content, not from order, time or machine; another one at every checkpoint."""
@@ -44,7 +44,7 @@ class EditorPass:
 
     def key_of(self, case: str, checkpoint: int = 0) -> str:
         """Key of the unit of the case of that id."""
-        return content_id("unit", case, self.content_id, *((checkpoint,) if checkpoint else ()))
+        return unit_key(case, self.content_id, checkpoint)
 
 
 class UnfinishedCases:

@@ -36,26 +36,29 @@ class Merged(FrozenModel):
     notes: tuple[str, ...]
 
 
-def merge(folders: Sequence[Path], out: Path, partial: bool = False) -> Merged:
+def merge(folders: Sequence[Path], out: Path, partial: bool = False, any_versions: bool = False) -> Merged:
     """Write one run folder from those of its shares, which are only read.
 
     Args:
         folders: of the shares, in any order.
         out: new or empty folder.
         partial: accept that shares are missing or unfinished; `emend resume` evaluates the rest.
+        any_versions: accept that shares were evaluated with other versions of packages.
 
     Raises:
-        BadSettings: they are not the shares of one run, or some are missing or unfinished without `partial`.
+        BadSettings: they are not the shares of one run, some are missing or unfinished without `partial`, or their
+            versions differ without `any_versions`.
         BadData: a file of one is damaged, or holds what is not the share's.
         RunRefused: `out` holds files already, or cannot be written.
     """
-    shares = open_shares(folders)
+    shares = open_shares(folders, any_versions)
     if not shares:
         raise BadSettings("no share is named: give the folders that `emend run --share I/N` made.")
     plan = SharePlan.of(shares[0].path, shares[0].manifest)
     missing = tuple(sorted(set(range(1, shares[0].part.of + 1)) - {share.part.number for share in shares}))
     for share in shares:
         share.index(plan)
+    plan.check_probes()
     if not partial:
         _refuse_incomplete(shares, missing)
     with owned_folder(out, drafts=FILES):
@@ -194,8 +197,6 @@ def _manifest(shares: Sequence[ShareFolder], plan: SharePlan) -> Manifest:
 
 def _notes(shares: Sequence[ShareFolder], differing: int) -> Iterator[str]:
     """Yield what the merge found in the files, besides what the merged manifest says."""
-    if repeated := sum(share.repeated for share in shares):
-        yield f"{repeated} units were there twice: the first ones count"
     if differing:
         yield f"{differing} answers of the unedited model differ between shares: baseline.jsonl has the first share's"
     if failed := sum(len(share.failed) for share in shares):

@@ -109,6 +109,9 @@ def merge(
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Run folder to write; new or empty.")],
     partial: Annotated[bool, typer.Option("--partial", help="Accept missing and unfinished shares.")] = False,
+    any_versions: Annotated[
+        bool, typer.Option("--any-versions", help="Accept shares evaluated with other versions of packages.")
+    ] = False,
 ) -> None:
     """Merge the shares of a run, made by emend run --share I/N, into one run folder.
 
@@ -116,7 +119,7 @@ def merge(
     """
     from emend.evals.shares.merge import merge as merge_shares
 
-    merged = merge_shares(folders, out, partial)
+    merged = merge_shares(folders, out, partial, any_versions)
     print_text(f"{merged.shares} shares, {merged.finished} of {merged.units} units finished, {merged.failed} failed")
     for note in merged.notes:
         print_text(f"  {note}")

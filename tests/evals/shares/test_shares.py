@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -238,11 +238,82 @@ def test_a_damaged_or_foreign_file_is_refused(shares: list[Path], tmp_path: Path
     assert not (tmp_path / "x").exists()
 
 
-def test_a_unit_that_is_twice_in_a_share_counts_once(shares: list[Path], tmp_path: Path) -> None:
-    path = shares[0] / RECORDS
+def _rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Change each line of a file, or leave it out."""
+    lines = (change(json.loads(line)) for line in path.read_text().splitlines())
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines if line is not None))
+
+
+def _replace_keys(shares: list[Path]) -> None:
+    _rewrite(shares[1] / RECORDS, lambda line: line | {"unit": line["unit"][::-1]})
+
+
+def _make_units_of_one_record(shares: list[Path]) -> None:
+    _rewrite(shares[1] / RECORDS, lambda line: line | {"of": 1})
+
+
+def _leave_out_probes(shares: list[Path]) -> None:
+    (probe,) = {json.loads(line)["probe"] for line in (shares[1] / RECORDS).read_text().splitlines()[1:2]}
+    _rewrite(shares[1] / RECORDS, lambda line: None if line["probe"] == probe else line | {"of": line["of"] - 1})
+
+
+def _replace_probes_of_an_editor(shares: list[Path]) -> None:
+    _rewrite(shares[1] / RECORDS, lambda line: line | {"probe": line["probe"] + line["editor"][0]})
+
+
+def _double_each_record(shares: list[Path]) -> None:
+    path = shares[1] / RECORDS
+    path.write_bytes(b"".join(2 * line for line in path.read_bytes().splitlines(keepends=True)))
+
+
+def _double_the_records(shares: list[Path]) -> None:
+    path = shares[1] / RECORDS
     path.write_bytes(2 * path.read_bytes())
-    merged = merge(shares, tmp_path / "x")
-    assert merged.finished == 20 and any("twice" in note for note in merged.notes)
+
+
+def _double_the_cases(shares: list[Path], number: int = 0) -> None:
+    path = shares[number] / CASES
+    path.write_bytes(2 * path.read_bytes())
+
+
+def _double_the_cases_of_another_share(shares: list[Path]) -> None:
+    _double_the_cases(shares, 2)
+
+
+def _replace_a_case(shares: list[Path]) -> None:
+    _rewrite(shares[2] / CASES, lambda line: line | {"case": "0" * 16} if line["number"] == 3 else line)
+
+
+def _name_another_editor(shares: list[Path]) -> None:
+    for share in shares:
+        content = json.loads((share / MANIFEST).read_text())
+        content["config"]["editors"] += ["rag"]
+        (share / MANIFEST).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("tamper", "name"),
+    [
+        (_replace_keys, RECORDS),
+        (_make_units_of_one_record, RECORDS),
+        (_leave_out_probes, RECORDS),
+        (_replace_probes_of_an_editor, RECORDS),
+        (_double_each_record, RECORDS),
+        (_double_the_records, RECORDS),
+        (_double_the_cases, CASES),
+        (_double_the_cases_of_another_share, CASES),
+        (_replace_a_case, CASES),
+        (_name_another_editor, MANIFEST),
+    ],
+)
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_tampered_share_is_refused(
+    shares: list[Path], tmp_path: Path, tamper: Callable[[list[Path]], None], name: str, partial: bool
+) -> None:
+    tamper(shares)
+    with pytest.raises(BadData, match=name):
+        merge(shares, tmp_path / "x", partial)
+    assert not (tmp_path / "x").exists()
 
 
 def test_failures_costs_and_versions_keep_their_share(shares: list[Path], tmp_path: Path) -> None:
@@ -255,7 +326,9 @@ def test_failures_costs_and_versions_keep_their_share(shares: list[Path], tmp_pa
     content = json.loads((shares[2] / MANIFEST).read_text())
     content["versions"]["torch"] = "0.0.1"
     (shares[2] / MANIFEST).write_text(json.dumps(content))
-    notes = merge(shares, tmp_path / "x").notes
+    with pytest.raises(BadSettings, match="torch.*--any-versions"):
+        merge(shares, tmp_path / "x")
+    notes = merge(shares, tmp_path / "x", any_versions=True).notes
     assert any("torch" in note and "0.0.1 (share 3)" in note for note in notes)
 
 
