@@ -21,7 +21,7 @@ from emend.evals.view.pages.runs import about_page, runs_page
 from emend.evals.view.scan import RunPlace
 from emend.evals.view.views.page import Page, ProblemView
 from emend.evals.view.views.run import RunEntry
-from emend.memory.errors import EmendError
+from emend.memory.errors import BadSettings, EmendError
 
 _RUN = re.compile(r"run/([a-z0-9-]{1,60})/(?:([a-z]+)|case/(\d{1,4})-(\d{1,9}))\.html")
 _COMPARE = re.compile(r"compare/([a-z0-9.~-]{1,500}?)(?:/(\d{1,4})-(\d{1,9}))?\.html")
@@ -34,6 +34,8 @@ RUN_PAGES: dict[str, Callable[[PageRequest, RunPlace], Page]] = {
     "errors": errors_page,
     "live": live_page,
 }
+UNREADABLE = 422
+"""Status of a page of a run whose files cannot be read: the fault is the folder's, not the server's."""
 
 
 class PageMissing(Exception):
@@ -72,7 +74,9 @@ class Site:
         try:
             page = self._find(request)
         except EmendError as error:
-            page = self.problem(path, "This cannot be shown", str(error), 500)
+            # of a run that goes on: such a case has no answers yet
+            status = 404 if isinstance(error, BadSettings) else UNREADABLE
+            page = self.problem(path, "This cannot be shown", str(error), status)
         if page is None:
             raise PageMissing(path)
         return page

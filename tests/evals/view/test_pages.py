@@ -285,9 +285,21 @@ def test_a_damaged_run_gives_a_page_that_says_so(smooth, tmp_path):
         run = next(iter(site.library.scan.runs()))
         assert "manifest.json" in site.page("index.html").data.problems[0]
         page = site.page(f"run/{run}/index.html")
-        text = page.data.text if page.status == 500 else page.data.status.text
+        text = page.data.text if page.status == 422 else page.data.status.text
         assert "records.jsonl, line 1" in text
-        assert site.page(f"run/{run}/cases.html").status == 500
+        assert site.page(f"run/{run}/cases.html").status == 422
+
+
+def test_a_case_that_was_not_asked_yet_says_so(smooth, tmp_path):
+    folder = shutil.copytree(smooth, tmp_path / "run")
+    lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
+    first = json.loads(lines[0])["case"]
+    (folder / "records.jsonl").write_bytes(b"".join(line for line in lines if json.loads(line)["case"] == first))
+    with Site([folder]) as site:
+        run = next(iter(site.library.scan.runs()))
+        pages = [site.page(f"run/{run}/case/0-{number}.html") for number in (1, 2)]
+    assert sorted(page.status for page in pages) == [200, 404]
+    assert any("emend resume" in page.data.text for page in pages if page.status == 404)
 
 
 def wait_for(site, path):
@@ -326,4 +338,4 @@ def test_a_large_run_is_computed_by_a_process_of_its_own(smooth, tmp_path, monke
         (folder / "errors.jsonl").write_bytes(b'{"unit": "u"}\n')
         (folder / "records.jsonl").write_bytes(b"[]\n")
         page, _ = wait_for(site, f"run/{run}/index.html")
-        assert page.status == 500 and "records.jsonl, line 1" in page.data.text
+        assert page.status == 422 and "records.jsonl, line 1" in page.data.text

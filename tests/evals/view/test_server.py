@@ -131,7 +131,7 @@ def test_links_out_of_the_folders_are_not_followed(runs, smooth, tmp_path):
         assert sorted(place.name for place in site.library.scan.runs().values()) == ["first", "linked records"]
         run = next(place.id for place in site.library.scan.runs().values() if place.name == "linked records")
         page = site.page(f"run/{run}/cases.html")
-        assert page.status == 500 and "symbolic link" in page.data.text
+        assert page.status == 422 and "symbolic link" in page.data.text
 
 
 def test_with_a_token_any_host_is_answered_and_nobody_without_it(runs):
