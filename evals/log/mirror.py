@@ -31,6 +31,8 @@ PERIOD = 30.0
 """Seconds between uploads."""
 PATIENCE = 120.0
 """Seconds that the start and the end of a run wait for a store from which nothing comes."""
+CALL_SECONDS = 600.0
+"""Seconds that one call may take: a store could list names, or send a byte from time to time, without end."""
 TRIES_AT_END = 3
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://(?:([^/@]*)@)?[^@?#]*", re.ASCII)
 _USER_IS_CONTAINER = ("abfs", "abfss")
@@ -78,12 +80,13 @@ class MirrorStore:
         except ValueError as error:
             raise BadSettings(f"'{address}': {hide_keys(str(error))}: give for example s3://BUCKET/FOLDER.") from error
         self._root = str(root).rstrip("/")
+        self._limits = {"timeout": CALL_SECONDS} if self._fs.async_impl else {}  # others have no remote side that waits
 
     def segments(self, name: str) -> list[Segment]:
         """List the segments of a file, in their order; what is no whole segment is left out."""
         segments = []
         try:
-            listed = self._fs.ls(f"{self._root}/{name}", detail=True)
+            listed = self._fs.ls(f"{self._root}/{name}", detail=True, **self._limits)
         except FileNotFoundError:
             return []
         for item in listed:
@@ -96,32 +99,34 @@ class MirrorStore:
 
     def read(self, name: str, segment: Segment) -> bytes:
         """Read a segment, and at most a byte more than it should have."""
-        content: bytes = self._fs.cat_file(self._path(name, segment), start=0, end=segment.end - segment.start + 1)
+        content: bytes = self._fs.cat_file(
+            self._path(name, segment), start=0, end=segment.end - segment.start + 1, **self._limits
+        )
         return content
 
     def write(self, name: str, segment: Segment, content: bytes) -> None:
         """Write a segment."""
-        self._fs.pipe_file(self._path(name, segment), content)
+        self._fs.pipe_file(self._path(name, segment), content, **self._limits)
 
     def remove(self, name: str, segment: Segment) -> None:
         """Remove a segment."""
-        self._fs.rm_file(self._path(name, segment))
+        self._fs.rm_file(self._path(name, segment), **self._limits)
 
     def manifest(self) -> bytes | None:
         """Read the manifest; None if there is none."""
         path = f"{self._root}/{MANIFEST}"
         try:
-            state = self._fs.info(path)
+            state = self._fs.info(path, **self._limits)
             if state["type"] != "file" or state["size"] > MANIFEST_BYTES:
                 raise BadData(f"'{self.address}/{MANIFEST}' is no manifest of a run: give another address.")
-            content: bytes = self._fs.cat_file(path, start=0, end=state["size"])
+            content: bytes = self._fs.cat_file(path, start=0, end=state["size"], **self._limits)
         except FileNotFoundError:
             return None
         return content
 
     def write_manifest(self, content: bytes) -> None:
         """Write the manifest."""
-        self._fs.pipe_file(f"{self._root}/{MANIFEST}", content)
+        self._fs.pipe_file(f"{self._root}/{MANIFEST}", content, **self._limits)
 
     def _path(self, name: str, segment: Segment) -> str:
         return f"{self._root}/{name}/{segment.name}"

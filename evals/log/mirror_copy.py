@@ -19,6 +19,7 @@ from emend.memory.paths import cache_folder
 COPY_BYTES = 100 * 2**30
 SPARE_BYTES = 100 * 2**20
 LOCK_SECONDS = 600
+ROOM = "Make room, or set EMEND_CACHE to another folder."
 
 
 def copy_mirror(address: str) -> Path:
@@ -33,11 +34,11 @@ def copy_mirror(address: str) -> Path:
     name = store.address.rpartition("/")[2] or "run"
     folder = cache_folder("mirrors") / content_id(store.address) / name.replace("\\", "")[:100]
     try:
-        with write_errors(f"'{folder}'", "Make room, or set EMEND_CACHE to another folder."):
+        with write_errors(f"'{folder}'", ROOM):
             private_folder(folder)
             open_file(folder.parent / "copy.lock", "ab").close()
-            with FileLock(folder.parent / "copy.lock", timeout=LOCK_SECONDS):
-                _copy(store, folder)
+        with FileLock(folder.parent / "copy.lock", timeout=LOCK_SECONDS):
+            _copy(store, folder, ROOM)
     except EmendError:
         raise
     except Exception as error:  # stores' packages raise errors of their own kinds
@@ -65,14 +66,14 @@ def restore_run(address: str, folder: Path, config: RunConfig) -> None:
         then, now = (decisive_fields({"config": each.model_dump(mode="json")}) for each in (manifest.config, config))
         if different := "; ".join(changes(then, now)):
             raise RunRefused(f"'{store.address}' holds another run ({different}): give another --mirror address.")
-        _copy(store, folder)
+        _copy(store, folder, "Make room, or give another --out.")
     except EmendError:
         raise
     except Exception as error:  # stores' packages raise errors of their own kinds
         warn_of_failure(store, error)
 
 
-def _copy(store: MirrorStore, folder: Path) -> None:
+def _copy(store: MirrorStore, folder: Path, remedy: str) -> None:
     manifest = store.manifest()
     if manifest is None:
         raise BadData(f"'{store.address}' is no mirror of a run: it has no {MANIFEST}. `emend run --mirror` makes one.")
@@ -86,8 +87,9 @@ def _copy(store: MirrorStore, folder: Path) -> None:
             "what is free): make room, or set EMEND_CACHE to another folder."
         )
     for name, segments in listed.items():
-        _update(store, folder / name, segments)
-    replace_file(folder / MANIFEST, manifest)
+        _update(store, folder / name, segments, remedy)
+    with write_errors(f"'{folder / MANIFEST}'", remedy):
+        replace_file(folder / MANIFEST, manifest)
 
 
 def _whole(store: MirrorStore, name: str) -> list[Segment]:
@@ -102,10 +104,11 @@ def _whole(store: MirrorStore, name: str) -> list[Segment]:
     return segments
 
 
-def _update(store: MirrorStore, path: Path, segments: list[Segment]) -> None:
+def _update(store: MirrorStore, path: Path, segments: list[Segment], remedy: str) -> None:
     """Bring the copy of a file up to date; what it has already is compared, not read again."""
-    open_file(path, "ab").close()
-    with open_file(path, "r+b") as file:
+    with write_errors(f"'{path}'", remedy):
+        open_file(path, "ab").close()
+    with open_file(path, "r+b", buffering=0) as file:
         same = matching(file, segments)
         end = same[-1].end if same else 0
         file.truncate(end)
@@ -114,4 +117,7 @@ def _update(store: MirrorStore, path: Path, segments: list[Segment]) -> None:
             content = store.read(path.name, segment)
             if Segment.of(segment.start, content) != segment:
                 raise BadData(f"'{store.address}/{path.name}/{segment.name}' is damaged: its digest is another.")
-            file.write(content)
+            with write_errors(f"'{path}'", remedy):  # around this alone: a store's errors are OSErrors, too
+                view = memoryview(content)
+                while view:
+                    view = view[file.write(view) :]
