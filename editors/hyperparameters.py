@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadSettings, MissingData
 from emend.memory.files import read_input
 from emend.memory.registry import nearest
@@ -138,7 +139,8 @@ def folder_config(folder: Path) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with model_load():
+            return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError):
         return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.memory.distribution import install_command
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import MissingExtra, ModelError
 
 
@@ -25,7 +25,7 @@ def convert(gguf: Path, folder: Path) -> None:
             raise MissingExtra(f"GGUF files need the package {package}: {install_command('gguf')}.")
     try:
         _check(gguf)
-        with silence(), _without_kernels():
+        with model_load(), _without_kernels():
             _convert(gguf, folder)
     except ModelError:
         raise

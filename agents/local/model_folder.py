@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 from emend.agents.local.offload import DeviceMap, check_map, computes_on_gpu, is_offloaded
 from emend.agents.local.token_ids import SpecialTokens, first_line, load_tokenizer, pass_interrupt
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, BadSettings, ModelError
 from emend.memory.json_files import read_json
 from emend.memory.registry import nearest
@@ -46,7 +46,7 @@ def load_folder(folder: Path, dtype: str, device: str, device_map: DeviceMap | N
         check_map(device_map, device)
     where = _device(device)
     on_cpu = where.type == "cpu" if device_map is None else not computes_on_gpu(device_map)
-    with silence():
+    with model_load():
         tokenizer = load_tokenizer(folder)
         model = _model(folder, _dtype(dtype, on_cpu), device_map).eval()
         model = model.to(where) if device_map is None else model

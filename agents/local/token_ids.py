@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from emend.agents.local.prefixes import Encoded, Ids, common
 from emend.agents.scoring import join_target
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, ContextOverflow, ModelError
 
 Tokenize = Callable[[list[str]], list[list[int]]]
@@ -114,7 +114,7 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        with silence():
+        with model_load():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         pass_interrupt(error)

@@ -25,6 +25,7 @@ from emend.agents.scope.base import Floats, sigmoid, write_settings
 from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.distribution import install_command
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 from emend.memory.retrieval.base import Corpus
 
@@ -53,9 +54,10 @@ class CrossEncoderScope:
         self._lock = threading.Lock()  # a fast tokenizer must not be used by two threads at once
         try:
             options = {"local_files_only": True, "trust_remote_code": False}
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **options)
-            classes: Any = AutoModelForSequenceClassification
-            self.model: Any = classes.from_pretrained(folder, num_labels=1, **options).eval()
+            with model_load():
+                self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **options)
+                classes: Any = AutoModelForSequenceClassification
+                self.model: Any = classes.from_pretrained(folder, num_labels=1, **options).eval()
         except (OSError, ValueError) as error:
             raise ModelError(
                 f"'{folder}' holds no classifier ({str(error).splitlines()[0]}): train it again."

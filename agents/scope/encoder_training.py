@@ -22,7 +22,7 @@ from torch import Tensor
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, MissingExtra
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
@@ -173,7 +173,7 @@ def _with_adapter(transformer: Any, rank: int) -> Any:
     """The encoder's body with LoRA on every linear layer; only the adapter is trained."""
     if find_spec("peft") is None:
         raise MissingExtra(f"training an encoder needs peft, which is not installed: {install_command('lora')}.")
-    with silence():
+    with model_load():
         from peft import LoraConfig, get_peft_model
 
         plan = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)

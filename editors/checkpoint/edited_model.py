@@ -19,7 +19,7 @@ from emend.editors.checkpoint.deltas import DeltaManifest, new_folder
 from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256_of
 from emend.memory.edit import FrozenModel
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, MissingData
 from emend.memory.files import FILE_MODE, open_file, private_folder, replace_file
 
@@ -62,7 +62,7 @@ def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: P
         # Originals come first, so that an interruption never leaves edited weights without them.
         originals = {name: parameters[name].detach().cpu().clone() for name in deltas}
         save_whole(originals, folder / SUBFOLDER / ORIGINALS)
-        with applied(lm.model, deltas, lm.lock), silence():
+        with applied(lm.model, deltas, lm.lock), model_load():
             changed = {name: digest(parameters[name]) for name in deltas}
             _write_record(lm, manifest, changed, folder / SUBFOLDER)
             lm.model.save_pretrained(folder)
@@ -143,7 +143,7 @@ def _replace_weights(lm: CausalLM, folder: Path) -> None:
     draft = private_folder(folder / DRAFT)
     shutil.rmtree(draft)
     private_folder(draft)
-    with silence():
+    with model_load():
         lm.model.save_pretrained(draft)
     for file in sorted(draft.glob("*.safetensors*")):
         file.chmod(FILE_MODE)

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.editors.numerics.seeded_draws import seeded_draws
 from emend.memory.errors import BadSettings
 
 OPENERS = ("The", "Therefore", "Because", "I", "You")
@@ -36,8 +37,7 @@ def context_prefixes(
 def _sample_texts(
     lm: CausalLM, openers: tuple[str, ...], lengths: tuple[tuple[int, int], ...], seed: int
 ) -> tuple[str, ...]:
-    with lm.lock, torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with lm.lock, seeded_draws(lm.device, seed):
         return tuple(
             _sample_text(lm, openers[number % len(openers)], tokens)
             for tokens, count in lengths

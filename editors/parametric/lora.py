@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.passes import light_passes, logits_at
+from emend.editors.numerics.seeded_draws import seeded_draws
 from emend.editors.numerics.training.descent import TrainingBatch, TrainingRow, TrainingSettings, descend
 from emend.editors.numerics.training.in_place import recomputed_blocks
 from emend.editors.parametric.finetune import Trainer
@@ -29,7 +29,7 @@ from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_
 from emend.editors.parametric.served_lora import AdapterServer
 from emend.memory.distribution import install_command
 from emend.memory.edit import Edit
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadSettings, MissingExtra
 
 ADAPTER = "emend"
@@ -111,7 +111,7 @@ class Lora(Trainer):
             light_passes(model),
             recomputed_blocks(model) if is_offloaded(model) else nullcontext(),  # else all weights would be held
             self.base(),
-            _seeded(self.lm.device, seed),
+            seeded_draws(self.lm.device, seed),
             adapters(model, self.paths, self.settings) as pairs,
         ):
             leaves = [weight for pair in pairs.values() for weight in pair]
@@ -164,7 +164,7 @@ def adapters(model: Any, paths: Sequence[str], settings: LoraSettings) -> Iterat
 
     At its end, even after an exception, modules, parameters and `requires_grad` are as before.
     """
-    with silence():
+    with model_load():
         from peft import LoraConfig
         from peft.tuners.lora import LoraModel
 
@@ -180,7 +180,8 @@ def adapters(model: Any, paths: Sequence[str], settings: LoraSettings) -> Iterat
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     originals = {path: model.get_submodule(path) for path in paths}
     try:
-        LoraModel(model, config, ADAPTER)
+        with model_load():  # its matrices get the default dtype
+            LoraModel(model, config, ADAPTER)
         yield {path: _pair(model.get_submodule(path)) for path in paths}
     finally:
         for path, module in originals.items():
@@ -201,12 +202,3 @@ def _pair(module: Any) -> tuple[Tensor, Tensor]:
     for linear in pair:
         linear.float().requires_grad_(True)
     return pair[0].weight, pair[1].weight
-
-
-@contextmanager
-def _seeded(device: torch.device, seed: int) -> Iterator[None]:
-    """Make random draws inside the `with` depend on the seed alone, without disturbing those outside."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
+_NAMES_LOCK = threading.Lock()
+_names_taken: set[Path] = set()
+"""Folders of runs of this process, which may not have begun yet."""
+
+
 class RunOptions(TypedDict, total=False):
     """Options of a run besides benchmark, editors and model; `RunConfig` describes each."""
 
@@ -186,12 +191,14 @@ def _receiver(progress: bool | Progress) -> Progress:
 
 
 def new_folder(name: str) -> Path:
-    """Path of a run folder that does not exist yet: `runs/NAME-DATE-TIME`."""
+    """Path of a run folder that does not exist yet, each time another one: `runs/NAME-DATE-TIME`."""
     plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
     stem = f"{plain}-{datetime.now():%Y%m%d-%H%M%S}"
     folder, count = Path("runs") / stem, 2
-    while folder.exists():
-        folder, count = Path("runs") / f"{stem}-{count}", count + 1
+    with _NAMES_LOCK:
+        while folder.exists() or folder.absolute() in _names_taken:
+            folder, count = Path("runs") / f"{stem}-{count}", count + 1
+        _names_taken.add(folder.absolute())
     return folder
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from copy import copy
 from functools import wraps
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
-from emend.evals.cli.output import SafeFormatter, print_text
+from emend.evals.cli.output import INTERRUPTED, SafeFormatter, print_text
 from emend.memory.distribution import installed_version
 from emend.memory.errors import BadSettings, EmendError
 from emend.memory.registry import trust_typed
@@ -157,7 +158,7 @@ def emend(
     """Edit what a language model knows, and evaluate the result."""
 
 
-def main() -> None:
+def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else waiting threads take the cores from working ones
     logging.getLogger("bitsandbytes").setLevel("ERROR")  # other packages import it, and it warns of 4-bit kernels
@@ -181,6 +182,20 @@ def main() -> None:
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line as the whole of a process; an interrupted command waits for no thread when it ends."""
+    try:
+        run_command_line()
+    except SystemExit as end:
+        if end.code != INTERRUPTED:
+            raise
+        # Python would wait for threads that train or generate, and a further signal meanwhile would abort the process.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

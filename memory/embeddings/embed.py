@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emend.memory.distribution import install_command
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, family_of, shaped
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.embeddings.threads import is_small, one_thread
 from emend.memory.embeddings.user_embedding import UserEmbedding
 from emend.memory.embeddings.vector_cache import VectorCache
@@ -211,7 +211,7 @@ def load_encoder(kind: Literal["SentenceTransformer", "CrossEncoder"], model: st
     if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
         raise BadSettings(f"{role} folder '{model[:HUB_LENGTH]}' does not exist: name {known}.")
     try:
-        with silence():
+        with model_load():
             import sentence_transformers
     except ImportError as error:
         raise MissingExtra(
@@ -219,7 +219,7 @@ def load_encoder(kind: Literal["SentenceTransformer", "CrossEncoder"], model: st
             f"name {known}."
         ) from error
     try:
-        with silence():
+        with model_load():
             return getattr(sentence_transformers, kind)(
                 model, trust_remote_code=False, local_files_only=local, model_kwargs={"use_safetensors": True}
             ).eval()

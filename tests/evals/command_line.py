@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from emend.evals.cli.main import main
+from emend.evals.cli.main import run_command_line
 from emend.memory import registry
 from tests.paths import ROOT
 
@@ -21,7 +21,7 @@ def emend(*words: str) -> str | int | None:
     before, sys.argv = sys.argv, ["emend", *words]
     try:
         with trusting_nothing():
-            main()
+            run_command_line()
     except SystemExit as end:
         return end.code
     finally:
@@ -58,7 +58,7 @@ def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     def call(*words: str | Path) -> Output:
         monkeypatch.setattr(sys, "argv", ["emend", *first, *map(str, words)])
         with pytest.raises(SystemExit) as ended, trusting_nothing():
-            main()
+            run_command_line()
             sys.exit(0)
         return Output(int(ended.value.code or 0), *capsys.readouterr())
 

@@ -1,5 +1,9 @@
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
 
 import pytest
 import torch
@@ -7,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.model_folder import load_folder
+from emend.agents.tiny import model_folder
 from emend.memory.errors import BadSettings, ModelError
 
 
@@ -109,3 +115,21 @@ def test_another_format_is_named_with_the_remedy(files, path, remedy, tmp_path):
         (tmp_path / name).write_text(content)
     with pytest.raises(ModelError, match=remedy):
         CausalLM(tmp_path / path)
+
+
+def test_threads_that_load_models_at_once_get_whole_ones_in_their_own_dtype() -> None:
+    gate, dtypes = threading.Barrier(4), ("float32", "bfloat16", "float32", "bfloat16")
+    expected = {dtype: _sums(load_folder(model_folder(), dtype, "cpu").model) for dtype in set(dtypes)}
+
+    def load(dtype: str) -> list[bool]:
+        gate.wait()
+        models = [load_folder(model_folder(), dtype, "cpu").model for _ in range(3)]
+        return [_sums(model) == expected[dtype] for model in models]
+
+    with ThreadPoolExecutor(len(dtypes)) as pool:
+        assert [all(equal) for equal in pool.map(load, dtypes)] == [True] * len(dtypes)
+
+
+def _sums(model: Any) -> dict[str, tuple[torch.dtype, float]]:
+    tensors = chain(model.state_dict().items(), model.named_buffers())
+    return {name: (tensor.dtype, float(tensor.double().sum())) for name, tensor in tensors}

@@ -1,6 +1,9 @@
 """Adapters: trained, converted to a delta, and removed completely."""
 
 import importlib.util
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from emend.editors.parametric.quantised import in_four_bit
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from tests.editors.writers import log_prob, solve
-from tests.fakes import SIZES, tiny_random_lm
+from tests.fakes import SIZES, read_model, tiny_random_lm
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 WIDER: dict[str, dict[str, Any]] = {"llama": {"intermediate_size": 128}, "gpt2": {}}
@@ -191,3 +194,17 @@ def test_a_missing_package_is_named_with_its_install_line(random_model, monkeypa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else real(name))
     with pytest.raises(MissingExtra, match=f"editor '{method.name}' needs a package: pip install 'emend-eval"):
         build(random_model(), method)
+
+
+def test_threads_that_train_at_once_draw_what_one_thread_draws(random_folder):
+    expected = solve(build(read_model(random_folder(), 4)), [CAPITAL])
+    gate = threading.Barrier(3)
+
+    def train(model):
+        gate.wait()
+        return [solve(build(model), [CAPITAL]) for _ in range(3)]
+
+    with ThreadPoolExecutor(3) as pool:
+        models = [read_model(random_folder(), 4) for _ in range(3)]
+        for deltas in chain.from_iterable(pool.map(train, models)):
+            assert all(torch.equal(deltas[name], delta) for name, delta in expected.items())

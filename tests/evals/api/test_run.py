@@ -117,6 +117,14 @@ def test_it_runs_on_a_thread_and_in_an_event_loop(tmp_path):
     assert [result.summary.finished for result in results] == [6, 6, 6]
 
 
+def test_a_run_may_be_called_where_an_event_loop_runs_as_in_a_notebook(tmp_path):
+    async def cell():
+        return run(tmp_path / "plain"), await asyncio.to_thread(run, tmp_path / "thread")
+
+    results = asyncio.run(cell())
+    assert [result.summary.finished for result in results] == [6, 6]
+
+
 @pytest.mark.parametrize("workers", ["threads", pytest.param("processes:2", marks=pytest.mark.slow)])
 def test_a_cancelled_run_stops_and_is_resumable(tmp_path, workers):
     toys = ("tests.evals.toys:ToyBenchmark", "tests.evals.toys:ToyEditor", "tests.evals.toys:ScriptedModel")
@@ -188,6 +196,6 @@ def test_folders_of_runs_that_begin_in_one_second_are_numbered_from_two(tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("emend.evals.api.run.datetime", Clock)
     for name in ("x-20260102-030405", "x-20260102-030405-2", "x-20260102-030405-3"):
-        folder = new_folder("x")
-        folder.mkdir(parents=True)
-        assert folder.name == name
+        assert new_folder("x").name == name  # though none of these runs has begun
+    (tmp_path / "runs" / "x-20260102-030405-4").mkdir(parents=True)  # by another process
+    assert new_folder("x").name == "x-20260102-030405-5"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from emend.agents.providers.journal import run_journal
+from emend.evals.log.lines import RECORDS
 from emend.evals.log.records import read_records
 from tests.evals.command_line import emend, python
 from tests.provider.server import Provider
@@ -50,3 +51,30 @@ def test_the_second_interruption_does_not_wait_and_paid_replies_are_kept(tmp_pat
         {(record.probe, record.editor): record.answer for record in read_records(folder)} for folder in (out, plain)
     ]
     assert texts[0] == texts[1]
+
+
+WITH_A_BUSY_THREAD = (
+    f"{HEARD} import sys, time; from concurrent.futures import ThreadPoolExecutor; "
+    "ThreadPoolExecutor(1).submit(time.sleep, 300); "  # stands for a thread that is in torch, and cannot be ended
+    "from emend.evals.cli.main import main; main()"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_training_waits_for_no_thread_and_ends_with_how_to_resume(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    out = tmp_path / "o"
+    words = ("run", "--benchmark", "tinyworld", "--editor", "ft", "--model", "tiny", "--mode", "all", "--limit", "40")
+    child = python(WITH_A_BUSY_THREAD, *words, "--set", "ft.num_steps=100000", "--out", str(out))
+    while not (out / RECORDS).exists():
+        assert child.poll() is None, child.communicate()[1]
+        time.sleep(0.05)
+    time.sleep(1)
+    child.send_signal(number)
+    began = time.monotonic()
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == 130 and time.monotonic() - began < 60
+    assert errors.rstrip().endswith(f"interrupted: finished units are kept. Continue with: emend resume {out}")
+    assert "Traceback" not in errors and "terminate" not in errors

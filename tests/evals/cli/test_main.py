@@ -121,7 +121,7 @@ def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_messages_of_imported_libraries_are_silenced() -> None:
-    """In a process of its own, for a library speaks when it is imported first; `silence` has a quick test."""
+    """In a process of its own, for a library speaks when it is imported first; `model_load` has a quick test."""
     code = "import sys; from emend.evals.cli.main import main; sys.argv = ['emend', *sys.argv[1:]]; main()"
     out, err = python(code, "train", "encoder", "--benchmark", "elkenn", "--out", "x").communicate(timeout=600)
     assert (out, err) == ("", "error: unknown benchmark 'elkenn': did you mean 'elken'?\n")

@@ -1,8 +1,12 @@
 """A run owns its folder before the first model call."""
 
+import os
+import threading
+from pathlib import Path
+
 import pytest
 
-from emend.evals.log.locking import owned_folder
+from emend.evals.log.locking import LOCK, owned_folder
 from emend.memory.errors import RunRefused
 
 
@@ -13,7 +17,60 @@ def test_a_folder_is_created_with_its_parents_and_removed_if_it_stays_empty(tmp_
     assert not folder.exists()
 
 
-def test_a_second_owner_is_refused(tmp_path):
-    with owned_folder(tmp_path / "run"), pytest.raises(RunRefused, match="another process"):
-        with owned_folder(tmp_path / "run"):
-            pass
+def test_drafts_are_removed_with_the_folder_and_other_files_are_not(tmp_path: Path) -> None:
+    with owned_folder(tmp_path / "drafts", drafts={"cases", "memory"}) as folder:
+        (folder / "cases").write_text("{}")
+        (folder / "memory" / "index").mkdir(parents=True)
+    assert not folder.exists()
+    with owned_folder(tmp_path / "records", drafts={"cases"}) as folder:
+        (folder / "cases").write_text("{}")
+        (folder / "records").write_text("{}")
+    assert {path.name for path in folder.iterdir()} == {LOCK, "cases", "records"}
+
+
+def test_a_second_owner_is_refused_and_leaves_the_folder_to_the_first(tmp_path):
+    with owned_folder(tmp_path / "run") as folder:
+        for _ in range(2):
+            with pytest.raises(RunRefused, match="another process"), owned_folder(folder):
+                pytest.fail("entered")
+            assert (folder / LOCK).exists()
+
+
+def test_of_threads_that_take_the_same_new_folder_one_at_a_time_owns_it(tmp_path: Path) -> None:
+    folder, gate = tmp_path / "runs" / "same", threading.Barrier(4)
+    owners, most, endings, count = 0, [0], list[str](), threading.Lock()
+
+    def work() -> None:
+        nonlocal owners
+        for _ in range(200):
+            gate.wait()
+            try:
+                with owned_folder(folder):
+                    with count:
+                        owners += 1
+                        most.append(owners)
+                    assert (folder / LOCK).exists()
+                    with count:
+                        owners -= 1
+                endings.append("owner")
+            except Exception as error:  # noqa: BLE001  every kind is looked at below
+                endings.append("in use" if "another process is working" in str(error) else repr(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1
+    assert set(endings) <= {"owner", "in use"} and endings.count("owner") >= 200
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(RunRefused, match=f"{tmp_path}.*Make it writable"), owned_folder(tmp_path):
+            pytest.fail("entered")
+    finally:
+        tmp_path.chmod(0o700)

@@ -135,7 +135,7 @@ def test_no_space_is_told_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(RunRefused, match=r"MB of free space, a run needs 1099511627776 MB"):
         with owned_folder(tmp_path / "run", needed_mb=2**40):
             pytest.fail("entered")
-    assert list((tmp_path / "run").iterdir()) == []
+    assert not (tmp_path / "run").exists()
 
 
 def _hold(folder: str, ready: "multiprocessing.SimpleQueue[str]") -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import emend.memory.embeddings.embed as embed
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
-from emend.memory.embeddings.silence import silence
+from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.registry import trust_typed
 
@@ -113,7 +113,7 @@ def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
     kernels, before = getLogger("bitsandbytes"), (logging.get_verbosity(), logging.is_progress_bar_enabled())
     kernels.setLevel("ERROR")
     try:
-        with pytest.raises(KeyError), silence():
+        with pytest.raises(KeyError), model_load():
             getLogger("bitsandbytes.backends").error("no kernel")
             warnings.warn("will be gone", FutureWarning, stacklevel=1)
             assert not logging.is_progress_bar_enabled()
