@@ -54,7 +54,7 @@ def test_what_is_typed_holds_and_a_folder_decides_no_files_servers_or_workers(em
     Path("out/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     kept = emend("resume", "out", *TRUST)
     assert kept.code == 0 and "cache none (stored: theirs)" in kept.err and "workers auto (stored: ray" in kept.err
-    assert "prices none" in kept.err and "memory_server none" in kept.err and "concurrency" not in kept.err
+    assert "prices none" in kept.err and "memory_server none" in kept.err and "(stored: 3)" not in kept.err
     for words in (("resume", "out", *TRUST), (*RUN, "--out", "out", "--limit", "1")):
         assert "concurrency 2 (stored: 3)" in emend(*words, "--concurrency", "2").err
 
