@@ -94,6 +94,36 @@ class RunResult:
             return data_frame(self.records(), "values", "usage", "tags")
         raise ValueError(f"to_pandas('{what}'): write metrics or records")
 
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """The rows of a query in DuckDB's SQL over the tables `records`, `scores`, `cases`, `edits` and `errors`.
+
+        Raises:
+            BadSettings: the query is wrong.
+            MissingExtra: DuckDB is not installed.
+        """
+        from emend.evals.aggregate.database import open_database
+
+        with open_database(self.folder) as tables:
+            result = tables.query(sql)
+        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+    def to_parquet(self, path: str | Path, table: str = "records") -> None:
+        """Write a table as a Parquet file.
+
+        Args:
+            path: a file that ends in `.parquet`.
+            table: `records`, `scores`, `cases`, `edits` or `errors`, or a query in brackets.
+
+        Raises:
+            BadSettings: the file has another ending or cannot be written, or there is no such table.
+            MissingExtra: DuckDB is not installed.
+        """
+        from emend.evals.aggregate.database import check_file, open_database
+
+        check_file(Path(path), (".parquet",))
+        with open_database(self.folder, Path(path)) as tables:
+            tables.write(f"FROM {table}", Path(path))
+
     def trace(self, case: int | str, editor: str | None = None, probe: str | None = None) -> "TraceView":
         """The trace of a case: its number from 1, or the beginning of its id; of one editor or probe, or of all.
 

@@ -48,6 +48,7 @@ COMMANDS = {
     "trace": LazyCommand(
         "results.trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."
     ),
+    "query": LazyCommand("results.query:query", RESULTS, "Ask a run's records and scores in SQL."),
     "compare": LazyCommand("results.compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
     "analyse": LazyCommand("results.analyse:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
     "papers": LazyCommand("results.report:papers", RESULTS, "List the published result tables, or print one."),

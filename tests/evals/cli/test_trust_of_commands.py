@@ -60,6 +60,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "view": (("gift/run", "--single", "page.html"), ("gift", "--export", "pages")),
     "trace": (("gift/run",), ("gift/run", "1"), ("gift/run", "--mermaid"), ("gift/run", "--wrong")),
     "compare": (("gift/run", "gift/run"), ("gift/run",)),
+    "query": (("gift/run",), ("gift/run", "from records")),
     "analyse": (("gift/run",), ("gift/run", "tendency"), ("gift/run", "triples", "--triples", "gift/labels.jsonl")),
     "papers": (("akew:2",),),
     "retrieval": (("--benchmark", "tinyworld", "--limit", "1", "--embedding", "gift/encoder"),),
