@@ -20,6 +20,7 @@ from emend.evals.runner.summary import Summary
 from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step
+from emend.memory.registry import trust_names
 from tests.evals.toys import BENCHMARK
 from tests.fakes import begun
 from tests.provider.models import quick_policy
@@ -27,6 +28,7 @@ from tests.provider.protocols import Asked
 from tests.provider.speaking import believes
 
 EDITOR = "tests.evals.fragile:Fragile"
+trust_names([EDITOR])  # in processes of their own, too
 CALLING = {"decompose": TENTATIVE, "check": CHECKED, "respond": FINAL}
 """The nodes that ask the model, and how the last line of what they ask begins."""
 SILENT = ("retrieve", "compose")
