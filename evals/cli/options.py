@@ -282,9 +282,17 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """Several `key=value` as a dict.
 
     Raises:
-        BadSettings: a text has another form.
+        BadSettings: a text has another form, or two are of the same key.
     """
-    return dict(parse_pair(text, option) for text in texts)
+    pairs = dict[str, str]()
+    for text in texts:
+        key, value = parse_pair(text, option)
+        if pairs.setdefault(key, value) != value:
+            raise BadSettings(
+                f"{option} {key} is given twice, as '{pairs[key]}' and '{value}': give it once; several values that "
+                "are wanted together are separated by commas."
+            )
+    return pairs
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:

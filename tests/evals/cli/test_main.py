@@ -175,6 +175,7 @@ def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: A
         ((*RUN, "--mode", "singel"), "unknown mode 'singel': did you mean 'single'?"),
         ((*RUN, "--set", "k=3"), "--set 'k=3' names no editor"),
         ((*RUN, "--benchmark-option", "cases"), "--benchmark-option 'cases' is not key=value"),
+        ((*RUN, "--benchmark-option", "cases=1", "--benchmark-option", "cases=2"), "cases is given twice"),
         (("run", "--benchmark", BENCHMARK, "--editor", "unedited", "--model", "tinny"), "unknown model 'tinny'"),
         (("list", "editor"), "cannot list 'editor': did you mean 'editors'?"),
         (("list", "rag"), "cannot list 'rag': it is one of the editors; its settings: emend list settings rag."),
