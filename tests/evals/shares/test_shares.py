@@ -119,6 +119,13 @@ def test_a_case_stays_with_its_share_when_others_are_added_before_it() -> None:
     assert first == second
 
 
+def test_the_deal_is_that_of_earlier_versions_whose_shares_are_merged_with_new_ones() -> None:
+    ids = {"a": tuple("abcdefg"), "b": tuple("ab")}
+    deals = [Deal.of(Share(number, 3), ids) for number in (1, 2, 3)]
+    assert ["".join(deal.pick("a", ids["a"])) for deal in deals] == ["bdg", "ef", "ac"]
+    assert ["".join(deal.pick("b", ids["b"])) for deal in deals] == ["", "b", "a"]
+
+
 def test_a_share_cannot_be_dealt_nothing(tmp_path: Path) -> None:
     for more, words in (
         ({"limit": 2}, "2 cases"),
