@@ -1,7 +1,5 @@
 """The lines of a run folder as tables of a DuckDB database, for questions in SQL."""
 
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,7 +79,7 @@ class RunDatabase:
         """The result of a query.
 
         Raises:
-            BadSettings: the query is wrong, or is not one query.
+            BadSettings: the query is wrong, or gives no rows.
         """
         with _query_errors():
             relation = self._relation(sql)
@@ -99,7 +97,7 @@ class RunDatabase:
         """Write the result of a query to the file that was named when the tables were opened, as its ending says.
 
         Raises:
-            BadSettings: the query is wrong, is not one query, or the file cannot be written.
+            BadSettings: the query is wrong or gives no rows, or the file cannot be written.
         """
         with _query_errors():
             query = self._relation(sql).sql_query()
@@ -284,12 +282,9 @@ def _load(
 def _copy(path: Path, end: int, target: Path) -> None:
     """Copy the first bytes of a file."""
     with target.open("wb") as copy:
-        if not end:
+        if not end:  # there may be no such file
             return
         with open_file(path) as file:
-            if os.fstat(file.fileno()).st_size == end:
-                shutil.copyfileobj(file, copy, 1 << 20)
-                return
             while end and (block := file.read(min(end, 1 << 20))):
                 copy.write(block)
                 end -= len(block)
