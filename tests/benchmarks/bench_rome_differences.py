@@ -164,10 +164,12 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--facts", type=int, default=10)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--contexts", default="[[5, 10], [10, 10]]", help="tokens and count of sampled contexts")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    model: Any = load_model(arguments.model, device="cpu", dtype="float32")
+    torch.set_default_device(arguments.device)
+    model: Any = load_model(arguments.model, device=arguments.device, dtype="float32")
     settings = {"covariance": "identity", "context_template_length_params": json.loads(arguments.contexts)}
     rome = Rome(EditorContext(model=model, settings=settings))
     lm, (layer,) = rome.lm, rome.layers
