@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emend.editors.base import EditorContext
+    from emend.evals.api.ask import ask, edit, open_memory
     from emend.evals.api.result import RunResult, load_run
     from emend.evals.api.run import arun, run
-    from emend.evals.api.session import ask, edit, open_memory
+    from emend.evals.api.session import Session
     from emend.evals.case import Case, Metric
-    from emend.evals.components.session import Session
     from emend.memory.edit import Edit, Triplet
     from emend.memory.errors import EmendError
     from emend.memory.probe import Answer, Probe, Step
@@ -32,14 +32,14 @@ _PLACES = {
     "Metric": "evals.case",
     "Probe": "memory.probe",
     "RunResult": "evals.api.result",
-    "Session": "evals.components.session",
+    "Session": "evals.api.session",
     "Step": "memory.probe",
     "Triplet": "memory.edit",
     "arun": "evals.api.run",
-    "ask": "evals.api.session",
-    "edit": "evals.api.session",
+    "ask": "evals.api.ask",
+    "edit": "evals.api.ask",
     "load_run": "evals.api.result",
-    "open_memory": "evals.api.session",
+    "open_memory": "evals.api.ask",
     "run": "evals.api.run",
 }
 __all__ = [

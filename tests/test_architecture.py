@@ -27,7 +27,7 @@ PRINTERS = {
     "evals/cli/output.py": {"typer.echo"},
     "evals/cli/commands/memory.py": {"sys.stdout.writelines"},  # an export to standard output, as to a file
     "evals/cli/commands/train.py": {"sys.stderr.write"},  # numbers
-    "evals/report/progress.py": {"sys.stderr.write"},
+    "evals/show/report/progress.py": {"sys.stderr.write"},
 }
 """By file, the calls that write to the terminal; all texts of others come through these."""
 
@@ -92,6 +92,12 @@ def imports_of(module: Module, known: frozenset[str]) -> set[str]:
     return (imported & known) - {module.name}
 
 
+def room_of(name: str) -> str:
+    """The folder directly under `evals` that a module is in; empty for others."""
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["emend", "evals"] and parts[2:] and (ROOT / "evals" / parts[2]).is_dir() else ""
+
+
 def first_cycle(imports: dict[str, set[str]]) -> list[str]:
     """The modules of a cycle of imports; empty when there is none."""
     try:
@@ -116,6 +122,17 @@ def test_imports_have_no_cycle():
     known = frozenset(module.name for module in modules())
     assert first_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
     assert first_cycle({module.name: imports_of(module, known) for module in modules()}) == []
+
+
+def test_rooms_of_evals_have_no_cycle():
+    """A room is a folder directly under `evals`; a module there is none."""
+    known = frozenset(module.name for module in modules())
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for module in modules():
+        if room := room_of(module.name):
+            rooms[room] |= {other for name in imports_of(module, known) if (other := room_of(name)) and other != room}
+    assert len(rooms) > 5 and rooms["run"]
+    assert first_cycle(rooms) == []
 
 
 def test_a_public_class_name_is_used_once():

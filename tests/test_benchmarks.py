@@ -13,13 +13,13 @@ from emend.agents.llm import load_model
 from emend.evals.aggregate.rows import report
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import metrics_under
-from tests.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
-from tests.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
-from tests.benchmarks.bench_real_models import PROTOCOLS, table
+from scripts.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
+from scripts.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
+from scripts.benchmarks.bench_real_models import PROTOCOLS, table
 from tests.evals.made import record, write_run
-from tests.paths import DATA, SHARED
+from tests.paths import DATA, ROOT, SHARED
 
-FOLDER = Path(__file__).parent / "benchmarks"
+FOLDER = ROOT / "scripts" / "benchmarks"
 SMALL = {
     "api": ("--limit 1 --rounds 1 --loops 0", "of the CPU time"),
     "editors": ("--edits 1 --texts 20", "MEMIT(1): plain"),

@@ -8,9 +8,9 @@ import pytest
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import model_folder
 from emend.agents.tiny.world import World
-from tests.benchmarks.tiny_card.__main__ import CARD_FILE, accuracy
-from tests.benchmarks.tiny_card.chains import chain_items, run_chains
-from tests.benchmarks.tiny_card.questions import Questions
+from scripts.benchmarks.tiny_card.__main__ import CARD_FILE, accuracy
+from scripts.benchmarks.tiny_card.chains import chain_items, run_chains
+from scripts.benchmarks.tiny_card.questions import Questions
 from tests.params import mostly_slow
 
 SIZE = 80

@@ -5,12 +5,9 @@ from pathlib import Path
 
 from emend.evals.aggregate.columns import ResultGroup, order_by
 from emend.evals.aggregate.perplexity import PerplexityRow
-from emend.evals.log.lines import COSTS, EDIT_CHECK
+from emend.evals.log.lines import BROKEN_RATIO, COSTS, EDIT_CHECK
 from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
-
-BROKEN_RATIO = 2.0
-"""Perplexity over that before the edits, above which an editor broke the model."""
 
 
 class EditCheckRow(FrozenModel):

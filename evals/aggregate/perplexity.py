@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from emend.evals.aggregate.columns import MetricRow, ResultGroup, order_by
-from emend.evals.log.config import Checkpoints
+from emend.evals.config.run_config import Checkpoints
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate, estimate

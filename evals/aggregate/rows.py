@@ -14,11 +14,11 @@ from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
 from emend.evals.aggregate.table_cache import gather_run
 from emend.evals.case import Metric
-from emend.evals.log.config import Checkpoints
+from emend.evals.config.run_config import Checkpoints
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
-from emend.evals.shares.notes import merge_notes
+from emend.evals.run.shares.notes import merge_notes
 from emend.memory.edit import FrozenModel
 
 
@@ -88,7 +88,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     """
     # Listing and the demo import this module, and need no judge.
     from emend.evals.aggregate.judged import applicable_choices, judged_notes, with_judged
-    from emend.evals.judges.store import find_scoring, judged_records
+    from emend.evals.judging.store import find_scoring, judged_records
 
     manifest = Manifest.read(folder)
     judged = find_scoring(folder, scoring)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.case import Metric
-from emend.evals.log.config import RESUMABLE_FIELDS
+from emend.evals.config.run_config import RESUMABLE_FIELDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.protocols import CONTAINS
 from emend.memory.errors import BadSettings

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from emend.evals.log.config import MODEL
+from emend.evals.config.run_config import MODEL
 from emend.memory.registry import name_object
 
 MADE = {"benchmark": ("cases", "metrics"), "editors": ("edit", "fingerprint"), "embedding": ("documents", "queries")}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from emend.evals.aggregate.rows import Report
 from emend.evals.aggregate.rows import report as report_of
 from emend.evals.aggregate.tables import LabelledReport, TableChoice, metric_tables
-from emend.evals.api.display import DisplayTable
 from emend.evals.case import Record
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
+from emend.evals.show.report.display import DisplayTable
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import MissingExtra
@@ -19,9 +19,9 @@ from emend.memory.errors import MissingExtra
 if TYPE_CHECKING:
     import pandas
 
-    from emend.evals.analyses.compare import Comparison
     from emend.evals.api.frame import ViewFrame
-    from emend.evals.runner.summary import Summary
+    from emend.evals.results.analyses.compare import Comparison
+    from emend.evals.run.summary import Summary
     from emend.evals.trace.answers import AnswerRow
     from emend.evals.trace.case_trace import Trace
 
@@ -57,7 +57,7 @@ class RunResult:
         Raises:
             BadSettings: there is no such metric.
         """
-        from emend.evals.report.tables.metrics import render
+        from emend.evals.show.report.tables.metrics import render
 
         report, choice = self.report, TableChoice(columns, sort, everything)
         metric_tables([LabelledReport(report, {})], choice)
@@ -69,7 +69,7 @@ class RunResult:
         Raises:
             BadSettings: there is no such form or metric.
         """
-        from emend.evals.report.export import export
+        from emend.evals.show.report.export import export
 
         return export([LabelledReport(self.report, {})], form, TableChoice(columns, sort, everything))
 
@@ -175,7 +175,7 @@ class RunResult:
         Raises:
             BadSettings: no such editor, or the runs are not on the same data.
         """
-        from emend.evals.analyses.compare import compare
+        from emend.evals.results.analyses.compare import compare
 
         if isinstance(first, RunResult):
             return ComparisonView(compare(self.folder, first.folder, second, second))
@@ -208,7 +208,7 @@ class TraceView(DisplayTable):
     """The trace of one case, which shows itself; `trace` has all its fields."""
 
     def __init__(self, trace: "Trace") -> None:
-        from emend.evals.report.tracing import trace_text
+        from emend.evals.show.report.tracing import trace_text
 
         self.trace = trace
         super().__init__(lambda console: trace_text(trace, console))
@@ -224,7 +224,7 @@ class TraceView(DisplayTable):
 
     def to_markdown(self) -> str:
         """The trace with all prompts and replies in full."""
-        from emend.evals.report.tracing import markdown
+        from emend.evals.show.report.tracing import markdown
 
         return markdown(self.trace)
 
@@ -233,7 +233,7 @@ class ComparisonView(DisplayTable):
     """The difference of two editors or runs, which shows itself; `comparison` has all its fields."""
 
     def __init__(self, comparison: "Comparison") -> None:
-        from emend.evals.report.tables.comparison import render_comparison
+        from emend.evals.show.report.tables.comparison import render_comparison
 
         self.comparison = comparison
         super().__init__(lambda console: render_comparison(comparison))

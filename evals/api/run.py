@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from emend.evals.api.objects import name_options
 from emend.evals.api.result import RunResult
-from emend.evals.log.config import RunConfig
-from emend.evals.runner.results import Progress
+from emend.evals.config.run_config import RunConfig
+from emend.evals.run.results import Progress
 from emend.memory.errors import RunRefused
 from emend.memory.registry import trust_typed
 
@@ -181,7 +181,7 @@ def run_config(
     config: RunConfig, folder: Path, progress: bool | Progress = True, mirror: str | None = None
 ) -> RunResult:
     """Run, or finish, what a configuration says."""
-    from emend.evals.runner.run import run as run_to_folder
+    from emend.evals.run.run import run as run_to_folder
 
     return RunResult(folder, run_to_folder(config, folder, _receiver(progress), mirror=mirror))
 
@@ -203,7 +203,7 @@ def new_folder(name: str) -> Path:
 
 
 def _default_progress() -> Progress:
-    from emend.evals.report.progress import NotebookBar, progress_on
+    from emend.evals.show.report.progress import NotebookBar, progress_on
 
     # A library may have imported ipykernel: a notebook is where a kernel runs.
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

@@ -1,97 +1,157 @@
-"""Editing and asking from Python: facts applied to a model inside a `with`, or questions over a memory."""
+"""Questions to an edited model: a memory's edits are applied, and one question follows another."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
 
-from emend.evals.api.objects import component_name, editor_names
-from emend.evals.components.config import SessionConfig
-from emend.evals.components.session import Session
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.llm import MODELS
+from emend.agents.scoring import ScoringModel
+from emend.editors.base import Answerer, EditorContext, MemoryLike
+from emend.editors.memory_based.unedited import Unedited
+from emend.editors.registry import EDITORS
+from emend.evals.config.run_config import RunConfig
+from emend.evals.config.session_config import SessionConfig
+from emend.evals.run.ask_probe import ask_recorded
+from emend.evals.run.setup.components import load_model_and_policy, open_lazily, refuse_unused_limits
+from emend.graphs.execution import listening
 from emend.memory.edit import Edit
+from emend.memory.errors import BadData, EmendError, ModelError
+from emend.memory.probe import Answer, Probe, Reading, Step, Style
 from emend.memory.registry import trust_typed
-from emend.memory.store.jsonl import edit_from
-from emend.memory.store.open_memory import open_memory as open_memory_of
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from emend.memory.probe import Answer
-    from emend.memory.store.chroma import ChromaMemory
-
-Fact = Edit | Mapping[str, Any] | str
-"""An edit, an object of a file of edits such as {"subject": ..., "relation": ..., "object": ...}, or a document."""
+from emend.memory.retrieval.base import Corpus
+from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.steps import keep_steps, steps_of
 
 
-@contextmanager
-def edit(model: "str | BaseChatModel", facts: Sequence[Fact], editor: Any = "rag", **options: Any) -> Iterator[Session]:
-    """Apply facts to a model inside the `with`; ask the session that it yields.
+class ReadOnlyMemory:
+    """A memory that is searched and never written: the edits that an editor would add are stored already."""
 
-    Args:
-        model: name, as in `emend run --model`, or a LangChain chat model.
-        facts: the new facts.
-        editor: name, class or factory of the editor; one that changes weights needs facts with a prompt and a target.
-        options: as of `SessionConfig`: retriever, embedding, overrides, and limits of calls.
+    def __init__(self, memory: Any) -> None:
+        self._memory, self.embedding = memory, memory.embedding
 
-    Raises:
-        BadData: a fact has no known form.
-        EmendError: a name or setting is wrong.
-    """
-    edits = [edit_of(fact) for fact in facts]
-    with Session(session_config(model, editor, options), edits) as session:
-        yield session
+    def add(self, edits: Sequence[Edit]) -> None:
+        """Do nothing."""
+
+    def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
+        """The entries of these edits alone, or of all."""
+        return self._memory.view(edit_ids)  # type: ignore[no-any-return]
 
 
-def ask(
-    question: str,
-    memory: str = "emend-memory",
-    model: "str | BaseChatModel" = "tiny",
-    editor: Any = "rag",
-    **options: Any,
-) -> "Answer":
-    """Ask one question over a memory's current edits; nothing is added to the memory.
-
-    For several questions use `edit`, or a `Session`, which loads the model once.
-    """
-    with Session(session_config(model, editor, {"memory": memory} | options)) as session:
-        return session.ask(question)
-
-
-def open_memory(
-    where: str, embedding: str | None = None, superseding: Any = None, create: bool = False, search: bool = False
-) -> "AbstractContextManager[ChromaMemory]":
-    """Open a memory inside a `with`.
+class Session:
+    """A model under an editor, over the current edits of a memory; a context manager.
 
     Args:
-        where: folder, or http://HOST:PORT of a server.
-        embedding: name of the embedding; None is the one that the memory was made with.
-        superseding: rule of a new memory: arrival, time or never.
-        create: make the memory if it does not exist.
-        search: load the embedding, so that the memory can be searched.
+        config: model, editor, memory and retriever.
+        edits: edits to apply in place of the memory's; they are stored in a temporary memory.
 
     Raises:
-        BadSettings: unknown rule or embedding.
-        MissingData: the memory does not exist.
+        BadSettings: an unknown name, or limits for a local model. Also any error of loading a model or a memory.
     """
-    trust_typed(embedding)
-    return open_memory_of(where, embedding, superseding, create, search)
+
+    def __init__(self, config: SessionConfig, edits: Sequence[Edit] | None = None) -> None:
+        trust_typed(config.model_dump())  # no file holds one
+        self._edits = edits
+        self._factory, self._retriever = EDITORS.load(config.editor), load_retriever(config.retriever)
+        settings = config.model_dump(exclude={"editor", "memory", "retriever", "embedding"})
+        self._run = RunConfig(benchmark="", editors=(config.editor,), concurrency=1, **settings)
+        self._config, self._resources = config, ExitStack()
+        self._answerer: Answerer | None = None
+        self._reading: Reading = "line"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            memory, edits = self._memory(resources)
+            model, policy = load_model_and_policy(self._run)
+            resources.callback(policy.close)
+            if hasattr(model, "close"):
+                resources.callback(model.close)
+            settings = self._config.overrides.get(self._config.editor, {})
+            context = EditorContext(model, memory, self._retriever, settings=settings, policy=policy)
+            with EDITORS.plugin_errors(self._config.editor), RETRIEVERS.plugin_errors(self._config.retriever):
+                editor = self._factory(context)
+                refuse_unused_limits(self._run, policy)
+                self._answerer = resources.enter_context(editor.edit(edits))
+            self._reading = reading_of(model)
+            self._resources = resources.pop_all()
+        return self
+
+    def _memory(self, resources: ExitStack) -> tuple[MemoryLike | None, Sequence[Edit]]:
+        """The memory and the edits that the editor gets; all editors but the baseline need them."""
+        if self._edits is not None:
+            folder = Path(resources.enter_context(TemporaryDirectory(prefix="emend-")))
+            temporary = open_lazily(folder, self._config.embedding or "auto")
+            resources.callback(temporary.close)
+            return temporary, self._edits
+        if self._factory is Unedited:
+            return None, ()
+        from emend.memory.store.open_memory import open_memory
+
+        opened = open_memory(self._config.memory, self._config.embedding, search=True)
+        memory = resources.enter_context(opened)
+        return ReadOnlyMemory(memory), memory.edits(current=True)
+
+    def __exit__(self, *raised: object) -> None:
+        with EDITORS.plugin_errors(self._config.editor):
+            self._resources.close()
+
+    def ask(self, text: str, style: Style = "question", on_step: Callable[[Step], None] | None = None) -> Answer:
+        """The answer; `on_step` gets each step as it ends, or after the answer if the editor reports steps only then.
+
+        Raises:
+            ModelReplyError: the reply does not have the method's form. Also any error of asking a model.
+            BadData: a user's own editor fails on the question.
+            BadSettings: it returns something else than an `Answer`.
+        """
+        assert self._answerer is not None, "use it in a with"
+        probe = Probe(kind="asked", prompt=text, style=style, gold=("",), reading=self._reading)
+        steps: list[Step] = []
+
+        def hear(step: Step) -> None:
+            steps.append(step)
+            if on_step is not None:
+                on_step(step)
+
+        with self._plugin_errors(text), listening(hear):
+            answer = ask_recorded(self._config.editor, self._answerer, probe)
+            for step in () if steps else answer.steps:
+                hear(step)
+        return answer
+
+    @contextmanager
+    def _plugin_errors(self, question: str) -> Iterator[None]:
+        """Report what a user's own editor or model raises as theirs; the next question may succeed.
+
+        Raises:
+            BadData: the editor raised something else than Emend's errors.
+            ModelError: the model did, under an editor of Emend's.
+        """
+        try:
+            yield
+        except EmendError:
+            raise
+        except Exception as error:
+            message = (
+                f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see docs/how-to/extend.md."
+            )
+            reported: EmendError
+            if self._config.editor not in EDITORS.builtin | EDITORS.aliases:
+                reported = BadData(f"editor '{self._config.editor}' {message}")
+            elif self._config.model.partition(":")[0] not in MODELS.builtin:
+                reported = ModelError(f"model '{self._config.model}' {message}")
+            else:
+                raise
+            keep_steps(reported, steps_of(error))
+            raise reported from error
 
 
-def edit_of(fact: Fact) -> Edit:
-    """The edit that a fact is.
+def reading_of(model: BaseChatModel) -> Reading:
+    """How much of a reply is the answer: all of a chat model's, the first line of one that continues plain text.
 
-    Raises:
-        BadData: it has no known form.
-        ValidationError: a field is unknown or of the wrong type.
+    A local model says whether it chats; of any other, one that gives probabilities continues text.
     """
-    if isinstance(fact, Edit):
-        return fact
-    return edit_from({"document": fact} if isinstance(fact, str) else dict(fact))
-
-
-def session_config(model: Any, editor: Any, options: Mapping[str, Any]) -> SessionConfig:
-    """The configuration of a session, with names in place of objects."""
-    named = dict(options) | {"model": component_name("model", model), "editor": editor_names(editor)[0]}
-    for option in ("retriever", "embedding"):
-        if named.get(option) is not None:
-            named[option] = component_name(option, named[option])
-    return SessionConfig.model_validate(named)
+    return "whole" if getattr(model, "chats", not isinstance(model, ScoringModel)) else "line"

@@ -13,7 +13,7 @@ import typer
 
 from emend.evals.cli.options import flag_of
 from emend.evals.cli.output import INTERRUPTED, print_text
-from emend.evals.log.config import OF_THE_CALL, RunConfig
+from emend.evals.config.run_config import OF_THE_CALL, RunConfig
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, BudgetReached
 
@@ -65,7 +65,7 @@ class _SecondInterruptExits:
 
 
 def _how_to_resume(folder: Path, command: str) -> str:
-    from emend.evals.components.own_code import trusted_names_of
+    from emend.evals.cli.trust import trusted_names_of
 
     if not (folder / MANIFEST).exists():
         return "nothing was started."

@@ -13,7 +13,7 @@ import typer
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
-from emend.evals.log.config import OVERRIDES
+from emend.evals.config.run_config import OVERRIDES
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
 
@@ -21,7 +21,7 @@ from emend.memory.registry import trust_typed
 def _check_plot(file: Path | None) -> Path | None:
     """Refuse a plot that cannot be made before anything is measured."""
     if file is not None:
-        from emend.evals.report.plots.plotting import require_plotting
+        from emend.evals.show.report.plots.plotting import require_plotting
 
         require_plotting(file)
     return file

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from emend.evals.benchmarks.docter.benchmark import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
-from emend.evals.benchmarks.files import data_folder, sha256
-from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Benchmark
+from emend.evals.data.benchmarks.docter.benchmark import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
+from emend.evals.data.benchmarks.files import data_folder, sha256
+from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.digests import SourceLedger, digest_like
 from emend.evals.data.faults import Fault, faults_of_rows, records
 from emend.evals.data.shapes import SHAPES, Shape

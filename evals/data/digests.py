@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from emend.evals.benchmarks.files import sha256
+from emend.evals.data.benchmarks.files import sha256
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
 from emend.memory.files import replace_file

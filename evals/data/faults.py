@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from emend.evals.benchmarks.files import whole_records
+from emend.evals.data.benchmarks.files import whole_records
 from emend.evals.data.shapes import Shape
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from emend.evals.benchmarks.files import sha256
+from emend.evals.data.benchmarks.files import sha256
 from emend.evals.data.digests import SourceEntry, SourceLedger, digest_like
 from emend.evals.data.download import RETRIES, HostUnreachable, Report, download, unwritable
 from emend.evals.data.make import make

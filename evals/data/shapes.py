@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.benchmarks.akew import benchmark as akew
-from emend.evals.benchmarks.counterfact import benchmark as counterfact
-from emend.evals.benchmarks.docter import benchmark as docter
-from emend.evals.benchmarks.elken import benchmark as elken
-from emend.evals.benchmarks.elken.cases import BLOCKS
-from emend.evals.benchmarks.elken.rows import EventRow, KnowledgeQuestion
-from emend.evals.benchmarks.mquake import benchmark as mquake
-from emend.evals.benchmarks.mquake.rows import ChainRow
-from emend.evals.benchmarks.recoe import benchmark as recoe
-from emend.evals.benchmarks.recoe.rows import ROWS as RECOE_ROWS
-from emend.evals.benchmarks.rows import BenchmarkRow
+from emend.evals.data.benchmarks.akew import benchmark as akew
+from emend.evals.data.benchmarks.counterfact import benchmark as counterfact
+from emend.evals.data.benchmarks.docter import benchmark as docter
+from emend.evals.data.benchmarks.elken import benchmark as elken
+from emend.evals.data.benchmarks.elken.cases import BLOCKS
+from emend.evals.data.benchmarks.elken.rows import EventRow, KnowledgeQuestion
+from emend.evals.data.benchmarks.mquake import benchmark as mquake
+from emend.evals.data.benchmarks.mquake.rows import ChainRow
+from emend.evals.data.benchmarks.recoe import benchmark as recoe
+from emend.evals.data.benchmarks.recoe.rows import ROWS as RECOE_ROWS
+from emend.evals.data.benchmarks.rows import BenchmarkRow
 
 
 class Shape(NamedTuple):

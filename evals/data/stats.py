@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from emend.evals.benchmarks.files import data_folder, read_rows
+from emend.evals.data.benchmarks.files import data_folder, read_rows
 from emend.evals.data.shapes import SHAPES
 from emend.evals.data.sources import source_of
 from emend.memory.edit import FrozenModel

@@ -33,6 +33,8 @@ JUDGEMENTS, JUDGE_EVENTS = ".jsonl", ".events.jsonl"
 """Endings of a scoring's files: of its judgements, and of the judges' steps."""
 PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
 """Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
+BROKEN_RATIO = 2.0
+"""Perplexity over that before the edits, above which an editor broke the model."""
 EDIT_CHECK = "edit check"
 """Value of `act` in the lines of `costs.jsonl` on edits that took and neighbours that turned."""
 

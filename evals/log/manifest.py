@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
-from emend.evals.log.config import MAX_SHARES, OLD_NAMES, RESUMABLE_FIELDS, RunConfig
+from emend.evals.config.run_config import MAX_SHARES, OLD_NAMES, RESUMABLE_FIELDS, RunConfig
 from emend.evals.log.records import read_model, replace
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from emend.evals.log.config import RunConfig
+from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import MANIFEST, changes, decisive_fields
 from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment, matching, parse_manifest, reason_of, warn_of_failure

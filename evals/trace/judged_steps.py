@@ -7,8 +7,8 @@ from typing import Any
 
 from emend.agents.judging.base import Item
 from emend.evals.case import Record
-from emend.evals.judges.panel import Judgement, JudgementKey
-from emend.evals.judges.store import (
+from emend.evals.judging.panel import Judgement, JudgementKey
+from emend.evals.judging.store import (
     Scoring,
     find_scoring,
     installed_judges,

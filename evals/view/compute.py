@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.aggregate.rows import Report, report
-from emend.evals.analyses.base import Analysis, AnalysisRequest
-from emend.evals.analyses.compare import Comparison, compare
-from emend.evals.analyses.compute import analyse_runs
-from emend.evals.analyses.load_run import open_run
-from emend.evals.judges.store import find_scoring, scoring_files
+from emend.evals.judging.judged_run import open_run
+from emend.evals.judging.store import find_scoring, scoring_files
+from emend.evals.results.analyses.base import Analysis, AnalysisRequest
+from emend.evals.results.analyses.compare import Comparison, compare
+from emend.evals.results.analyses.compute import analyse_runs
 from emend.evals.view.index import open_index
 from emend.evals.view.votes import SplitVotes, split_votes
 from emend.memory.edit import FrozenModel

@@ -8,12 +8,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from emend.evals.report.escape import visible_controls
-from emend.evals.report.tables.secondary import cost_text
+from emend.evals.show.report.tables.secondary import cost_text
 from emend.evals.view.pages.common import text_of
 from emend.evals.view.rendering.geometry import draw_graph, panels, symmetric, whisker
 from emend.evals.view.rendering.links import page_anchor, page_url
 from emend.evals.view.views.page import Page
+from emend.memory.escape import visible_controls
 from emend.memory.redaction import hide_keys, key_hider
 
 TEMPLATES, STATIC = Path(__file__).with_name("templates"), Path(__file__).with_name("static")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.judges.store import FOLDER as SCORINGS
+from emend.evals.judging.store import FOLDER as SCORINGS
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.view.compute import COMPUTATIONS, compute
 from emend.evals.view.scan import FILES, FileState, file_state

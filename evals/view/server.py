@@ -18,12 +18,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from emend.evals.report.escape import safe
 from emend.evals.view.environment import STATIC, render
 from emend.evals.view.pages.common import PageRequest
 from emend.evals.view.pages.live import live_view
 from emend.evals.view.site import PageMissing, Site
 from emend.memory.errors import EmendError
+from emend.memory.escape import safe
 from emend.memory.files import open_file
 
 HEADERS = {

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from emend.evals.case import Record
-from emend.evals.judges.panel import Judgement
-from emend.evals.judges.store import find_scoring, installed_judges, plan, read_judgements
+from emend.evals.judging.panel import Judgement
+from emend.evals.judging.store import find_scoring, installed_judges, plan, read_judgements
 from emend.memory.edit import FrozenModel
 
 LIMIT = 500

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chromadb.api.client import Client
 
 INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
-"""HNSW settings: twice Chroma's default width and neighbours, for recall (measured in tests/benchmarks)."""
+"""HNSW settings: twice Chroma's default width and neighbours, for recall (measured in scripts/benchmarks)."""
 LOCK = "emend.lock"
 DATABASE = "chroma.sqlite3"
 """Chroma's file in a folder."""

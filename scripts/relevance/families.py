@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.evals.case import Benchmark, Case
-from emend.evals.components.train_scope import ScopeQuestions, questions_from
-from emend.evals.runner.components import load_benchmark
+from emend.evals.measure.train_scope import ScopeQuestions, questions_from
+from emend.evals.run.setup.components import load_benchmark
 
 LIMIT = 200
 """Number of cases whose edits are applied together."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import emend
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
 from emend.evals.view.serve import listen, make_server
 from emend.evals.view.site import Site
 

@@ -8,7 +8,7 @@ import pytest
 
 import emend
 from emend.agents.gguf.fetch import fetch_model
-from emend.evals.benchmarks.fact_file.template import REAL_FACTS
+from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
 from emend.memory.errors import BadSettings, FetchFailed, MissingExtra
 from tests.fakes import read_model
 

@@ -14,9 +14,9 @@ from emend.agents.roles.decompose import CHECKED, FINAL, TENTATIVE
 from emend.editors.answerers import FunctionAnswerer
 from emend.editors.base import Answerer
 from emend.editors.memory_based.mello import Mello
-from emend.evals.log.config import RunConfig
-from emend.evals.runner.run import run
-from emend.evals.runner.summary import Summary
+from emend.evals.config.run_config import RunConfig
+from emend.evals.run.run import run
+from emend.evals.run.summary import Summary
 from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step

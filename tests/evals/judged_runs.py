@@ -8,10 +8,10 @@ from typing import Any
 from emend.agents.judging.base import Item, JudgeInput, Role, Verdict
 from emend.agents.judging.verdicts import Supports
 from emend.evals.aggregate.rows import report
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import ScoreSummary, score_run
-from emend.evals.log.config import RunConfig
-from emend.evals.runner.run import run
+from emend.evals.config.run_config import RunConfig
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import ScoreSummary, score_run
+from emend.evals.run.run import run
 from emend.graphs.judges.graph import Judge
 from tests.fakes import ScriptedChatModel, begun
 from tests.paths import DATA

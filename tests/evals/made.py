@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Metric, Record
-from emend.evals.log.config import RunConfig
+from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import CASES, RECORDS
 from emend.evals.log.manifest import MANIFEST, CaseList, Manifest
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from emend.evals.log.config import RunConfig
-from emend.evals.runner.run import run
+from emend.evals.config.run_config import RunConfig
+from emend.evals.run.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked

@@ -10,7 +10,7 @@ import typer
 
 from emend.evals.cli.options import grouped
 from emend.evals.cli.output import print_text
-from emend.evals.components.config import SessionConfig
+from emend.evals.config.session_config import SessionConfig
 from emend.memory.errors import (
     BadData,
     BadSettings,
@@ -25,7 +25,7 @@ from emend.memory.errors import (
 )
 
 if TYPE_CHECKING:
-    from emend.evals.components.session import Session
+    from emend.evals.api.session import Session
     from emend.memory.probe import Answer, Step
 
 FATAL = (
@@ -53,7 +53,7 @@ def ask(
     ] = False,
 ) -> None:
     """Ask a model questions over the edits of a memory; nothing is added to the memory."""
-    from emend.evals.components.session import Session
+    from emend.evals.api.session import Session
 
     if question is not None and not question.strip():
         raise BadSettings("the question is blank: write one, or leave it out to type questions line by line.")
@@ -97,7 +97,7 @@ def _answered(answer: Callable[[str], None], text: str) -> bool:
     Raises:
         EmendError: one of `FATAL`, after which no question will have an answer.
     """
-    from emend.evals.report.escape import one_line
+    from emend.memory.escape import one_line
 
     try:
         answer(text)
@@ -141,8 +141,8 @@ def _print_answer(answer: "Answer", after_steps: bool) -> None:
     """Print the answer in as many lines as it has; after steps, under a heading of its own."""
     from rich.text import Text
 
-    from emend.evals.report.console import console_for
-    from emend.evals.report.escape import safe
+    from emend.evals.show.report.console import console_for
+    from emend.memory.escape import safe
 
     heading = Text("answer  ", style="bold") if after_steps else Text()
     console_for().print(heading + Text(safe(answer.text or "")), soft_wrap=True)
@@ -168,8 +168,8 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
     """Print a step: its node, its duration in ms, and what it changed in the state."""
     from rich.text import Text
 
-    from emend.evals.report.console import console_for
-    from emend.evals.report.escape import one_line
+    from emend.evals.show.report.console import console_for
+    from emend.memory.escape import one_line
 
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))
@@ -181,7 +181,7 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
 
 
 def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from emend.evals.report.state_values import grown_by
+    from emend.evals.show.report.state_values import grown_by
     from emend.evals.trace.case_trace import new_hits
 
     for name, value in update.items():
@@ -197,7 +197,7 @@ def _messages(messages: Any) -> Iterator[tuple[str, str]]:
     """Role and content of a serialised LangChain conversation's model and tool messages."""
     from langchain_core.messages import convert_to_openai_messages, messages_from_dict
 
-    from emend.evals.report.tracing import content_of
+    from emend.evals.show.report.tracing import content_of
 
     if all(isinstance(each, dict) and {"type", "data"} <= each.keys() for each in messages):
         converted: Any = convert_to_openai_messages(messages_from_dict(messages))

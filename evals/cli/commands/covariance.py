@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from emend.agents.local.causal_lm import CausalLM
     from emend.editors.numerics.architectures import Architecture
     from emend.editors.numerics.collect_covariance import CorpusCounts
-    from emend.evals.components.text_corpora import TextCorpus
+    from emend.evals.measure.text_corpora import TextCorpus
 
 SAMPLE = 16
 """Number of texts from which the tokens of all are estimated."""
@@ -52,8 +52,8 @@ def covariance(
     as_json: Json = False,
 ) -> None:
     """Collect the key covariance statistics that ROME, MEMIT and AlphaEdit need; repeat the command to continue."""
-    from emend.evals.components.text_corpora import FACTBOOK, FACTBOOK_TEXTS, read_corpus
-    from emend.evals.log.config import MODEL
+    from emend.evals.config.run_config import MODEL
+    from emend.evals.measure.text_corpora import FACTBOOK, FACTBOOK_TEXTS, read_corpus
 
     overrides, numbers = parse_overrides(settings or []), _parse_layers(layers)
     if corpus and published:
@@ -86,7 +86,7 @@ def _collect(
     from emend.editors.numerics.collect_covariance import collect_covariance
     from emend.editors.numerics.covariance import covariance_folder
     from emend.editors.parametric.covariance_layers import covariance_settings
-    from emend.evals.report.progress import counter
+    from emend.evals.show.report.progress import counter
 
     settings = list(covariance_settings(lm, overrides).values())
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
@@ -153,7 +153,7 @@ def _print_cost(lm: "CausalLM", paths: "Architecture", layers: list[int], corpus
     """Say about how long the collection takes, and the memory of its sums, from some of the texts."""
     from emend.editors.device_speed import device_speed
     from emend.editors.numerics.key_sums import key_size
-    from emend.evals.report.progress import duration
+    from emend.evals.show.report.progress import duration
 
     sample = [len(lm.encode(text)) for text in islice(corpus, SAMPLE)]
     if corpus.count is None or not sample:

@@ -25,7 +25,7 @@ Folder = Annotated[
 def list_data(as_json: Json = False) -> None:
     """List the files of each benchmark: size, licence, origin, and whether a checksum is known."""
     from emend.evals.data.sources import SOURCES
-    from emend.evals.report.tables.data_sets import rows_of, show_sources
+    from emend.evals.show.report.tables.data_sets import rows_of, show_sources
 
     sources = list(SOURCES.values())
     emit(rows_of(sources), as_json, lambda console: show_sources(sources, console))
@@ -41,12 +41,12 @@ def pull(
     as_json: Json = False,
 ) -> None:
     """Download a benchmark's files from where they are published; repeat the command to continue."""
-    from emend.evals.benchmarks.files import data_folder
+    from emend.evals.data.benchmarks.files import data_folder
     from emend.evals.data.pull import Puller
     from emend.evals.data.sources import source_of
-    from emend.evals.report.console import console_for
-    from emend.evals.report.escape import one_line
-    from emend.evals.report.tables.data_sets import download_bar, show_licences, show_outcomes
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.tables.data_sets import download_bar, show_licences, show_outcomes
+    from emend.memory.escape import one_line
 
     source = source_of(name)
     folder = data_folder(name, to)
@@ -76,13 +76,13 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check the files of a folder and list every fault by file, record and field; exit code 2 if there is one."""
-    from emend.evals.benchmarks.fact_file.read import is_fact_file
+    from emend.evals.data.benchmarks.fact_file.read import is_fact_file
 
     if is_fact_file(target):
         _check_facts(target, as_json)
         return
     from emend.evals.data.check import check as check_data
-    from emend.evals.report.tables.data_sets import show_checked
+    from emend.evals.show.report.tables.data_sets import show_checked
 
     checked = check_data(target, folder)
     rows = [{"kind": "file", **file.model_dump()} for file in checked.files]
@@ -97,7 +97,7 @@ def check(
 def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None:
     """Print the paper's statistics of its data, counted from the local files, beside the published numbers."""
     from emend.evals.data.stats import stats as stats_of
-    from emend.evals.report.tables.data_sets import show_table
+    from emend.evals.show.report.tables.data_sets import show_table
 
     table = stats_of(name, folder)
     emit(table.plain(), as_json, lambda console: show_table(table, console))
@@ -106,8 +106,8 @@ def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None
 @data.command()
 def schema(as_json: Json = False) -> None:
     """List the fields of a file of your own facts, for emend run --benchmark FILE."""
-    from emend.evals.benchmarks.fact_file.template import field_rows
-    from emend.evals.report.tables.data_sets import show_fields
+    from emend.evals.data.benchmarks.fact_file.template import field_rows
+    from emend.evals.show.report.tables.data_sets import show_fields
 
     rows = field_rows()
     emit(rows, as_json, lambda console: show_fields(rows, console))
@@ -118,7 +118,7 @@ def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="New file: .jsonl, .json, .csv, .tsv or .yaml.")],
 ) -> None:
     """Write a template of a file of facts."""
-    from emend.evals.benchmarks.fact_file.template import write_template
+    from emend.evals.data.benchmarks.fact_file.template import write_template
 
     write_template(file)
     print_text(f"Two facts are in {file}; the fields are listed by: emend data schema")
@@ -126,9 +126,9 @@ def new(
 
 
 def _check_facts(name: str, as_json: bool) -> None:
-    from emend.evals.benchmarks.fact_file.oddities import oddities_of
-    from emend.evals.benchmarks.fact_file.read import placed_facts
-    from emend.evals.report.escape import one_line
+    from emend.evals.data.benchmarks.fact_file.oddities import oddities_of
+    from emend.evals.data.benchmarks.fact_file.read import placed_facts
+    from emend.memory.escape import one_line
 
     rows, faults = placed_facts(name)
     odd = oddities_of(rows)

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit
-from emend.evals.report.escape import one_line
+from emend.memory.escape import one_line
 
 if TYPE_CHECKING:
-    from emend.evals.components.installation import CheckResult
+    from emend.evals.cli.installation import CheckResult
 
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
@@ -30,7 +30,7 @@ def doctor(
 
     Exit code 1 if something is broken.
     """
-    from emend.evals.components.installation import examine
+    from emend.evals.cli.installation import examine
 
     findings = examine(model)
     emit(findings, as_json, lambda console: _show_findings(findings, console))

@@ -79,7 +79,7 @@ def _refuse_unused(overrides: dict[str, Any], prompt_template: str, seed: int, w
     Raises:
         BadSettings: names the options.
     """
-    from emend.evals.log.config import MODEL
+    from emend.evals.config.run_config import MODEL
 
     unused = [f"--set {name}" for name in overrides if not (with_model and name == MODEL)]
     unused += ["--prompt-template"] * (prompt_template != PROMPT_TEMPLATE) + ["--seed"] * (seed != 0)
@@ -102,9 +102,9 @@ def _solve(
     from emend.editors.checkpoint.deltas import check_weight_editor, new_folder, write_delta
     from emend.editors.cost import Meter, count_tokens
     from emend.editors.registry import EDITORS
-    from emend.evals.log.config import MODEL
+    from emend.evals.config.run_config import MODEL
     from emend.evals.log.manifest import versions
-    from emend.evals.report.progress import duration, heartbeat
+    from emend.evals.show.report.progress import duration, heartbeat
 
     factory: Any = EDITORS.load(method)
     edits = _read_edits(files)
@@ -134,7 +134,7 @@ def _solve(
 def _save(model: str, delta: Path, folder: Path, overrides: dict[str, dict[str, Any]], as_json: bool) -> None:
     from emend.editors.checkpoint.deltas import dtype_of, read_delta, read_manifest
     from emend.editors.checkpoint.edited_model import save_edited
-    from emend.evals.log.config import MODEL
+    from emend.evals.config.run_config import MODEL
 
     manifest = read_manifest(delta)
     with local_model(model, {"dtype": dtype_of(manifest)} | overrides.get(MODEL, {})) as loaded:

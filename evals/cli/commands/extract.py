@@ -7,11 +7,11 @@ import typer
 
 from emend.evals.cli.options import Json, grouped
 from emend.evals.cli.output import emit, print_text
-from emend.evals.components.config import ExtractionConfig
-from emend.evals.log.config import CallLimits
+from emend.evals.config.measure_config import ExtractionConfig
+from emend.evals.config.run_config import CallLimits
 
 if TYPE_CHECKING:
-    from emend.evals.components.extraction_file import ExtractionRows
+    from emend.evals.measure.extraction_file import ExtractionRows
 
 
 @grouped
@@ -25,9 +25,9 @@ def extract(
     as_json: Json = False,
 ) -> None:
     """Extract triplets from a benchmark's documents and measure them; repeat the command to continue."""
-    from emend.evals.components.extraction import run_extraction
-    from emend.evals.report.progress import progress_on
-    from emend.evals.report.tables.extraction import PUBLISHED, render_extraction
+    from emend.evals.measure.extraction import run_extraction
+    from emend.evals.show.report.progress import progress_on
+    from emend.evals.show.report.tables.extraction import PUBLISHED, render_extraction
 
     result = run_extraction(config, limits, out, progress_on())
     published = PUBLISHED.get((config.benchmark, result.language), ())

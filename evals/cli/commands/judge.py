@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from emend.evals.cli.options import Json, Plot, RunFolder, grouped
 from emend.evals.cli.output import emit, print_text
-from emend.evals.log.config import CallLimits
+from emend.evals.config.run_config import CallLimits
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, ModelError
 from emend.memory.redaction import refuse_secrets
@@ -18,9 +18,9 @@ from emend.memory.redaction import refuse_secrets
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emend.evals.judges.calibration import Calibration
-    from emend.evals.judges.panel import Panel
-    from emend.evals.judges.score_run import ScoreSummary
+    from emend.evals.judging.calibration import Calibration
+    from emend.evals.judging.panel import Panel
+    from emend.evals.judging.score_run import ScoreSummary
 
 judge = typer.Typer(
     name="judge", help="Let chat models or people judge a run's answers, and measure the judges.", no_args_is_help=True
@@ -56,7 +56,7 @@ class JudgeOptions(FrozenModel):
         Raises:
             BadSettings: an impossible number.
         """
-        from emend.evals.judges.panel import Panel
+        from emend.evals.judging.panel import Panel
 
         return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **settings)
 
@@ -93,7 +93,7 @@ def run(
     limits: CallLimits,
 ) -> None:
     """Judge a run's answers and print the report with the scores; repeat the command to continue."""
-    from emend.evals.judges.score_run import score_run
+    from emend.evals.judging.score_run import score_run
 
     panel = judges.panel(both_orders=both_orders, batch=batch, combine=combine)
     with closing(limits.policy()) as policy:
@@ -114,9 +114,9 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Measure how far judges agree with human labels, and store the result for reports."""
-    from emend.evals.judges.calibration import calibrate as calibrate_on
-    from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration
-    from emend.evals.judges.store import read_calibration
+    from emend.evals.judging.calibration import calibrate as calibrate_on
+    from emend.evals.judging.calibration import panel_verdicts, read_labels, store_calibration
+    from emend.evals.judging.store import read_calibration
     from emend.memory.registry import trust_names
 
     panel = judges.panel()
@@ -160,9 +160,9 @@ def stress(
     as_json: Json = False,
 ) -> None:
     """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
-    from emend.evals.judges.stress import own_cases
-    from emend.evals.judges.stress import stress as stress_judges
-    from emend.evals.report.tables.stress import show_stress
+    from emend.evals.judging.stress import own_cases
+    from emend.evals.judging.stress import stress as stress_judges
+    from emend.evals.show.report.tables.stress import show_stress
     from emend.memory.registry import trust_names
 
     trust_names(trust or (), checked=True)
@@ -201,9 +201,9 @@ def annotate(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the sample and the orders.")] = 0,
 ) -> None:
     """Export blind sheets of runs' answers for people to label: a web page and a table for each annotator."""
-    from emend.evals.annotate.sampling import draw
-    from emend.evals.annotate.sheets import AnnotationKey, write_sheets
-    from emend.evals.annotate.study import load_study
+    from emend.evals.judging.annotate.sampling import draw
+    from emend.evals.judging.annotate.sheets import AnnotationKey, write_sheets
+    from emend.evals.judging.annotate.study import load_study
 
     chosen = load_study(study)
     changes = {"size": size or chosen.size, "strata": tuple(by.split(",")) if by else chosen.strata}
@@ -227,9 +227,9 @@ def show_agreement(
     as_json: Json = False,
 ) -> None:
     """Read filled sheets: agreement, disagreements to settle, and labels for emend judge calibrate."""
-    from emend.evals.annotate.labels import read_key, read_sheets
-    from emend.evals.annotate.results import results_of, write_adjudication, write_labels
-    from emend.evals.report.tables.calibration import render_annotation
+    from emend.evals.judging.annotate.labels import read_key, read_sheets
+    from emend.evals.judging.annotate.results import results_of, write_adjudication, write_labels
+    from emend.evals.show.report.tables.calibration import render_annotation
 
     key = read_key(folder)
     filled = read_sheets(folder, key, sheets or ())
@@ -260,8 +260,8 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
     """
     from emend.evals.aggregate.rows import report
     from emend.evals.aggregate.tables import TableChoice
-    from emend.evals.report.console import console_for
-    from emend.evals.report.tables.metrics import render
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.tables.metrics import render
 
     judged, console = report(folder, summary.scoring.id), console_for()
     columns = tuple(dict.fromkeys(row.metric for row in judged.rows if row.judge))
@@ -285,7 +285,7 @@ def _print_calibrations(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    from emend.evals.report.tables.calibration import plot_calibrations, render_calibration
+    from emend.evals.show.report.tables.calibration import plot_calibrations, render_calibration
 
     if plot is not None:
         plot_calibrations(calibrations, plot)

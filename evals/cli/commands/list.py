@@ -9,15 +9,15 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
 from emend.evals.cli.output import emit, print_text
-from emend.evals.components.catalogue import KINDS, registry_of
-from emend.evals.report.escape import one_line
+from emend.evals.show.lists.catalogue import KINDS, registry_of
 from emend.memory.errors import BadSettings
+from emend.memory.escape import one_line
 from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emend.evals.components.graph_nodes import GraphNode
+    from emend.evals.show.lists.graph_nodes import GraphNode
 
 ALL_KINDS = {name: summary for name, (_, summary) in KINDS.items()} | {
     "settings": "Settings of editors, benchmarks and models (--set, --benchmark-option).",
@@ -68,8 +68,8 @@ def _list_registry(kind: str, as_json: bool) -> None:
 
 
 def _list_settings(part: str | None, as_json: bool) -> None:
-    from emend.evals.components.settings_list import list_presets, list_settings
-    from emend.evals.report.tables.lists import render_settings
+    from emend.evals.show.lists.settings_list import list_presets, list_settings
+    from emend.evals.show.report.tables.lists import render_settings
 
     settings, presets = list_settings(part), list_presets(part)
     emit([*settings, *presets], as_json, lambda console: console.print(render_settings(settings, presets)))
@@ -77,7 +77,7 @@ def _list_settings(part: str | None, as_json: bool) -> None:
 
 def _list_runs(folder: Path, as_json: bool) -> None:
     from emend.evals.aggregate.runs import list_runs
-    from emend.evals.report.tables.lists import render_runs
+    from emend.evals.show.report.tables.lists import render_runs
 
     runs = list_runs(folder)
     emit(runs, as_json, lambda console: console.print(render_runs(runs, folder)))
@@ -95,7 +95,7 @@ def graph(
     as_json: Json = False,
 ) -> None:
     """Draw a graph: its nodes, what each does, and where each may lead."""
-    from emend.evals.components.graph_nodes import find_graph, nodes_of
+    from emend.evals.show.lists.graph_nodes import find_graph, nodes_of
 
     exclusive({"--mermaid": mermaid, "--json": as_json})
     app = find_graph(name)

@@ -135,8 +135,8 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search the current edits with a retriever."""
-    from emend.evals.log.config import RunConfig
-    from emend.evals.report.tables.memory import show_hits
+    from emend.evals.config.run_config import RunConfig
+    from emend.evals.show.report.tables.memory import show_hits
     from emend.memory.retrieval.base import search as search_corpus
     from emend.memory.retrieval.compose import load_retriever
     from emend.memory.retrieval.registry import RETRIEVERS
@@ -162,7 +162,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show an edit, or a fact (--subject and --relation), with all its versions, oldest first."""
-    from emend.evals.report.tables.memory import edit_row, fact_rows, show_edit, show_facts
+    from emend.evals.show.report.tables.memory import edit_row, fact_rows, show_edit, show_facts
     from emend.memory.store.open_memory import open_memory
 
     if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (relation is None):
@@ -185,7 +185,7 @@ def show(
 @memory.command()
 def stats(where: Where = FOLDER, as_json: Json = False) -> None:
     """Count the stored edits."""
-    from emend.evals.report.tables.memory import show_stats
+    from emend.evals.show.report.tables.memory import show_stats
     from emend.memory.store.open_memory import open_memory
 
     with open_memory(where) as opened:
@@ -200,7 +200,7 @@ def withdraw(
     as_json: Json = False,
 ) -> None:
     """Remove edits as if they had never been added; edits that they superseded become current again."""
-    from emend.evals.report.tables.memory import fact_rows, show_facts
+    from emend.evals.show.report.tables.memory import fact_rows, show_facts
     from emend.memory.store.open_memory import open_memory
 
     with open_memory(where) as opened:
@@ -222,7 +222,7 @@ def _find_edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
 
 def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
     """Add with a progress bar, and print how many edits are new."""
-    from emend.evals.report.progress import counter
+    from emend.evals.show.report.progress import counter
 
     stored = {edit.id: edit for edit in opened.edits([edit.id for edit in edits])}
     before = opened.stats()

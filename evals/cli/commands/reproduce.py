@@ -12,8 +12,8 @@ from pydantic import Field
 
 from emend.evals.cli.options import OptionalFields, exclusive, grouped, parse_pairs
 from emend.evals.cli.output import emit, print_text
-from emend.evals.log.config import RunConfig
-from emend.evals.log.presets import PRESET
+from emend.evals.config.presets import PRESET
+from emend.evals.config.run_config import RunConfig
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
@@ -21,8 +21,8 @@ from emend.memory.registry import trust_typed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emend.evals.reproduce.execute import RunOutcome
-    from emend.evals.reproduce.recipe import Recipe
+    from emend.evals.results.reproduce.execute import RunOutcome
+    from emend.evals.results.reproduce.recipe import Recipe
 
 OF_THE_PAPER = ("benchmark", "editors", "model", "settings", "mode", "reevaluate_at", "share", "retriever")
 """Options of a run that a published table decides."""
@@ -88,8 +88,8 @@ def reproduce(
     Editors that have a preset `paper` are set up as published, unless --preset names another. The same command
     continues: finished runs are read, failed and interrupted ones are continued.
     """
-    from emend.evals.report.export import check_form
-    from emend.evals.reproduce.export import FORMS
+    from emend.evals.show.report.export import check_form
+    from emend.evals.show.report.reproduce.export import FORMS
 
     if output.list:
         _show_list(name, output)
@@ -129,9 +129,9 @@ def sweep(
     The same command continues: finished runs are read, failed and interrupted ones are continued.
     """
     from emend.evals.aggregate.tables import load_reports
-    from emend.evals.report.console import console_for
-    from emend.evals.report.export import check_form, export
-    from emend.evals.report.tables.metrics import render_reports
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.export import check_form, export
+    from emend.evals.show.report.tables.metrics import render_reports
 
     if runs.format is not None:
         check_form(runs.format)
@@ -146,11 +146,11 @@ def sweep(
 
 
 def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs: SeveralRuns) -> "Recipe":
-    from emend.evals.log.run_file import parse_yaml
-    from emend.evals.papers.tables import table
-    from emend.evals.reproduce.choose import choose_models, plan_recipe
-    from emend.evals.reproduce.execute import with_runs_of
-    from emend.evals.reproduce.recipe import Recipe, with_files, with_runs
+    from emend.evals.config.run_file import parse_yaml
+    from emend.evals.results.papers.tables import table
+    from emend.evals.results.reproduce.choose import choose_models, plan_recipe
+    from emend.evals.results.reproduce.execute import with_runs_of
+    from emend.evals.results.reproduce.recipe import Recipe, with_files, with_runs
 
     if Path(name).suffix in (".yaml", ".yml"):
         flags = {"models": "--model", "judges": "--judge"}
@@ -171,8 +171,8 @@ def _folder(recipe: "Recipe", runs: SeveralRuns) -> Path:
 
 
 def _grid(file: Path | None, options: Mapping[str, Any], over: Sequence[str]) -> "Recipe":
-    from emend.evals.log.run_file import parse_yaml, read_run_file
-    from emend.evals.reproduce.recipe import Recipe, grid_recipe
+    from emend.evals.config.run_file import parse_yaml, read_run_file
+    from emend.evals.results.reproduce.recipe import Recipe, grid_recipe
 
     fields = parse_yaml(file) if file is not None else {}
     trust_typed(fields)
@@ -194,9 +194,9 @@ def _value(text: str) -> Any:
 def _run(recipe: "Recipe", runs: SeveralRuns) -> "Sequence[RunOutcome] | None":
     """Say what is to be run, and run it; None after a dry run."""
     from emend.evals.cli.interrupts import interruptible
-    from emend.evals.report.progress import progress_on
-    from emend.evals.reproduce.execute import RecipeRunner, outcome_of
-    from emend.evals.reproduce.recipe import RECIPE
+    from emend.evals.results.reproduce.execute import RecipeRunner, outcome_of
+    from emend.evals.results.reproduce.recipe import RECIPE
+    from emend.evals.show.report.progress import progress_on
 
     folder = _folder(recipe, runs)
     outcomes = [outcome_of(folder / each.name) for each in recipe.runs]
@@ -217,8 +217,9 @@ def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: Several
     Raises:
         BadSettings: nothing can be run; or a provider would be called, and there is nobody to ask.
     """
-    from emend.evals.report.console import console_for
-    from emend.evals.reproduce.estimate import estimate, render_estimate
+    from emend.evals.results.reproduce.estimate import estimate
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.reproduce.estimate import render_estimate
 
     estimated = estimate(recipe, outcomes)
     console_for(sys.stdout if runs.dry_run else sys.stderr).print(render_estimate(estimated))
@@ -236,10 +237,10 @@ def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: Several
 
 
 def _print_table(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", form: str | None, output: FigureOutput) -> None:
-    from emend.evals.reproduce.choose import plan_recipe
-    from emend.evals.reproduce.collect import figures
-    from emend.evals.reproduce.export import export, rows
-    from emend.evals.reproduce.table import render_cells, render_figures
+    from emend.evals.results.reproduce.choose import plan_recipe
+    from emend.evals.results.reproduce.collect import figures
+    from emend.evals.show.report.reproduce.export import export, rows
+    from emend.evals.show.report.reproduce.table import render_cells, render_figures
 
     published, planned = plan_recipe(recipe)
     listed = figures(published, planned, recipe, outcomes)
@@ -263,13 +264,14 @@ def _fail_if_unfinished(outcomes: "Sequence[RunOutcome]") -> None:
 
 def _show_list(name: str | None, output: FigureOutput) -> None:
     """Print how many figures of each table can be run, and why the others cannot; or the figures one by one."""
-    from emend.evals.papers.tables import paper, papers, table
-    from emend.evals.reproduce.collect import figures
-    from emend.evals.reproduce.export import rows
-    from emend.evals.reproduce.ledger import ledger_rows, render_ledger
-    from emend.evals.reproduce.needs import plan_cells
-    from emend.evals.reproduce.recipe import Recipe
-    from emend.evals.reproduce.table import render_cells
+    from emend.evals.results.papers.tables import paper, papers, table
+    from emend.evals.results.reproduce.collect import figures
+    from emend.evals.results.reproduce.coverage_report import coverage_rows
+    from emend.evals.results.reproduce.needs import plan_cells
+    from emend.evals.results.reproduce.recipe import Recipe
+    from emend.evals.show.report.reproduce.coverage_report import render_coverage
+    from emend.evals.show.report.reproduce.export import rows
+    from emend.evals.show.report.reproduce.table import render_cells
 
     single = [table(name)] if name and ":" in name else []
     tables = single or [each for source in ([paper(name)] if name else papers()) for each in source.tables]
@@ -277,5 +279,5 @@ def _show_list(name: str | None, output: FigureOutput) -> None:
         listed = [each for t in tables for each in figures(t, plan_cells(t, {}), Recipe(table=t.id), [])]
         emit(rows(listed), output.as_json, lambda console: console.print(render_cells(listed)))
         return
-    counted = ledger_rows(tables)
-    emit(counted, output.as_json, lambda console: console.print(render_ledger(counted)))
+    counted = coverage_rows(tables)
+    emit(counted, output.as_json, lambda console: console.print(render_coverage(counted)))

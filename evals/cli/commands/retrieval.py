@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from emend.evals.cli.options import Json, Plot, grouped
 from emend.evals.cli.output import emit
-from emend.evals.components.config import RetrievalConfig
+from emend.evals.config.measure_config import RetrievalConfig
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 @grouped
 def retrieval(config: RetrievalConfig, plot: Plot = None, as_json: Json = False) -> None:
     """Measure retrievers on a benchmark's probes, without a language model: hit@1, hit@5, MRR and false hits."""
-    from emend.evals.components.retrieval import measure_retrieval
-    from emend.evals.report.tables.retrieval import render_retrieval
+    from emend.evals.measure.retrieval import measure_retrieval
+    from emend.evals.show.report.tables.retrieval import render_retrieval
 
     if as_json and len(config.settings) > 1:
         raise BadSettings("--json rows do not name the setting: give one --setting at a time with --json.")
     reports = measure_retrieval(config)
     if plot is not None:
-        from emend.evals.report.plots.analysis_plot import plot_retrieval
+        from emend.evals.show.report.plots.analysis_plot import plot_retrieval
 
         plot_retrieval(reports, plot)
 

@@ -9,7 +9,7 @@ from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunF
 from emend.evals.cli.output import print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.cli.viewer import require_view, show_runs
-from emend.evals.log.config import OF_THE_CALL, RESUMABLE_FIELDS, RunConfig
+from emend.evals.config.run_config import OF_THE_CALL, RESUMABLE_FIELDS, RunConfig
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_names, trust_typed
 
@@ -50,7 +50,7 @@ def run(
     An interrupted run is continued by the same command with the same --out, or by emend resume.
     """
     from emend.evals.api.run import new_folder
-    from emend.evals.log.run_file import RunPlan, read_run_file
+    from emend.evals.config.run_file import RunPlan, read_run_file
 
     check_thresholds(require, junit)
     fields = read_run_file(file) if file is not None else {}
@@ -90,7 +90,7 @@ def resume(
     Options that are left out keep the values that the run was started with, but for --workers, --cache, --prices and
     --memory, which a run folder does not decide: give them again.
     """
-    from emend.evals.components.own_code import check_trust, is_url, source_file
+    from emend.evals.cli.trust import check_trust, is_url, source_file
     from emend.evals.log.manifest import Manifest
 
     stored = Manifest.read(folder).config.model_dump(exclude={*OF_THE_CALL})
@@ -117,7 +117,7 @@ def merge(
 
     With --partial, emend resume on the merged folder evaluates what is missing.
     """
-    from emend.evals.shares.merge import merge as merge_shares
+    from emend.evals.run.shares.merge import merge as merge_shares
 
     merged = merge_shares(folders, out, partial, any_versions)
     print_text(f"{merged.shares} shares, {merged.finished} of {merged.units} units finished, {merged.failed} failed")
@@ -144,10 +144,10 @@ def demo(
 ) -> None:
     """Evaluate five editors, by default on the embedded model, and explain the table; no key, GPU or download."""
     from emend.evals.api.run import new_folder
-    from emend.evals.benchmarks.fact_file.template import REAL_FACTS
+    from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
     from emend.evals.log.manifest import Manifest
-    from emend.evals.report.console import console_for
-    from emend.evals.report.demo import show_explanation
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.demo import show_explanation
 
     if view:
         require_view()
@@ -170,9 +170,9 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
     from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.log.manifest import changed_fields
-    from emend.evals.report.console import console_for
-    from emend.evals.report.tables.metrics import render
-    from emend.evals.runner.summary import spent_lines
+    from emend.evals.run.summary import spent_lines
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.tables.metrics import render
 
     if changed := changed_fields(config, folder):
         print_text(f"this call's values hold: {changed}", err=True)
@@ -190,7 +190,8 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
 
 
 def _show_estimates(configs: "Sequence[RunConfig]") -> None:
-    from emend.evals.estimates.dry_run import dry_run, estimate_lines
+    from emend.evals.results.estimates.dry_run import dry_run
+    from emend.evals.show.report.dry_run import estimate_lines
 
     for config in configs:
         for line in estimate_lines(dry_run(config)):
@@ -200,8 +201,8 @@ def _show_estimates(configs: "Sequence[RunConfig]") -> None:
 def _show_together(folders: list[Path]) -> None:
     """Print one table of several runs."""
     from emend.evals.aggregate.tables import load_reports
-    from emend.evals.report.console import console_for
-    from emend.evals.report.tables.metrics import render_reports
+    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.tables.metrics import render_reports
 
     console = console_for()
     console.print(render_reports(load_reports(folders, None), console))

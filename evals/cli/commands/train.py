@@ -8,7 +8,7 @@ import typer
 
 from emend.evals.cli.options import Json, grouped
 from emend.evals.cli.output import emit
-from emend.evals.components.config import EncoderConfig, ScopeConfig
+from emend.evals.config.measure_config import EncoderConfig, ScopeConfig
 from emend.memory.errors import BadSettings
 
 train = typer.Typer(name="train", help="Train scope classifiers and sentence encoders.", no_args_is_help=True)
@@ -20,8 +20,8 @@ Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="New folder f
 @grouped
 def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
     """Train SERAC's scope classifier and its threshold on a benchmark's questions in and out of scope."""
-    from emend.evals.components.train_scope import train_scope_on
-    from emend.evals.report.training import show_scope
+    from emend.evals.measure.train_scope import train_scope_on
+    from emend.evals.show.report.training import show_scope
 
     _refuse_existing(out)
     rows = train_scope_on(config, out, _print_steps)
@@ -32,8 +32,8 @@ def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
 @grouped
 def encoder(config: EncoderConfig, out: Out, as_json: Json = False) -> None:
     """Fine-tune a sentence encoder on a benchmark's questions and their relevant edits, as a LoRA adapter."""
-    from emend.evals.components.train_encoder import train_encoder_on
-    from emend.evals.report.training import show_encoder
+    from emend.evals.measure.train_encoder import train_encoder_on
+    from emend.evals.show.report.training import show_encoder
 
     _refuse_existing(out)
     rows = train_encoder_on(config, out, _print_steps)

@@ -7,7 +7,7 @@ import typer
 
 from emend.evals.cli.options import Json, grouped
 from emend.evals.cli.output import emit, interrupts_as_exit, print_text
-from emend.evals.components.config import TuneConfig
+from emend.evals.config.measure_config import TuneConfig
 from emend.memory.errors import BadSettings
 
 
@@ -22,8 +22,8 @@ def tune(
 
     What was tried is kept in FILE.trials.jsonl; the same command continues from it.
     """
-    from emend.evals.components.settings_search import Trial, settings_file, tune
-    from emend.evals.report.settings_search import show_tuning
+    from emend.evals.results.settings_search import Trial, settings_file, tune
+    from emend.evals.show.report.settings_search import show_tuning
     from emend.memory.files import replace_file
 
     if not out.parent.is_dir():

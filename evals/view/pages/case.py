@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emend.evals.log.lines import CASES
-from emend.evals.report.tracing import log_probs, probe_cost
+from emend.evals.show.report.tracing import log_probs, probe_cost
 from emend.evals.trace.case_trace import Trace, TracedProbe
 from emend.evals.trace.case_trace import trace as trace_case
 from emend.evals.trace.graph_paths import GraphEdges

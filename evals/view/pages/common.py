@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 from emend.evals.aggregate.columns import MetricRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.tables.layout import interval, number
-from emend.evals.report.tables.metrics import remarks
-from emend.evals.report.tables.secondary import cost_text
+from emend.evals.show.report.tables.layout import interval, number
+from emend.evals.show.report.tables.metrics import remarks
+from emend.evals.show.report.tables.secondary import cost_text
 from emend.evals.view.library import Library, command
 from emend.evals.view.scan import RunPlace
 from emend.evals.view.views.page import Fact, Link, PageHead

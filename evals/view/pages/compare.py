@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emend.evals.analyses.compare import Comparison, ComparisonRow
 from emend.evals.case import Metric
-from emend.evals.report.tables.comparison import difference_text, interval_text, p_text
+from emend.evals.results.analyses.compare import Comparison, ComparisonRow
+from emend.evals.show.report.tables.comparison import difference_text, interval_text, p_text
 from emend.evals.trace.answers import VERDICTS, deciding_scores
 from emend.evals.trace.case_trace import Trace
 from emend.evals.view.answers import CaseKey, Integers, RunAnswers

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from emend.evals.aggregate.judged import calibration_of, judged_notes
-from emend.evals.judges.store import Scoring, list_scorings
+from emend.evals.judging.store import Scoring, list_scorings
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.pages.cases import answer_view
 from emend.evals.view.pages.common import PageRequest, facts

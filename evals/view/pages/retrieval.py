@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from emend.evals.analyses.base import Analysis, AnalysisRow
-from emend.evals.analyses.general import HIT
 from emend.evals.case import Metric
 from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.lines import CASES
 from emend.evals.metrics.estimate import Estimate
+from emend.evals.results.analyses.base import Analysis, AnalysisRow
+from emend.evals.results.analyses.general import HIT
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.offsets import read_case
 from emend.evals.view.pages.cases import read_answer

@@ -12,11 +12,11 @@ from emend.evals.aggregate.retention import ForgettingRow
 from emend.evals.aggregate.rows import Report
 from emend.evals.aggregate.tables import LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
 from emend.evals.case import Metric
+from emend.evals.config.run_file import RunPlan
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.run_file import RunPlan
 from emend.evals.metrics.protocols import plain_name
-from emend.evals.report.tables.metrics import count, gap_notes
-from emend.evals.report.tables.secondary import cost_text, perplexity_text, spent_line
+from emend.evals.show.report.tables.metrics import count, gap_notes
+from emend.evals.show.report.tables.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.view.scan import RunPlace
 from emend.evals.view.views.page import Fact, Link, Page

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emend.evals.log.events import split_passes
-from emend.evals.report.state_values import brief, entry_texts, grown_by, is_conversation
-from emend.evals.report.tracing import SAID_ELSEWHERE, content_of, is_routed, step_cost
+from emend.evals.show.report.state_values import brief, entry_texts, grown_by, is_conversation
+from emend.evals.show.report.tracing import SAID_ELSEWHERE, content_of, is_routed, step_cost
 from emend.evals.trace.case_trace import new_hits
 from emend.evals.trace.graph_paths import GraphEdges
 from emend.evals.view.views.case import CallView, FieldView, HitView, MessageView, StepView

@@ -1,6 +1,6 @@
 """Views of comparisons, and of two traces beside each other."""
 
-from emend.evals.analyses.compare import ComparisonRow
+from emend.evals.results.analyses.compare import ComparisonRow
 from emend.evals.view.views.case import EditView, ProbeView
 from emend.evals.view.views.cases import AnswerView
 from emend.evals.view.views.page import Fact, Status

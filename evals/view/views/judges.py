@@ -1,7 +1,7 @@
 """Views of the page of judges."""
 
-from emend.evals.judges.panel import Judgement
-from emend.evals.judges.store import Scoring
+from emend.evals.judging.panel import Judgement
+from emend.evals.judging.store import Scoring
 from emend.evals.view.views.cases import AnswerView
 from emend.evals.view.views.page import Fact, Status
 from emend.memory.edit import FrozenModel

@@ -6,9 +6,9 @@ from langchain_core.language_models import FakeListChatModel
 from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
-from emend.evals.log.config import RunConfig
+from emend.evals.config.run_config import RunConfig
 from emend.evals.log.records import read_records
-from emend.evals.runner.run import run
+from emend.evals.run.run import run
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
 from tests.fakes import ScriptedScoringModel

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
-from tests.benchmarks.bench_served import LIMIT, compare, runs, stub
+from scripts.benchmarks.bench_served import LIMIT, compare, runs, stub
 from tests.paths import DATA, SHARED
 from tests.provider.models import quick_policy
 

@@ -22,7 +22,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.scope import ENOUGH
 from emend.editors.memory_based.wider_search import load_search
-from emend.evals.runner.evaluate import FATAL
+from emend.evals.run.evaluate import FATAL
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError

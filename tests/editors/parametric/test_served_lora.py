@@ -14,7 +14,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.parametric.lora import Lora
 from emend.editors.parametric.served_lora import training_model
 from emend.memory.errors import BadSettings
-from tests.benchmarks.bench_served import LIMIT, compare
+from scripts.benchmarks.bench_served import LIMIT, compare
 from tests.params import mostly_slow
 from tests.provider.completions import NAME, CompletionsServer
 from tests.provider.models import quick_policy

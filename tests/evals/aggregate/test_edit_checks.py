@@ -9,9 +9,9 @@ from emend.evals.aggregate.edit_checks import broken_places, edit_checks_of, sid
 from emend.evals.aggregate.perplexity import perplexities_of
 from emend.evals.aggregate.tables import MetricTable, TableRow
 from emend.evals.case import Metric
-from emend.evals.log.config import NO_CHECKPOINTS
+from emend.evals.config.run_config import NO_CHECKPOINTS
 from emend.evals.log.lines import COSTS, EDIT_CHECK, PERPLEXITY, PERPLEXITY_BEFORE
-from emend.evals.report.tables.metrics import _best
+from emend.evals.show.report.tables.metrics import _best
 
 PLACE = {"setting": "s", "mode": "single", "repeat": 0, "standing": 1}
 

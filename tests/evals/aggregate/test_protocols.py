@@ -8,8 +8,8 @@ from emend.evals.aggregate.rows import report
 from emend.evals.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import metrics_under
-from emend.evals.report.export import export
-from emend.evals.report.tables.metrics import notes
+from emend.evals.show.report.export import export
+from emend.evals.show.report.tables.metrics import notes
 from tests.evals.made import record, write_run
 
 METRICS = metrics_under([Metric(name="EM", value="em", kinds=("efficacy",), scale=100)], ())

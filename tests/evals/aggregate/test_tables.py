@@ -12,8 +12,8 @@ from rich.console import Console
 from emend.evals.aggregate.runs import list_runs
 from emend.evals.aggregate.tables import TableChoice, load_reports, metric_tables
 from emend.evals.case import Metric
-from emend.evals.report.export import FORMATS, export
-from emend.evals.report.tables.metrics import render_reports
+from emend.evals.show.report.export import FORMATS, export
+from emend.evals.show.report.tables.metrics import render_reports
 from emend.memory.errors import BadSettings, MissingData
 from tests.evals.made import EM, record, write_run
 

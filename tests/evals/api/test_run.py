@@ -13,8 +13,8 @@ import emend
 from emend.editors.registry import EDITORS
 from emend.evals.api.result import RunResult
 from emend.evals.api.run import RunOptions, new_folder
-from emend.evals.log.config import RunConfig
-from emend.evals.runner.results import Progress
+from emend.evals.config.run_config import RunConfig
+from emend.evals.run.results import Progress
 from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.retrieval.base import Hit
 from tests.evals.command_line import trusting_nothing

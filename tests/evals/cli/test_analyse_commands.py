@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from emend.evals.analyses.base import AnalysisRequest
-from emend.evals.analyses.compute import analyse_runs
-from emend.evals.analyses.load_run import open_run
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
-from emend.evals.report.plots.analysis_plot import plot_analysis
-from tests.evals.analyses.test_analyses import docter_run, elken_run, recoe_run
+from emend.evals.judging.judged_run import open_run
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
+from emend.evals.results.analyses.base import AnalysisRequest
+from emend.evals.results.analyses.compute import analyse_runs
+from emend.evals.show.report.plots.analysis_plot import plot_analysis
 from tests.evals.judged_runs import elken_run as judged_elken
 from tests.evals.judged_runs import judge_model
+from tests.evals.results.analyses.test_analyses import docter_run, elken_run, recoe_run
 
 
 def test_analyse_lists_shows_and_explains(tmp_path: Path, emend: Any) -> None:

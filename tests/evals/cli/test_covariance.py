@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from emend.agents.llm import load_model
 from emend.editors.numerics.architectures import architecture_of
 from emend.editors.numerics.collect_covariance import collect_covariance
-from emend.evals.log.config import RunConfig
-from emend.evals.runner.run import run
+from emend.evals.config.run_config import RunConfig
+from emend.evals.run.run import run
 from emend.memory.errors import RunRefused
 from tests.evals.toys import BENCHMARK
 from tests.fakes import tiny_random_lm

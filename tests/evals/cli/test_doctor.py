@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from emend.evals.cli.commands.doctor import _show_findings
-from emend.evals.components.installation import CheckResult, _data
+from emend.evals.cli.installation import CheckResult, _data
 from tests.paths import DATA
 
 AKEW = DATA / "akew"

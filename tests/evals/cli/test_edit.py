@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.parametric.finetune import FineTuning
-from emend.evals.log.config import RunConfig
+from emend.evals.config.run_config import RunConfig
 from emend.evals.log.records import read_records
-from emend.evals.runner.run import run
+from emend.evals.run.run import run
 from tests.evals.toys import BENCHMARK, toy_case
 from tests.fakes import tiny_random_lm
 

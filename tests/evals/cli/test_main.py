@@ -195,7 +195,7 @@ def test_bad_input_is_one_line_and_exit_code_2(emend: Any, words: tuple[str, ...
 
 
 def test_doctor_names_keys_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.components import installation
+    from emend.evals.cli import installation
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)

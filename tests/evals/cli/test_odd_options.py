@@ -1,4 +1,4 @@
-"""Odd values of options end in one clean error; the full set is `tests/benchmarks/odd_options.py`."""
+"""Odd values of options end in one clean error; the full set is `scripts/benchmarks/odd_options.py`."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from emend.evals.cli.main import app
 from emend.memory.errors import BadSettings
 from emend.memory.files import read_input
-from tests.benchmarks.odd_options import OddCall, calls, prepare, problem
+from scripts.benchmarks.odd_options import OddCall, calls, prepare, problem
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import enlist
 
@@ -70,9 +70,9 @@ def test_an_empty_path_is_refused(folder: Path, option: str) -> None:
 def test_the_checker_sees_tracebacks_and_wrong_exit_codes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == ""
     assert problem(OddCall(("papers", "nan"), "name", numeric=True)) == ""
-    monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: 1 / 0)
+    monkeypatch.setattr("emend.evals.results.papers.tables.table", lambda name: 1 / 0)
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)).startswith("ZeroDivisionError")
-    monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: exec("raise SystemExit(3)"))
+    monkeypatch.setattr("emend.evals.results.papers.tables.table", lambda name: exec("raise SystemExit(3)"))
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == "exit code 3"
 
 

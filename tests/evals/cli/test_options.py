@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from emend.evals.cli.commands.judge import JudgeOptions
 from emend.evals.cli.main import COMMANDS, load_command
 from emend.evals.cli.options import OptionalFields, exclusive, grouped
-from emend.evals.log.config import CallLimits
+from emend.evals.config.run_config import CallLimits
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from emend.evals.cli.interrupts import interruptible
-from emend.evals.log.config import OLD_NAMES
+from emend.evals.config.run_config import OLD_NAMES
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
 
 
 def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.runner.components import data_folder
+    from emend.evals.run.setup.components import data_folder
 
     (tmp_path / "all" / "docter").mkdir(parents=True)
     assert data_folder("docter", None) is None
@@ -177,7 +177,7 @@ def test_a_terminated_run_names_the_resume_command(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 
-    monkeypatch.setattr("emend.evals.runner.run.run", ending)
+    monkeypatch.setattr("emend.evals.run.run.run", ending)
     output = emend(*RUN, "--out", "ended")
     assert output.code == 130 and said in output.err
     assert signal.getsignal(signal.SIGTERM) is before

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from emend.agents.llm import load_model
 from emend.editors.base import Answerer, EditorContext
+from emend.evals.api.session import reading_of
 from emend.evals.cli.commands.ask import HINT, questions
 from emend.evals.cli.main import app
-from emend.evals.components.session import reading_of
 from emend.graphs.execution import run_graph
 from emend.graphs.rag import RagState
 from emend.graphs.registry import GRAPHS

@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from emend.evals.case import Metric
-from emend.evals.components.own_code import check_trust
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
-from emend.evals.log.config import RunConfig
+from emend.evals.cli.trust import check_trust
+from emend.evals.config.run_config import RunConfig
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
 from emend.evals.log.manifest import MANIFEST
 from emend.memory.errors import BadSettings
 from emend.memory.registry import load_attribute, trust_names, trust_typed

@@ -11,11 +11,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from emend.evals.cli.main import COMMANDS, load_command
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.reproduce.execute import outcome_of
-from emend.evals.reproduce.recipe import Recipe, RecipeRun
+from emend.evals.results.reproduce.execute import outcome_of
+from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.store.chroma import ChromaMemory
 from emend.memory.store.jsonl import edit_from

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.benchmarks.fuzz_data_files import storm
+from scripts.benchmarks.fuzz_data_files import storm
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.docter.rows import GoldFactRow
-from emend.evals.benchmarks.elken.rows import EventRow
-from emend.evals.benchmarks.files import read_numbered, read_rows
+from emend.evals.data.benchmarks.docter.rows import GoldFactRow
+from emend.evals.data.benchmarks.elken.rows import EventRow
+from emend.evals.data.benchmarks.files import read_numbered, read_rows
 from emend.evals.data.make import make
 from emend.evals.data.pull import Puller
 from emend.evals.data.sources import DataSource, Made

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.download import check_url
 from emend.evals.data.make import MAKERS
 from emend.evals.data.shapes import SHAPES

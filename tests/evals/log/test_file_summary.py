@@ -15,7 +15,7 @@ from emend.evals.log.baseline import summarise_baseline
 from emend.evals.log.file_summary import read_summary
 from emend.evals.log.lines import BASELINE, RECORDS
 from emend.evals.log.records import finished_units
-from emend.evals.runner import units
+from emend.evals.run import units
 from tests.evals.toy_runs import go, untimed_records
 from tests.evals.toys import FLEETING_EDITOR, SpeakingModel, ToyBenchmark
 

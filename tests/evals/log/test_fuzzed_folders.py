@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.fuzz_run_folders import COMMANDS, fuzz
+from scripts.benchmarks.fuzz_run_folders import COMMANDS, fuzz
 
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
 

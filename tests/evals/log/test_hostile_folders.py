@@ -12,18 +12,18 @@ import pytest
 from typer.testing import CliRunner
 
 from emend.agents.providers.journal import FILE, CallJournal
-from emend.evals.benchmarks.triples import ExtractedDocument
 from emend.evals.cli.main import app
-from emend.evals.components.extraction_file import SourceDocument, extract_to
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
-from emend.evals.judges.store import FOLDER, read_judgements
-from emend.evals.log.config import RunConfig
+from emend.evals.config.run_config import RunConfig
+from emend.evals.data.benchmarks.triples import ExtractedDocument
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
+from emend.evals.judging.store import FOLDER, read_judgements
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
-from emend.evals.runner.run import run
+from emend.evals.measure.extraction_file import SourceDocument, extract_to
+from emend.evals.run.run import run
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError, RunRefused
 from tests.evals.judged_runs import elken_run, judge_model, scored

@@ -19,7 +19,7 @@ from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment
 from emend.evals.log.mirror_copy import copy_mirror
-from emend.evals.runner.run import run
+from emend.evals.run.run import run
 from emend.memory.errors import BadData, BadSettings, EmendError, FetchFailed, RunRefused, TooManyFailures
 from tests.evals.toy_runs import config, records, untimed_records
 from tests.evals.toys import ScriptedModel

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from emend.evals.benchmarks.elken.cases import event_case
-from emend.evals.benchmarks.elken.rows import EventRow
+from emend.evals.data.benchmarks.elken.cases import event_case
+from emend.evals.data.benchmarks.elken.rows import EventRow
 from emend.evals.metrics.agreement import agreement
 from emend.evals.metrics.elken import (
     SCALES,

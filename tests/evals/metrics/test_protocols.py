@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Metric
+from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.metrics.protocols import (
     OTHERS,
     OUTPUTS,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.report.tables.answers import MAX_ROWS, show_answers
+from emend.evals.show.report.tables.answers import MAX_ROWS, show_answers
 from emend.evals.trace.answers import list_answers
 from emend.evals.trace.filters import AnswerFilter, RecordFilter
 from emend.memory.errors import BadSettings

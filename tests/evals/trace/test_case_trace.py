@@ -9,7 +9,7 @@ from rich.console import Console
 
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import read_lines
-from emend.evals.report.tracing import log_probs, markdown, show_trace, steps_lines
+from emend.evals.show.report.tracing import log_probs, markdown, show_trace, steps_lines
 from emend.evals.trace.case_trace import Trace, new_hits, rows, trace
 from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.memory.errors import BadData, BadSettings

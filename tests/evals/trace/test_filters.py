@@ -12,8 +12,8 @@ from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
 from emend.evals.log.events import split_passes
 from emend.evals.log.records import read_records
-from emend.evals.report.tables.overview import show_overview
-from emend.evals.report.tracing import markdown, show_trace
+from emend.evals.show.report.tables.overview import show_overview
+from emend.evals.show.report.tracing import markdown, show_trace
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of

@@ -7,13 +7,13 @@ import shutil
 import pytest
 from rich.console import Console
 
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
-from emend.evals.judges.store import FOLDER, find_scoring, read_judgements
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
+from emend.evals.judging.store import FOLDER, find_scoring, read_judgements
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
-from emend.evals.report.tracing import markdown, show_trace
+from emend.evals.show.report.tracing import markdown, show_trace
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.judged_steps import judged_steps

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from emend.evals.cli.main import app
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
 from emend.evals.log.records import read_records
 from emend.evals.trace import otlp_export as otlp
 from emend.evals.trace.otlp_spans import Span

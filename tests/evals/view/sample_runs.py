@@ -4,12 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
-from emend.evals.judges.panel import Panel
-from emend.evals.judges.score_run import score_run
-from emend.evals.log.config import RunConfig
+from emend.evals.config.run_config import RunConfig
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.score_run import score_run
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.runner.run import run
+from emend.evals.run.run import run
 from tests.evals.judged_runs import elken_run, judge_model
 from tests.evals.traced_runs import rough_run
 from tests.fakes import ScriptedScoringModel

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from emend.evals.judges.panel import Panel
+from emend.evals.judging.panel import Panel
 from emend.evals.view.environment import render
 from emend.evals.view.pages.common import marked
 from emend.evals.view.pages.steps import pass_views

@@ -13,7 +13,7 @@ from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MemoryMismatch
 from emend.memory.store.chroma import ChromaMemory
-from tests.benchmarks.bench_evolving import VARIED, facts, measure, unrelated
+from scripts.benchmarks.bench_evolving import VARIED, facts, measure, unrelated
 
 SMALL = LexicalEmbedding(256)
 

@@ -9,9 +9,9 @@ from emend.agents.scope.load import shipped_scope
 from emend.agents.scope.logistic import LogisticScope
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.paths import cache_folder
+from scripts.benchmarks.bench_scope import BARS, judge, rates
 from scripts.relevance.families import MEASURED_ON, TRAINED_ON, questions_of
 from scripts.relevance.train import Sample, choose_threshold, fit, sample_of, trained
-from tests.benchmarks.bench_scope import BARS, judge, rates
 from tests.paths import ROOT, SHARED
 
 DATA = SHARED / "data"

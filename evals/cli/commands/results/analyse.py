@@ -36,10 +36,10 @@ def analyse(
     as_json: Json = False,
 ) -> None:
     """Compute an analysis of the papers, such as why edits fail; each is a table and a plot."""
-    from emend.evals.analyses.base import AnalysisRequest
-    from emend.evals.analyses.compute import analyse_runs, possible
-    from emend.evals.analyses.load_run import open_run
-    from emend.evals.report.tables.analysis import render_analysis, show_possible
+    from emend.evals.judging.judged_run import open_run
+    from emend.evals.results.analyses.base import AnalysisRequest
+    from emend.evals.results.analyses.compute import analyse_runs, possible
+    from emend.evals.show.report.tables.analysis import render_analysis, show_possible
 
     if kind is None:
         if plot is not None:
@@ -53,6 +53,6 @@ def analyse(
     rows = [row.model_dump(exclude={"x"}) for row in analysis.rows]
     emit(rows, as_json, lambda console: console.print(render_analysis(analysis)))
     if plot is not None:
-        from emend.evals.report.plots.analysis_plot import plot_analysis
+        from emend.evals.show.report.plots.analysis_plot import plot_analysis
 
         plot_analysis(analysis, plot)

@@ -42,8 +42,8 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two runs, or two editors of one run, probe by probe: difference, interval and paired test."""
-    from emend.evals.analyses.compare import compare as compare_runs
-    from emend.evals.report.tables.comparison import render_comparison
+    from emend.evals.results.analyses.compare import compare as compare_runs
+    from emend.evals.show.report.tables.comparison import render_comparison
 
     comparison = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
     rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in comparison.rows]

@@ -25,7 +25,7 @@ def query(
     A query reads the run's tables and nothing else: no file, no server.
     """
     from emend.evals.aggregate.database import check_file, open_database
-    from emend.evals.report.query import show_query
+    from emend.evals.show.report.query import show_query
 
     if out is not None:
         check_file(out)

@@ -99,26 +99,26 @@ def _check(output: ReportOutput, special: Mapping[str, Any], folders: Sequence[P
 
 def _show_consistency(folder: Path, references: Path, as_json: bool) -> None:
     from emend.evals.aggregate.consistency import consistency_rows
-    from emend.evals.report.tables.secondary import consistency_table
+    from emend.evals.show.report.tables.secondary import consistency_table
 
     scores = consistency_rows(folder, references)
     emit(scores, as_json, lambda console: console.print(consistency_table(scores)))
 
 
 def _show_against(folder: Path, against: str, scoring: str | None, as_json: bool) -> None:
-    from emend.evals.papers.compare_published import against as compare_published
-    from emend.evals.report.tables.published import render_against
+    from emend.evals.results.papers.compare_published import against as compare_published
+    from emend.evals.show.report.tables.published import render_against
 
     comparison = compare_published(folder, against, scoring)
     emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
 
 
 def _show_reports(folders: Sequence[Path], reports: "Sequence[LabelledReport]", output: ReportOutput) -> None:
-    from emend.evals.report.export import export
-    from emend.evals.report.tables.metrics import render_reports
+    from emend.evals.show.report.export import export
+    from emend.evals.show.report.tables.metrics import render_reports
 
     if output.svg is not None:
-        from emend.evals.report.plots.svg import write_svg
+        from emend.evals.show.report.plots.svg import write_svg
 
         write_svg(lambda console: render_reports(reports, console, output.choice), output.svg)
     if output.format is not None:
@@ -141,9 +141,9 @@ def papers(
     as_json: Json = False,
 ) -> None:
     """List the published result tables of the four papers, or print one."""
-    from emend.evals.papers.tables import paper, table
-    from emend.evals.papers.tables import papers as all_papers
-    from emend.evals.report.tables.papers import render_paper_table, show_list
+    from emend.evals.results.papers.tables import paper, table
+    from emend.evals.results.papers.tables import papers as all_papers
+    from emend.evals.show.report.tables.papers import render_paper_table, show_list
 
     if name is not None and ":" in name:
         published = table(name)

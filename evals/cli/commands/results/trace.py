@@ -64,7 +64,7 @@ def trace(
     elif case is None:
         _show_overview(folder, records, steps, output.as_json)
     else:
-        from emend.evals.report.tracing import markdown, show_trace
+        from emend.evals.show.report.tracing import markdown, show_trace
         from emend.evals.trace.case_trace import rows
         from emend.evals.trace.case_trace import trace as trace_case
 
@@ -110,7 +110,7 @@ def _check_answers(output: TraceOutput, selected: set[str], case: str | None) ->
 
 
 def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool) -> None:
-    from emend.evals.report.tables.answers import show_answers
+    from emend.evals.show.report.tables.answers import show_answers
     from emend.evals.trace.answers import list_answers
 
     rows = list_answers(folder, answers, records)
@@ -118,7 +118,7 @@ def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as
 
 
 def _show_overview(folder: Path, records: RecordFilter, steps: StepFilter, as_json: bool) -> None:
-    from emend.evals.report.tables.overview import show_overview
+    from emend.evals.show.report.tables.overview import show_overview
     from emend.evals.trace.overview import overview
 
     result = overview(folder, records, steps)

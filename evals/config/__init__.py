@@ -1,0 +1,1 @@
+"""Configuration of runs, measurements and sessions: fields, presets, YAML files."""

@@ -1,0 +1,255 @@
+"""Calibration of judges: their agreement with people's labels, measured and kept for reports to show."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, ValidationError
+
+from emend.agents.judging.base import Item, Scale
+from emend.evals.judging.panel import Judgement, Panel, ask_all, combine, load_judge, make_calls
+from emend.evals.judging.store import calibration_file
+from emend.evals.judging.stress import case_of
+from emend.evals.log.manifest import now
+from emend.evals.log.records import replace, write_errors
+from emend.evals.metrics.agreement import RaterAgreement, agreement
+from emend.graphs.registry import JUDGES
+from emend.memory.edit import FrozenModel, content_id
+from emend.memory.errors import BadData, BadSettings, ModelUnreachable
+from emend.memory.files import open_file, private_folder
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+FORMAT = (
+    '{"kind": "coherence", "case": "7", "item": {"question": "..", "thoughts": "..", "answer": ".."}, "label": "yes"}'
+)
+YES = {"yes": 1.0, "true": 1.0, "support": 1.0, "no": 0.0, "false": 0.0, "not-support": 0.0}
+EXPECTED: dict[Scale, str] = {
+    "yes or no": "yes or no (true, false, support, not-support, 1 and 0 are read too)",
+    "1 to 5": "a whole number from 1 to 5",
+    "share": "a share from 0 to 1",
+}
+
+Verdict = float | str
+"""A number, or the reason why there is none."""
+AskPanel = Callable[[Sequence[Item]], Sequence[Sequence[Verdict]]]
+"""Items of one kind -> per repeat, the verdict on each."""
+
+
+class LabelledItem(FrozenModel):
+    """One item with a person's label as a number, None where it was left open; items of one case are one cluster."""
+
+    kind: str
+    case: str
+    item: Item
+    label: float | None
+
+
+class LabelLine(FrozenModel):
+    """A line of the file of labels, as it is written."""
+
+    kind: str
+    case: str | int = ""
+    item: dict[str, str | list[str]] = Field(min_length=1)
+    label: bool | int | float | str | None = None
+
+
+class Calibration(RaterAgreement):
+    """A judge's agreement with people on one kind of item, by its first repeat, and of its repeats with each other.
+
+    `missing` counts items that nobody labelled, which are left out; `unscored` those without a verdict.
+    """
+
+    kind: str
+    judge: str
+    scale: Scale
+    prompt_id: str
+    labelled: int
+    missing: int
+    reasons: dict[str, int]
+    """Why items have no verdict."""
+    repeats: int
+    retest: RaterAgreement | None = None
+    """Every two repeats on the same item; None with one repeat."""
+    items: str
+    """A digest of the items and their labels."""
+    measured: str
+
+
+def parts_of(kind: str) -> frozenset[str]:
+    """List the parts of a shipped judge's items; those of a user's own judge are not known."""
+    if kind not in JUDGES.builtin:
+        return frozenset()
+    case = case_of(kind, {})
+    return frozenset({*case.parts, case.varies})
+
+
+def read_labels(path: Path) -> list[LabelledItem]:
+    """Read the labelled items of a file of JSON lines; blank lines are skipped.
+
+    Raises:
+        BadData: no such file, nothing in it, or a line is not as it must be; names line and field.
+    """
+    try:
+        with open_file(path, links=True) as file:
+            lines = file.read().decode("utf-8-sig").split("\n")  # JSON may hold other ends of lines
+    except (BadData, OSError, UnicodeDecodeError) as error:
+        raise BadData(f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}.") from error
+    rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+    if not rows:
+        raise BadData(f"'{path}' has no label: each line is to be like {FORMAT}.")
+    return rows
+
+
+def _labelled(text: str, where: str) -> LabelledItem:
+    try:
+        line = LabelLine.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole line"
+        raise BadData(f"{where}, field '{field}': {first['msg']}. A line is to be like {FORMAT}.") from error
+    try:
+        scale = load_judge(line.kind).role.scale
+    except BadSettings as error:
+        raise BadData(f"{where}, field 'kind': {error} One of your own is named as module:attribute.") from error
+    known = parts_of(line.kind)
+    if known and set(line.item) != known:
+        raise BadData(
+            f"{where}, field 'item': it has {', '.join(sorted(line.item))}, and a judge of {line.kind} is shown "
+            f"{', '.join(sorted(known))}. Give exactly these."
+        )
+    parts = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in line.item.items()}
+    if empty := [name for name, texts in parts.items() if not texts]:
+        raise BadData(f"{where}, field 'item.{empty[0]}': an empty list. Give a text, or several.")
+    item = Item(kind=line.kind, parts=parts)
+    return LabelledItem(
+        kind=line.kind, case=str(line.case) or item.id, item=item, label=_number(line.label, scale, where)
+    )
+
+
+def _number(label: bool | int | float | str | None, scale: Scale, where: str) -> float | None:
+    """The label on its scale; None where there is none."""
+    if label is None or label == "":
+        return None
+    word = isinstance(label, bool) or (isinstance(label, str) and label.strip().casefold() in YES)
+    try:
+        value = YES[label.strip().casefold()] if word and isinstance(label, str) else float(label)
+    except ValueError:
+        value = -1.0
+    possible = {"yes or no": (0.0, 1.0), "1 to 5": (1.0, 2.0, 3.0, 4.0, 5.0)}.get(scale)
+    if (word and scale != "yes or no") or not (value in possible if possible else 0 <= value <= 1):
+        raise BadData(f"{where}, field 'label': {json.dumps(label)} is not {EXPECTED[scale]}. Correct it.")
+    return value
+
+
+def panel_verdicts(panel: Panel, models: "Mapping[str, BaseChatModel]", concurrency: int = 4) -> AskPanel:
+    """Make the function that asks a panel about items; its repeats are separate verdicts.
+
+    The function raises ModelError if the judges cannot be called.
+    """
+    once = panel.model_copy(update={"repeats": 1})
+
+    def ask(items: Sequence[Item]) -> list[list[Verdict]]:
+        kind = items[0].kind
+        judge = load_judge(kind)
+        judged = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
+        judgements: list[Judgement] = []
+        with JUDGES.plugin_errors(kind):
+            calls = make_calls(panel, judge, judged, set())
+            counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
+        if counts.failed and not counts.succeeded:
+            raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {counts.first_failure}")
+        grouped: dict[tuple[int, str], list[Judgement]] = {}
+        for judgement in judgements:
+            grouped.setdefault((judgement.repeat, judgement.item), []).append(
+                judgement.model_copy(update={"repeat": 0})
+            )
+
+        def verdict(repeat: int, item: Item) -> Verdict:
+            combined, output = combine(once, judge, grouped.get((repeat, item.id), [])), judge.role.output
+            return combined.values.get(output, combined.unscored.get(output, "no verdict"))
+
+        return [[verdict(repeat, item) for item in judged] for repeat in range(panel.repeats)]
+
+    return ask
+
+
+def calibrate(
+    rows: Sequence[LabelledItem], judges: Sequence[str], ask_panel: AskPanel, seed: int = 0
+) -> list[Calibration]:
+    """Measure the agreement for each kind of item that the labels have.
+
+    Args:
+        rows: labelled items.
+        judges: names of the judges.
+        ask_panel: asks the judges, see `panel_verdicts`; called once per kind.
+        seed: of the bootstrap over cases.
+    """
+    calibrations = []
+    for name in dict.fromkeys(row.kind for row in rows):
+        of_kind = [row for row in rows if row.kind == name]
+        labelled = [row for row in of_kind if row.label is not None]
+        verdicts = ask_panel([row.item for row in labelled]) if labelled else [[]]
+        calibrations.append(_calibration(name, of_kind, labelled, judges, verdicts, seed))
+    return calibrations
+
+
+def _calibration(
+    name: str,
+    of_kind: Sequence[LabelledItem],
+    labelled: Sequence[LabelledItem],
+    judges: Sequence[str],
+    verdicts: Sequence[Sequence[Verdict]],
+    seed: int,
+) -> Calibration:
+    role = load_judge(name).role
+    scales: dict[str, Any] = {"ordered": role.scale != "yes or no", "categories": role.scale != "share", "seed": seed}
+    cases = [row.case for row in labelled]
+    labels = [row.label for row in labelled if row.label is not None]
+    first = agreement(labels, _numbers(verdicts[0]), cases, **scales)
+    return Calibration(
+        **dict(first),
+        kind=name,
+        judge=", ".join(judges),
+        scale=role.scale,
+        prompt_id=role.prompt_id,
+        labelled=len(labelled),
+        missing=len(of_kind) - len(labelled),
+        reasons=dict(Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str)).most_common()),
+        repeats=len(verdicts),
+        retest=_retest(verdicts, cases, scales) if len(verdicts) > 1 else None,
+        items=content_id([(row.item.id, row.label) for row in labelled]),
+        measured=now(),
+    )
+
+
+def _retest(verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], scales: Mapping[str, Any]) -> RaterAgreement:
+    """Every two repeats on the same item; a pair without one of its verdicts is unscored."""
+    firsts: list[float] = []
+    seconds: list[float | None] = []
+    owners: list[str] = []
+    for first, second in combinations([_numbers(repeat) for repeat in verdicts], 2):
+        for a, b, case in zip(first, second, cases, strict=True):
+            if a is not None:
+                firsts.append(a)
+                seconds.append(b)
+                owners.append(case)
+    raters = ("one repeat", "another repeat")
+    return agreement(firsts, seconds, owners, raters=raters, **scales)
+
+
+def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:
+    return [None if isinstance(verdict, str) else verdict for verdict in verdicts]
+
+
+def store_calibration(calibration: Calibration, judges: Sequence[str]) -> Path:
+    """Store it where reports look, in the place of one of the same judges and kind; return the file."""
+    path = calibration_file(judges, calibration.kind)
+    with write_errors(f"'{path}'"):
+        private_folder(path.parent, links=True)
+    replace(path, calibration)
+    return path

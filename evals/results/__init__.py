@@ -1,0 +1,1 @@
+"""Numbers from runs: analyses, papers' tables, their reproduction, estimates, search of settings."""

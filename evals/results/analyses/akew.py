@@ -1,0 +1,130 @@
+"""AKEW's analyses: how far accuracy drops when facts stop being triplets, and why edits fail (sections 5.2 and 5.3)."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from emend.evals.case import Record
+from emend.evals.judging.judged_run import Run
+from emend.evals.metrics.akew import AMBIGUOUS, EDITED, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.paired import Pair, relative_drop
+from emend.evals.results.analyses.base import (
+    Analysis,
+    AnalysisKind,
+    AnalysisRequest,
+    AnalysisRow,
+    Bins,
+    Lacking,
+    PlotStyle,
+    needs,
+    ordered,
+    records_of,
+    row_of,
+)
+
+BASE = "struct"
+ASKED_FAR = ("multihop", "multihop_contaminated")
+TASKS = {"editing accuracy": (EDITED, "record"), "multi-hop accuracy": (ASKED_FAR, "any")}
+ERRORS = (INCOMPLETE, AMBIGUOUS, OLD, IRRELEVANT)
+PUBLISHED = "AKEW's Table 4 (MEMIT, 100 failures of CounterFact, sorted by people): 14, 8, 19 and 59 percent"
+
+
+class Asking(NamedTuple):
+    """Key of a question that is the same under every setting."""
+
+    case: object
+    kind: str
+    prompt: str
+    n: object
+    repeat: int
+
+
+def drop(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
+    """Accuracy under `unstruct` and `extract` against `struct`, per editor and data set, paired question by question.
+
+    The drop is relative, in percent of the accuracy under `struct`, as in the paper's Tables 2 and 3.
+    """
+    accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None]] = {}
+    for run, record in records_of(runs):
+        for task, (kinds, _) in TASKS.items():
+            if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
+                dataset = str(run.provenance.get("options", {}).get("dataset", run.name))
+                key = (dataset, task, record.setting, _series(run, record.editor, runs))
+                accuracies.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
+    rows = ordered(_drops(accuracies), ("unstruct", "extract"))
+    if not rows:
+        raise Lacking(_needs_settings({setting for run in runs for setting in run.settings}))
+    return Analysis(
+        kind="drop",
+        title="Accuracy lost against the setting 'struct'",
+        unit="drop, % of struct",
+        rows=rows,
+        picture=PlotStyle(x="what the editor is given", y="drop against struct, %"),
+        notes=(
+            "percent of the accuracy under struct that is lost; 100: nothing is left, below 0: a gain",
+            "unscored where nothing was right under struct, of which nothing can be lost",
+            "questions are paired across settings; multi-hop: a record counts if any of its wordings is answered",
+        ),
+    )
+
+
+def _drops(accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None]]) -> Iterable[AnalysisRow]:
+    for (data, task, setting, series), answers in accuracies.items():
+        base = accuracies.get((data, task, BASE, series))
+        if setting == BASE or base is None:
+            continue
+        both = [asking for asking in base if asking in answers]
+        value = relative_drop(
+            [Pair(asking.case, "", base[asking], answers[asking], asking.repeat) for asking in both], per=TASKS[task][1]
+        ).scaled(100)
+        yield row_of((f"{data}, {task}", setting, series), value)
+
+
+def _series(run: Run, editor: str, runs: Sequence[Run]) -> str:
+    """The editor, with the model where the runs have several."""
+    return f"{editor}, {run.model_name}" if len({item.model_name for item in runs}) > 1 else editor
+
+
+def _asking(run: Run, record: Record) -> Asking:
+    """Case ids differ between settings, as other edits are given; the data's own id does not."""
+    case = run.case(record)
+    return Asking(
+        case.tags.get("akew_id", case.number), record.kind, record.prompt, record.tags.get("n"), record.repeat
+    )
+
+
+def _needs_settings(settings: Iterable[str]) -> str:
+    there = set(settings)
+    if BASE in there and len(there) > 1:
+        return ""
+    return (
+        f"the drop is taken between settings, and there is only {', '.join(sorted(there))}: run with "
+        "--setting struct --setting unstruct --setting extract, or add the other run with --with."
+    )
+
+
+def errors(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
+    """Why edits failed: the share of each error type among failed edits, per setting and editor.
+
+    Where triplets were given (`extract`), a failure is the triplets' if none names subject and new object: ambiguous
+    if one of them has the question's subject and relation, incomplete otherwise. Else it is the editing's: the reply
+    names the old object, or something irrelevant. The paper had people sort; the rule sorts its four examples alike.
+    """
+    bins = Bins(runs, "no edit of the run failed, so there is no error to sort: analyse a run with failed edits.")
+    for run, record in records_of(runs, EDITED):
+        if record.values.get("em") == 0.0:
+            sort = error_of(record, run.case(record).edits)
+            for name in ERRORS if record.setting == "extract" else ERRORS[2:]:
+                bins.add(run, record.setting, name, record, float(name == sort))
+    return Analysis(
+        kind="errors",
+        title="Failed edits by type of error",
+        unit="% of failed edits",
+        rows=bins.rows(ERRORS),
+        picture=PlotStyle(x="type of error", y="failed edits, %", limits=(0, 105)),
+        notes=("sorted by rule, where the paper had people; n counts failed edits", PUBLISHED),
+    )
+
+
+NO_TEXT = "no edit was asked for text: use a model or an editor that answers."
+DROP = AnalysisKind(("akew",), lambda inventory: _needs_settings(inventory.run.settings), drop)
+ERROR_TYPES = AnalysisKind(("akew",), needs(NO_TEXT, ["em"], EDITED), errors)

@@ -1,0 +1,285 @@
+"""Estimates of a run before anything is asked: units, calls, tokens, cost and time."""
+
+import logging
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from emend.agents.llm import LOCAL, check_spec
+from emend.agents.providers.prices import Prices
+from emend.agents.scoring import TargetScores
+from emend.editors.registry import EDITORS
+from emend.evals.config.run_config import RunConfig, Share
+from emend.evals.log.baseline import read_baseline
+from emend.evals.log.manifest import CaseList
+from emend.evals.log.records import read_records
+from emend.evals.results.estimates.local_needs import need_lines
+from emend.evals.results.estimates.local_time import local_seconds, parameters_of
+from emend.evals.run.run import run
+from emend.evals.run.setup.components import RunComponents, load_components
+from emend.evals.run.start import list_cases
+from emend.memory.edit import FrozenModel
+from emend.memory.probe import Usage
+
+SAMPLE = 5
+"""Cases of each setting that are asked of the stand-in."""
+SECONDS_PER_CALL = 1.0
+HOPS = 2
+"""Subquestions of a question that the stand-in decomposes."""
+UNEDITED = "unedited"
+API_PROVIDERS = ("openai", "anthropic", "langchain")
+"""Providers whose models do not score."""
+BASELINE = "baseline"
+COUNTS = ("calls", "input_tokens", "output_tokens")
+
+
+class StandIn(BaseChatModel):
+    """Takes the place of a model behind an API: answers `text` at once, and counts tokens by the length of texts.
+
+    It decomposes a question into `HOPS` subquestions where it is asked to, and calls one tool where it is offered any.
+    """
+
+    text: str = "a short answer"
+    is_local: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "stand-in"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        """Bind the tools."""
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        tools = kwargs.get("tools") or ()
+        prompt = "\n".join(str(message.text) for message in messages)
+        reply = AIMessage(content=self._decomposed(prompt))
+        if tools and not any(isinstance(message, ToolMessage) for message in messages):
+            function = tools[0]["function"]
+            arguments = {
+                name: self._rounds(prompt) >= HOPS if field.get("type") == "boolean" else self.text
+                for name, field in function["parameters"]["properties"].items()
+            }
+            call = {"name": function["name"], "args": arguments, "id": "1", "type": "tool_call"}
+            reply = AIMessage(content="", tool_calls=[call])
+        tokens_in = count_tokens_approximately(messages, tools=list(tools))
+        tokens_out = count_tokens_approximately([reply])
+        reply.usage_metadata = UsageMetadata(
+            input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
+        )
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    def _rounds(self, prompt: str) -> int:
+        """Number of MeLLo's subquestions in the prompt so far, without those of its demonstrations."""
+        return prompt.count(f"Subquestion: {self.text.strip()}")
+
+    def _decomposed(self, prompt: str) -> str:
+        """Reply to a prompt, in MeLLo's form where the prompt has that."""
+        if "Subquestion:" not in prompt:
+            return self.text
+        subquestion = f"Subquestion: {self.text}?"
+        rounds = self._rounds(prompt)
+        verdict = f"Retrieved fact does not contradict the generated answer, so the intermediate answer is: {self.text}"
+        following = f"{subquestion}\nGenerated answer: {self.text}" if rounds < HOPS else f"Final answer: {self.text}"
+        return f"{verdict}\n{following}" if rounds else following
+
+
+class ScoringStandIn(StandIn):
+    """Takes the place of a model that also scores."""
+
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+        """Score all targets alike."""
+        tokens = count_tokens_approximately([prompt, *targets])
+        return TargetScores(log_probs=(-1.0,) * len(targets), usage=Usage(input_tokens=tokens, calls=1))
+
+
+class EstimatedRow(FrozenModel):
+    """Units of one editor in one setting, and what they are expected to need.
+
+    `edits` and their tokens are those of an editor of weights, which passes them through the model.
+    """
+
+    setting: str
+    editor: str
+    units: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    edits: int = 0
+    edit_tokens: int = 0
+
+
+class DryRun(FrozenModel):
+    """Estimate of a run; cost is None without a price, and seconds for a local model of unknown size."""
+
+    model: str
+    rows: tuple[EstimatedRow, ...]
+    cost: float | None
+    currency: str
+    seconds: float | None
+    needs: tuple[str, ...] = ()
+    """Lines about memory and missing files of a local model."""
+
+    def total(self, name: str) -> int:
+        """Return the sum of a column."""
+        return sum(getattr(row, name) for row in self.rows)
+
+
+def dry_run(config: RunConfig) -> DryRun:
+    """Estimate a run: count its cases, and ask the first ones of a stand-in that answers at once.
+
+    An editor of weights is counted as the unedited model, since it is asked as that is.
+
+    Raises:
+        EmendError: a name, setting or file is wrong.
+    """
+    check_spec(config.model)
+    with tempfile.TemporaryDirectory(prefix="emend-dry-run-") as home:
+        counting = _changed(config, ("unedited",), memory_server=None, share=None)
+        components = load_components(counting, Path(home), StandIn())
+        cases = list_cases(components, None)
+        sample = _sample_config(config, components)
+        model = _stand_in(config.model)(text=_usual_answer(components))
+        with _without_warnings():  # of a sample; the run will have its own
+            run(sample, Path(home) / "run", model=model)
+        nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
+        rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(components)))
+    needs = tuple(need_lines(config)) if is_local(config) else ()
+    return priced(config, rows).model_copy(update={"needs": needs})
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _changed(config: RunConfig, editors: Sequence[str], **changes: Any) -> RunConfig:
+    free = dict.fromkeys(("max_cost", "max_calls", "prices", "rpm", "tpm", "cache"))
+    overrides = {name: values for name, values in config.overrides.items() if name in editors}
+    fields = config.model_dump() | free | {"editors": tuple(editors), "overrides": overrides}
+    return RunConfig.model_validate(fields | {"workers": "threads", "gpus_per_worker": 0.0} | changes)
+
+
+def _sample_config(config: RunConfig, components: RunComponents) -> RunConfig:
+    names = [name if not _writes_weights(name) else UNEDITED for name in config.editors]
+    mode = components.mode
+    again = {"reevaluate_at": "none"} if mode.kind == "sequential" else {}
+    return _changed(
+        config,
+        tuple(dict.fromkeys(names)),
+        limit=min(config.limit or SAMPLE, max(SAMPLE, mode.size)),
+        mode=str(mode),
+        repeats=1,
+        memory_server=None,
+        share=None,
+        perplexity_text="none",
+        fail_on_error="false",
+        **again,
+    )
+
+
+def _writes_weights(editor: str) -> bool:
+    return bool(getattr(EDITORS.load(editor), "needs_weights", False))
+
+
+def _stand_in(spec: str) -> type[StandIn]:
+    return StandIn if spec.partition(":")[0] in API_PROVIDERS else ScoringStandIn
+
+
+def _usual_answer(components: RunComponents) -> str:
+    """A text as long as the benchmark's answers are in the mean."""
+    cases = (case for setting in components.settings for case in islice(components.cases(setting), SAMPLE))
+    lengths = [len(probe.gold[0]) for case in cases for probe in case.probes if probe.gold] or [10]
+    return ("answer " * 1000)[: max(1, sum(lengths) // len(lengths))]
+
+
+def _edits(components: RunComponents) -> dict[str, tuple[float, float]]:
+    """By setting, the edits of a case and their tokens in the mean of the first cases."""
+    means = {}
+    for setting in components.settings:
+        edits = [case.edits for case in islice(components.cases(setting), SAMPLE)]
+        tokens = count_tokens_approximately([edit.text for each in edits for edit in each])
+        means[setting] = sum(map(len, edits)) / max(1, len(edits)), tokens / max(1, len(edits))
+    return means
+
+
+def _rows(
+    config: RunConfig,
+    folder: Path,
+    cases: Mapping[str, CaseList],
+    nameless: Collection[str],
+    edits: Mapping[str, tuple[float, float]],
+) -> Iterator[EstimatedRow]:
+    """Yield a row per setting and editor, and one for the unedited model's answers that scores compare with.
+
+    An editor that writes at subjects asks nothing in the settings of `nameless`, whose edits name none.
+    """
+    sample: dict[str, set[str]] = {}
+    fresh: dict[tuple[str, str], Usage] = {}
+    whole: dict[tuple[str, str], Usage] = {}
+    for record in read_records(folder):
+        sample.setdefault(record.setting, set()).add(record.case)
+        place = record.setting, record.editor
+        whole[place] = whole.get(place, Usage()).plus(record.usage)
+        if not record.from_baseline:
+            fresh[place] = fresh.get(place, Usage()).plus(record.usage)
+    times = config.repeats / (Share.parse(config.share).of if config.share else 1)
+    for setting, listed in cases.items():
+        count = (listed.cases + listed.again) * times
+        for editor in config.editors:
+            usage = whole.get((setting, UNEDITED)) if _writes_weights(editor) else fresh.get((setting, editor))
+            is_writing = _writes_weights(editor)
+            if setting in nameless and getattr(EDITORS.load(editor), "needs_subject", False):
+                usage, is_writing = None, False
+            row = _row(setting, editor, round(count), usage or Usage(), count / max(1, len(sample.get(setting, ()))))
+            number, tokens = (round(each * count) for each in edits[setting])
+            yield row.model_copy(update={"edits": number, "edit_tokens": tokens}) if is_writing else row
+    usage = Usage()
+    for _, answer in read_baseline(folder):
+        usage = usage.plus(answer.usage)
+    count = sum(listed.cases for listed in cases.values()) * times
+    yield _row("", BASELINE, 0, usage, count / max(1, sum(map(len, sample.values()))))
+
+
+def _row(setting: str, editor: str, units: int, usage: Usage, factor: float) -> EstimatedRow:
+    counts = {name: round(getattr(usage, name) * factor) for name in COUNTS}
+    return EstimatedRow(setting=setting, editor=editor, units=units, **counts)
+
+
+def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
+    """Make the estimate of a run from its rows."""
+    calls, tokens_in, tokens_out = (sum(getattr(row, name) for row in rows) for name in COUNTS)
+    prices = Prices.read(Path(config.prices).expanduser()) if config.prices else Prices()
+    price, seconds = prices.find(config.model), None
+    if is_local(config):
+        parameters = parameters_of(config.model)
+        seconds = local_seconds(config, rows, parameters) if parameters else None
+    else:
+        share = Share.parse(config.share).of if config.share else 1
+        minutes = [calls / config.rpm] if config.rpm else []
+        minutes += [(tokens_in + tokens_out) / config.tpm] if config.tpm else []
+        seconds = max(calls * SECONDS_PER_CALL / config.concurrency, *(each * 60 * share for each in minutes), 0)
+    cost = None if price is None else price.cost_of({"input_tokens": tokens_in, "output_tokens": tokens_out})
+    return DryRun(model=config.model, rows=rows, cost=cost, currency=prices.currency, seconds=seconds)
+
+
+def is_local(config: RunConfig) -> bool:
+    """True if the model runs on this machine."""
+    return config.model.partition(":")[0] in LOCAL

@@ -1,0 +1,276 @@
+"""A run's numbers beside a paper's: the same method, data and setting, and what is not alike."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from emend.evals.aggregate.rows import MetricRow, Report, report
+from emend.evals.log.manifest import Manifest
+from emend.evals.results.papers.counterparts import PublishedPlace, places, rules, same_model
+from emend.evals.results.papers.derived import derived_rows
+from emend.evals.results.papers.tables import Cell, Dimension, PaperTable, paper, table
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
+
+
+class PublishedLine(FrozenModel):
+    """A method under one metric of a block: the run's number, the published ones, or both.
+
+    `method` is empty for an editor that the table does not have, `editor` for a method that the run does not have.
+    `run_setting` is the run's name of the setting; `mean`, `low` and `high` are in the table's unit; `published` is by
+    model; `n` and `published_n` count what the figures are over, and `same_model` names the paper's model that the
+    run's goes by the name of.
+    """
+
+    data: str
+    setting: str
+    metric: str
+    method: str = ""
+    editor: str = ""
+    run_setting: str = ""
+    mode: str = ""
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    unscored: int | None = None
+    published: dict[str, float] = {}
+    published_n: int | None = None
+    unit: str
+    decimals: int
+    """Decimals of the published figures as printed."""
+    same_model: str | None = None
+
+
+class PublishedComparison(FrozenModel):
+    """A run beside a table."""
+
+    table: str
+    caption: str
+    benchmark: str
+    model: str
+    models: tuple[str, ...]
+    """The paper's, those that the lines have."""
+    lines: tuple[PublishedLine, ...]
+    notes: tuple[str, ...]
+
+
+class PlacedMetric(NamedTuple):
+    """A row of a run that has a place in a table; `scale` is that of its metric."""
+
+    row: MetricRow
+    place: PublishedPlace
+    scale: float
+
+    def number(self, name: str, unit: str) -> float | None:
+        """Return the row's `mean`, `low` or `high` in the unit of a table."""
+        value: float | None = getattr(self.row, name)
+        return value if value is None or unit != "percent" else value * 100.0 / self.scale
+
+
+BLOCK: tuple[Dimension, ...] = ("data", "setting", "metric")
+"""The dimensions of a block of a table."""
+
+
+def against(folder: Path, name: str, scoring: str | None = None) -> PublishedComparison:
+    """The run in a folder beside the published table of that name (`akew:2`).
+
+    Args:
+        folder: a run folder.
+        name: of the table.
+        scoring: whose judgements are shown, as in `report`.
+
+    Raises:
+        BadData: no run there, or a damaged line.
+        BadSettings: no such table or scoring, a table of another benchmark, or one with nothing that the run measures.
+    """
+    published, manifest = table(name), Manifest.read(folder)
+    of = paper(published.paper).benchmark
+    if manifest.config.benchmark != of:
+        raise BadSettings(
+            f"{name} is of the benchmark {of}, the run in '{folder}' of {manifest.config.benchmark}: "
+            "nothing of it can stand beside the table. Give a table of its own benchmark; see: emend papers."
+        )
+    _refuse_other_protocol(folder, manifest)
+    outcome = report(folder, scoring)
+    placed = placed_rows(folder, published, outcome, manifest)
+    if not placed:
+        raise BadSettings(_nothing(folder, published, outcome))
+    lines = tuple(_lines(published, placed, manifest.config.model))
+    models = tuple(m for m in dict.fromkeys(c.model for c in published.cells) if any(m in x.published for x in lines))
+    return PublishedComparison(
+        table=published.id,
+        caption=published.caption,
+        benchmark=of,
+        model=outcome.model,
+        models=models,
+        lines=lines,
+        notes=tuple(_notes(published, outcome, manifest, placed, models)),
+    )
+
+
+def _refuse_other_protocol(folder: Path, manifest: Manifest) -> None:
+    """Check that a run asks and counts as the papers do.
+
+    Raises:
+        BadSettings: it asks in another form, or leaves probes out.
+    """
+    config = manifest.config
+    others = [f"--form {config.form}"] if config.form is not None else []
+    others += [f"--count-only {config.count_only}"] if config.count_only is not None else []
+    others += [f"--protocol {name}" for name in config.protocols if name in ("teacher_forced", "contains")]
+    figures = {metric.protocol for metric in manifest.metrics} - {"", "teacher_forced", "contains"}
+    if config.form == "chat" or config.count_only is not None or (config.protocols and not figures):
+        raise BadSettings(
+            f"the run in '{folder}' measures something else than the published figures ({', '.join(others)}): run "
+            "without, which asks and scores as the paper does."
+        )
+
+
+def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:
+    """Why not one number has a place, and what would give some."""
+    metrics = ", ".join(dict.fromkeys(row.metric for row in outcome.rows)) or "none"
+    pairs = {(cell.data, cell.metric) for cell in published.cells}
+    judged = {"", *(row.judge.partition(" by ")[0] for row in outcome.rows)}
+    judges = [rule.judge for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
+    lacking = [f"--kind {name}" for name in dict.fromkeys(judges) if name not in judged]
+    extracted = any(
+        rule.derived == "triples" and (rule.data, rule.published) in pairs for rule in rules(published.paper).metrics
+    )
+    remedy = (
+        f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
+        if lacking
+        else "Choose another table; see: emend papers."
+    )
+    if extracted:
+        remedy = (
+            "Its figures are those of extracted triplets: run with --benchmark-option triples=FILE of emend extract."
+        )
+    return (
+        f"no number of the run in '{folder}' (metrics: {metrics}) belongs beside {published.id} "
+        f"({published.caption}). {remedy}"
+    )
+
+
+def _derived_kinds(published: PaperTable) -> list[str]:
+    """Kinds of the table's figures that no metric of the benchmark has."""
+    pairs = {(cell.data, cell.metric) for cell in published.cells}
+    rows = [rule for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
+    return list(dict.fromkeys(rule.derived for rule in rows if rule.derived))
+
+
+def placed_rows(folder: Path, published: PaperTable, outcome: Report, manifest: Manifest) -> list[PlacedMetric]:
+    """The rows of the run that have a place in the table, each place and editor once; one with a number if it can."""
+    rows = [*outcome.rows, *derived_rows(folder, _derived_kinds(published))]
+    blocks = {cell.key(BLOCK) for cell in published.cells}
+    scales = {metric.name: metric.scale for metric in outcome.metrics}
+    found_at: dict[tuple[str, ...], PlacedMetric] = {}
+    for row in rows:
+        for place in places(published.paper, row, manifest):
+            key = (*place.block, place.method, *(() if place.shared else (row.editor, row.setting)))
+            better = key not in found_at or (found_at[key].row.mean is None and row.mean is not None)
+            if place.block in blocks and better:
+                found_at[key] = PlacedMetric(row, place, scales.get(row.metric, 100.0))
+    return list(found_at.values())
+
+
+def _lines(published: PaperTable, placed: list[PlacedMetric], model: str) -> Iterator[PublishedLine]:
+    """Block by block in the order of the table: its methods, then the editors that it does not have."""
+    cells: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in published.cells:
+        cells.setdefault(cell.key(BLOCK), []).append(cell)
+    for block, cells_here in cells.items():
+        ours = [entry for entry in placed if entry.place.block == block]
+        if not ours:
+            continue
+        methods = list(dict.fromkeys(cell.method for cell in cells_here))
+        for method in methods:
+            figures = {cell.model: cell.value for cell in cells_here if cell.method == method}
+            same = [entry for entry in ours if entry.place.method == method]
+            both: list[PlacedMetric | None] = [*same] or [None]
+            for entry in both:
+                yield _line(cells_here[0], method, figures, entry, model)
+        for entry in ours:
+            if entry.place.method not in methods:
+                yield _line(cells_here[0], "", {}, entry, model)
+
+
+def _line(like: Cell, method: str, figures: dict[str, float], entry: PlacedMetric | None, model: str) -> PublishedLine:
+    """A line of the block of a cell."""
+    line = PublishedLine(
+        data=like.data,
+        setting=like.setting,
+        metric=like.metric,
+        method=method,
+        published=figures,
+        unit=like.unit,
+        decimals=like.decimals,
+        same_model=next((name for name in figures if same_model(model, name)), None),
+    )
+    if entry is None:
+        return line
+    ours = entry.row.model_dump(include={"editor", "mode", "n", "unscored"})
+    ours |= {name: entry.number(name, like.unit) for name in ("mean", "low", "high")}
+    return line.model_copy(update=ours | {"run_setting": entry.row.setting, "published_n": entry.place.n})
+
+
+def _notes(
+    published: PaperTable, outcome: Report, manifest: Manifest, placed: list[PlacedMetric], models: Iterable[str]
+) -> Iterator[str]:
+    """Differences between run and paper, the model first."""
+    yield _model_note(outcome.model, list(models))
+    yield from _data_notes(manifest, placed)
+    yield from dict.fromkeys(f"judged in the run: {entry.row.judge}" for entry in placed if entry.row.judge)
+    if outcome.failed or outcome.missing:
+        yield f"the run is unfinished: {outcome.failed} units failed, {outcome.missing} are not done"
+    differences = rules(published.paper).differs
+    yield from dict.fromkeys([*differences, *(differs for entry in placed for differs in entry.place.differs)])
+    if absent := ", ".join(_absent(published, placed)):
+        yield f"in the table and not in this run: {absent}"
+    used = {entry.row.metric for entry in placed}
+    if left := [name for name in dict.fromkeys(row.metric for row in outcome.rows) if name not in used]:
+        yield f"in this run and not in the table: {', '.join(left)}"
+
+
+def _absent(published: PaperTable, placed: list[PlacedMetric]) -> Iterator[str]:
+    """The data of the table that the run has not, and the settings of the data that it has."""
+    here = {entry.place.block[:2] for entry in placed}
+    keys = published.keys(("data", "setting"))
+    for data in dict.fromkeys(data for data, _ in keys):
+        settings = [setting for name, setting in keys if name == data]
+        if not any((data, setting) in here for setting in settings):
+            yield data
+        else:
+            yield from (f"{data} {setting}" for setting in settings if (data, setting) not in here)
+
+
+def _model_note(model: str, models: list[str]) -> str:
+    same = [name for name in models if same_model(model, name)]
+    if same:
+        return f"model: {model} has the name of the paper's {same[0]}; whether the weights are the same is not known"
+    if models == [""]:
+        return f"model: the run has {model}, the paper does not name that of these figures"
+    theirs = f"the paper has {', '.join(models)}" if models else "the paper has no figure for these methods"
+    ours = "tiny, Emend's embedded model of invented words" if model == "tiny" else model
+    return f"model differs: the run has {ours}, {theirs}; the numbers are of different models"
+
+
+def _data_notes(manifest: Manifest, placed: list[PlacedMetric]) -> Iterator[str]:
+    if manifest.benchmark.get("paper's examples only"):
+        yield "data differ: the run has only the examples that the paper prints"
+    if manifest.config.limit is not None:
+        yield f"data differ: the run has a sample, --limit {manifest.config.limit}"
+    several = len({entry.place.block[0] for entry in placed}) > 1
+    counts: dict[str, tuple[int, int]] = {}
+    for row, place, _ in placed:
+        data, _, metric = place.block
+        name = f"{data} {metric}" if several else metric
+        if place.n is not None:
+            counts[name] = (max(row.n + row.unscored, counts.get(name, (0, 0))[0]), place.n)
+    unlike = [f"{name} {ours:,} of {theirs:,}" for name, (ours, theirs) in counts.items() if ours != theirs]
+    if unlike:
+        yield f"data differ: what was asked, run of paper: {'; '.join(unlike)}"
+    elif counts:
+        yield "data: as many were asked as in the paper; that they are the same ones is not checked"
+    if any(entry.place.n is None for entry in placed):
+        yield "data: the paper does not say what its figures are over"

@@ -1,0 +1,189 @@
+"""The result tables of the four papers as they are printed: one row of a CSV file per cell, one TOML file per paper."""
+
+import csv
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+NAMES = ("akew", "docter", "elken", "recoe")
+Dimension = Literal["model", "method", "data", "setting", "metric"]
+DIMENSIONS: tuple[Dimension, ...] = ("model", "method", "data", "setting", "metric")
+Unit = Literal["percent", "perplexity", "count"]
+
+
+class Cell(FrozenModel):
+    """A printed figure: its dimensions, its text as printed, and the drop in percent printed beside it.
+
+    `setting` is what the editor was given (AKEW, DocTER, ELKEN) or how the model was asked (ReCoE); `data` the data
+    set, language pair, kind of question or reasoning scheme; what a table does not name is empty.
+    """
+
+    table: int
+    model: str
+    method: str
+    data: str
+    setting: str
+    metric: str
+    printed: str
+    unit: Unit
+    drop: int | None = None
+
+    @property
+    def value(self) -> float:
+        """The figure, in its unit."""
+        return float(self.printed)
+
+    @property
+    def decimals(self) -> int:
+        """Number of printed decimals."""
+        return len(self.printed.partition(".")[2])
+
+    @property
+    def half(self) -> float:
+        """Half of its last printed digit: rounding hides so much."""
+        return 0.5 * 10.0**-self.decimals
+
+    def as_row(self) -> dict[str, Any]:
+        """Dictionary for JSON, with the figure as a number."""
+        fields = self.model_dump(exclude={"table", "printed"})
+        return fields | {"value": self.value}
+
+    def key(self, dimensions: tuple[Dimension, ...] = DIMENSIONS) -> tuple[str, ...]:
+        """Key of the cell in these dimensions."""
+        return tuple(str(getattr(self, name)) for name in dimensions)
+
+
+class Disagreement(FrozenModel):
+    """A printed figure that its own table, or another one, contradicts.
+
+    `check` is `drop` (against the two figures), `average`, `weighted` (by numbers of questions), `difference`, `sum`,
+    `F1` (of precision and recall) or `repeat` (the same figure in another table); `computed` is from the other figures
+    as printed, and `off` is printed minus computed, both to three decimals.
+    """
+
+    paper: str
+    table: int
+    check: str
+    model: str
+    method: str
+    data: str
+    setting: str
+    metric: str
+    printed: float
+    computed: float
+    off: float
+
+
+class PaperTable(FrozenModel):
+    """A table: `rows` and `columns` are the dimensions that its rows and columns run over, outermost first."""
+
+    paper: str
+    number: int
+    caption: str
+    """Caption in our own words."""
+    rows: tuple[Dimension, ...]
+    columns: tuple[Dimension, ...]
+    dashes: int = 0
+    """Number of places where the paper prints a dash: not measured, or not possible."""
+    blanks: int = 0
+    """Number of places where nothing legible is printed; `not_legible` lists them."""
+    not_legible: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    cells: tuple[Cell, ...]
+    whole: tuple[Cell, ...] = ()
+    """All cells, where `cells` are some of them."""
+
+    @property
+    def id(self) -> str:
+        """Name on the command line: `akew:2`."""
+        return f"{self.paper}:{self.number}"
+
+    def as_row(self) -> dict[str, Any]:
+        """Dictionary for JSON: the table's entry in the list, and its notes."""
+        fields = self.model_dump(mode="json", include={"paper", "number", "caption", "dashes", "not_legible", "notes"})
+        return {"table": self.id} | fields | {"cells": len(self.cells)}
+
+    def keys(self, dimensions: tuple[Dimension, ...]) -> list[tuple[str, ...]]:
+        """The different keys of its cells in these dimensions, in the printed order."""
+        here = {cell.key(dimensions) for cell in self.cells}
+        order = dict.fromkeys(cell.key(dimensions) for cell in self.whole or self.cells)
+        return [key for key in order if key in here]
+
+    def part(self, cells: Iterable[Cell]) -> "PaperTable":
+        """The table with some of its cells."""
+        return self.model_copy(update={"cells": tuple(cells), "whole": self.whole or self.cells})
+
+
+class Paper(FrozenModel):
+    """A paper and its result tables; `benchmark` is the name of its benchmark in Emend."""
+
+    name: str
+    title: str
+    authors: tuple[str, ...]
+    venue: str
+    year: int
+    arxiv: str
+    benchmark: str
+    tables: tuple[PaperTable, ...]
+
+    @property
+    def citation(self) -> str:
+        """Reference to the paper in one line."""
+        who = ", ".join(self.authors)
+        return f"{who}. {self.title}. {self.venue}, {self.year}. arXiv:{self.arxiv}"
+
+
+@cache
+def paper(name: str) -> Paper:
+    """The paper of that name.
+
+    Raises:
+        BadSettings: there is none.
+    """
+    if name not in NAMES:
+        raise BadSettings(f"unknown paper '{name}': {nearest(name, list(NAMES))}")
+    fields = tomllib.loads(_text(f"{name}.toml"))
+    cells = [Cell.model_validate(row | {"drop": row["drop"] or None}) for row in _rows(f"{name}.csv")]
+    tables = [
+        PaperTable(paper=name, cells=tuple(cell for cell in cells if cell.table == row["number"]), **row)
+        for row in fields.pop("tables")
+    ]
+    return Paper(tables=tuple(tables), **fields)
+
+
+@cache
+def known_disagreements() -> tuple[Disagreement, ...]:
+    """The committed list, `disagreements.csv`."""
+    return tuple(Disagreement.model_validate(row) for row in _rows("disagreements.csv"))
+
+
+def papers() -> list[Paper]:
+    """All papers."""
+    return [paper(name) for name in NAMES]
+
+
+def table(name: str) -> PaperTable:
+    """The table that `akew:2` names.
+
+    Raises:
+        BadSettings: no such paper or table.
+    """
+    of, colon, number = name.partition(":")
+    numbered = {str(table.number): table for table in paper(of).tables}
+    if not colon or number not in numbered:
+        raise BadSettings(f"no table '{name}': the tables of {of} are {', '.join(f'{of}:{n}' for n in numbered)}.")
+    return numbered[number]
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(_text(name).splitlines()))
+
+
+def _text(name: str) -> str:
+    return (files("emend.evals.results.papers") / name).read_text(encoding="utf-8")

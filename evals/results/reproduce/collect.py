@@ -1,0 +1,174 @@
+"""The figures of a table beside those of a recipe's runs: number, interval, and what is not alike."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import sqrt
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from emend.evals.aggregate.rows import report
+from emend.evals.config.presets import find_preset
+from emend.evals.config.run_config import RunConfig
+from emend.evals.data.benchmarks.triples import EMPTY, OPTION
+from emend.evals.log.manifest import Manifest
+from emend.evals.metrics.triples import ERRORS
+from emend.evals.results.papers.compare_published import BLOCK, PlacedMetric, placed_rows
+from emend.evals.results.papers.counterparts import rules, same_model
+from emend.evals.results.papers.tables import Cell, PaperTable
+from emend.evals.results.reproduce.execute import RunOutcome
+from emend.evals.results.reproduce.needs import PlannedCell, Status
+from emend.evals.results.reproduce.recipe import Recipe, lacking
+from emend.memory.edit import FrozenModel
+
+QUOTED = ": '"
+"""Begins the reply in a reason, which is another in each run."""
+NOTHING = {
+    "errors": "no edit failed, so there is no error to sort",
+    "perplexities": "no perplexity was measured",
+    "triples": "no document has both a gold fact and an extracted triplet",
+}
+"""Reasons for a figure over nothing, by its kind in `derived.DERIVED`."""
+
+
+class Figure(FrozenModel):
+    """A published figure and the run's, with its interval in the table's unit; `notes` say what is not alike.
+
+    `reason` says why there is no number, and `preset` names the set-up of its editor, where it has one.
+    """
+
+    cell: Cell
+    model: str
+    status: Status
+    reason: str = ""
+    preset: str = ""
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    unscored: int = 0
+    published_n: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> float | None:
+        """The run's figure less the published one."""
+        return None if self.mean is None else self.mean - self.cell.value
+
+
+class _Source(NamedTuple):
+    """A row of a run that has a place in the table, and what is to be said of that run."""
+
+    placed: PlacedMetric
+    notes: tuple[str, ...]
+    unscored: str
+    """The commonest reason in the run for an answer without a score."""
+
+
+def figures(
+    table: PaperTable, planned: Sequence[PlannedCell], recipe: Recipe, outcomes: Sequence[RunOutcome]
+) -> list[Figure]:
+    """The figures, in the order of the plan; a damaged run raises what `report` raises."""
+    sources: dict[tuple[str, ...], _Source] = {}
+    for each, outcome in zip(recipe.runs, outcomes, strict=True):
+        if outcome.units:
+            for key, placed in _sources(table, each.config.model, Path(outcome.folder)):
+                if key not in sources or sources[key].placed.row.mean is None:
+                    sources[key] = placed
+    runs = [(each.config, outcome) for each, outcome in zip(recipe.runs, outcomes, strict=True)]
+    by_key: dict[tuple[str, ...], Figure] = {}
+    set_up = find_preset(recipe.preset) if recipe.preset else {}
+    for plan in sorted(planned, key=lambda plan: bool(plan.parts)):  # means after their parts
+        reason = lacking(plan, recipe) or _unfinished(plan, runs)
+        preset = recipe.preset if plan.need and plan.need.editor in set_up else ""
+        figure = Figure(cell=plan.cell, model=plan.model, status=plan.status, reason=reason, preset=preset)
+        source = sources.get((plan.model, plan.cell.method, *plan.cell.key(BLOCK)))
+        values = _mean(plan, by_key) if plan.parts else _values(table, plan, source) if source else {}
+        by_key[plan.cell.key()] = figure.model_copy(update=values)
+    return [by_key[plan.cell.key()] for plan in planned]
+
+
+def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tuple[str, ...], _Source]]:
+    manifest, outcome = Manifest.read(folder), report(folder)
+    notes: list[str] = []
+    if manifest.benchmark.get("paper's examples only"):
+        notes.append("data: only the examples that the paper prints")
+    if file := manifest.benchmark.get(OPTION):
+        empty = f", none of {file[EMPTY]} of {file['documents']} documents" if file[EMPTY] else ""
+        notes.append(f"triplets: extracted by {file['method']}{empty}")
+    limit = manifest.config.limit
+    if limit is not None:
+        notes.append(f"data: a sample, --limit {limit}")
+    if outcome.failed or outcome.missing:
+        notes.append(f"unfinished: {outcome.failed} units failed, {outcome.missing} are not done")
+    commonest = max(outcome.reasons, key=outcome.reasons.__getitem__, default="emend report says why")
+    for placed in placed_rows(folder, table, outcome, manifest):
+        count, theirs = placed.row.n + placed.row.unscored, placed.place.n
+        data = (
+            [f"data: {count:,} asked, of the paper's {theirs:,}"] if theirs not in (None, count) and not limit else []
+        )
+        judge = [f"judge: {placed.row.judge}"] if placed.row.judge else []
+        source = _Source(placed, (*notes, *data, *placed.place.differs, *judge), commonest.partition(QUOTED)[0])
+        yield (model, placed.place.method, *placed.place.block), source
+
+
+def _unfinished(planned: PlannedCell, runs: Sequence[tuple[RunConfig, RunOutcome]]) -> str:
+    """Return why a figure has no number though it is in a run."""
+    if planned.parts:
+        return "none of its parts has a number"
+    fitting = [run for run in runs if _gives(run[0], planned)]
+    if not fitting:
+        return "no run of the recipe gives it"
+    # A run without an option has its default: the one with the fewest options is the figure's.
+    _, outcome = min(fitting, key=lambda run: len(run[0].benchmark_options))
+    state = "the run is not finished" if outcome.units else "not run yet"
+    return outcome.error or ("no number for it in the run" if outcome.is_finished else state)
+
+
+def _gives(config: RunConfig, planned: PlannedCell) -> bool:
+    """Return whether a run is one that gives a figure."""
+    need = planned.need
+    if need is None or (config.model, config.mode) != (planned.model, need.mode):
+        return False
+    lists = {key: config.benchmark_options.get(key, "").split(",") for key in need.options}
+    has_options = all({*value.split(",")} <= {*lists[key]} for key, value in need.options.items())
+    is_retrieved = need.retriever in (None, config.retriever)
+    return need.editor in config.editors and need.setting in config.settings and is_retrieved and has_options
+
+
+def _values(table: PaperTable, planned: PlannedCell, source: _Source) -> dict[str, Any]:
+    """Fields of a figure that a run's row has."""
+    placed, row, cell = source.placed, source.placed.row, planned.cell
+    model = () if same_model(planned.model, cell.model) else (f"model: {planned.model} in the place of the paper's",)
+    return {name: placed.number(name, cell.unit) for name in ("mean", "low", "high")} | {
+        "n": row.n,
+        "unscored": row.unscored,
+        "published_n": placed.place.n,
+        "notes": (*model, *source.notes, *rules(table.paper).differs),
+        "reason": _without_number(table, cell, source) if row.mean is None else "",
+    }
+
+
+def _without_number(table: PaperTable, cell: Cell, source: _Source) -> str:
+    """Return why a run's row of a figure has no number."""
+    derived = next((rule.derived for rule in rules(table.paper).metrics if rule.published == cell.metric), "")
+    if not derived:
+        return f"none of its answers has a score; most often: {source.unscored}"
+    if cell.metric in ERRORS:
+        return "every triplet matches its document's fact, or there is none, so there is no error to sort"
+    return NOTHING[derived]
+
+
+def _mean(planned: PlannedCell, figures: Mapping[tuple[str, ...], Figure]) -> dict[str, Any]:
+    """Fields of a mean of figures that have numbers; its interval is that of a mean of independent ones."""
+    parts = [figures[part.key()] for part in planned.parts if part.key() in figures]
+    scored = [part for part in parts if part.mean is not None]
+    if not scored:
+        return {}
+    mean = fmean(part.mean or 0.0 for part in scored)
+    widths = [(part.high - part.low) / 2 for part in scored if part.low is not None and part.high is not None]
+    half = sqrt(sum(width**2 for width in widths)) / len(scored) if len(widths) == len(scored) else None
+    lacking_parts = [f"mean: over {len(scored)} of the paper's {len(planned.parts)}"]
+    notes = [*(note for part in scored for note in part.notes), *lacking_parts * (len(scored) < len(planned.parts))]
+    ends = {} if half is None else {"low": mean - half, "high": mean + half}
+    values = {"mean": mean, "n": sum(part.n or 0 for part in scored), "notes": tuple(dict.fromkeys(notes))}
+    return values | ends | {"reason": ""}

@@ -1,0 +1,286 @@
+"""Search for an editor's settings on facts of a benchmark that no run of the same seed and limit evaluates."""
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import harmonic_mean
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.llm import fingerprint, load_model
+from emend.editors.hyperparameters import layers_at_depth, search_space, shipped_settings
+from emend.editors.registry import EDITORS
+from emend.evals.aggregate.rows import Report, report
+from emend.evals.case import Benchmark, Case
+from emend.evals.config.measure_config import TuneConfig
+from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.run.run import run
+from emend.evals.run.setup.components import load_benchmark
+from emend.memory.edit import FrozenModel, content_id
+from emend.memory.errors import BadData, BadSettings, EmendError
+from emend.memory.files import replace_file
+from emend.memory.registry import name_object
+
+DEPTH = "depth"
+"""Name in a search space: the share of the model's depth at which the last of the layers stands."""
+KINDS = ("efficacy", "paraphrase", "neighborhood")
+"""Kinds of probes that the score is made of."""
+MOST_PERPLEXITY = 2.0
+"""Settings under which perplexity grows to more than this many times that of the unedited model score 0."""
+FIRST_SHARE, KEPT_SHARE = 3, 3
+"""All settings are tried on one fact in so many; the best one in so many of them on all facts."""
+FEWEST = 4
+"""Facts that settings are tried on at least."""
+
+Notify = Callable[["Trial", int, int], None]
+
+
+class Metrics(FrozenModel):
+    """The mean of a metric with its 95% interval, in the metric's unit."""
+
+    metric: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+class Trial(FrozenModel):
+    """Settings of an editor with what they reached on some facts."""
+
+    key: str
+    settings: dict[str, Any]
+    """Beside the shipped ones; none are the defaults."""
+    facts: int
+    score: float | None = None
+    """Percent; None where the settings cannot be used."""
+    metrics: tuple[Metrics, ...] = ()
+    perplexity: float | None = None
+    """In units of the unedited model's."""
+    problem: str = ""
+
+
+class TuneReport(FrozenModel):
+    """The best settings, all trials, and both sides of the comparison on facts that were not searched on."""
+
+    editor: str
+    settings: dict[str, Any]
+    trials: tuple[Trial, ...]
+    default: Trial
+    tuned: Trial
+
+
+class ChosenCases:
+    """A benchmark with some of its cases alone, and of them the probes that the score is made of."""
+
+    def __init__(self, benchmark: Benchmark, cases: Sequence[Case]) -> None:
+        self._benchmark = benchmark
+        self._cases = [
+            case.model_copy(update={"probes": tuple(probe for probe in case.probes if probe.kind in KINDS)})
+            for case in cases
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._benchmark, name)
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """Yield the chosen cases."""
+        yield from self._cases
+
+
+def tune(config: TuneConfig, editor: str, journal: Path, notify: Notify = lambda *_: None) -> TuneReport:
+    """The settings with the best score among the defaults and randomly drawn ones, by two rounds of halving.
+
+    Finished trials are appended to the journal, from which the same call goes on after an interruption.
+
+    Raises:
+        BadSettings: nothing of this editor can be searched, or the benchmark has too few cases.
+        EmendError: the defaults cannot be used; says what is missing.
+    """
+    if not search_space(editor):
+        searched = [name for name in EDITORS.names() if search_space(name)]
+        raise BadSettings(f"editor '{editor}' has no settings to search: name one of {', '.join(searched)}.")
+    benchmark, (setting, *_) = load_benchmark(config.benchmark, config.data, config.benchmark_options)
+    training, test = divide_cases(benchmark, setting, config)
+    model = load_model(config.model, **config.overrides.get(MODEL, {}))
+    search = _Search(config, editor, benchmark, model, journal, notify)
+    drawn = draw_settings(editor, model.lm.model.config, config.trials, config.seed)  # type: ignore[attr-defined]
+    first = training[: max(FEWEST, len(training) // FIRST_SHARE)]
+    if (start := search.trial({}, first, 0, len(drawn))).problem:
+        raise BadSettings(f"editor '{editor}' cannot be tried with its defaults: {start.problem}")
+    quick = [start, *search.trials(drawn[1:], first)]
+    best = sorted(quick, key=_rank, reverse=True)[: max(2, len(quick) // KEPT_SHARE)]
+    full = list(search.trials([{}, *(trial.settings for trial in best if trial.settings)], training))
+    chosen = max(full or quick, key=_rank).settings
+    default = search.trial({}, test)
+    tuned = search.trial(chosen, test) if chosen else default
+    return TuneReport(editor=editor, settings=chosen, trials=(*quick, *full), default=default, tuned=tuned)
+
+
+def divide_cases(benchmark: Benchmark, setting: str, config: TuneConfig) -> tuple[list[Case], list[Case]]:
+    """The cases to search on, and those of the test: what a run with the same limit and seed evaluates.
+
+    The former are drawn by a hash of seed and id from all others.
+
+    Raises:
+        BadSettings: there are too few others.
+    """
+    test = [case for case in benchmark.cases(setting, config.limit, config.seed) if case.probes]
+    tested = {edit.subject or edit.id for case in test for edit in case.edits}
+    others = [case for case in benchmark.cases(setting, None, config.seed) if case.probes]
+    free = [case for case in others if not any((edit.subject or edit.id) in tested for edit in case.edits)]
+    if len(free) < FEWEST:
+        raise BadSettings(
+            f"benchmark '{config.benchmark}' has {len(free)} cases beside the {len(test)} of the test, and at least "
+            f"{FEWEST} are searched on: give a smaller --limit, or more data."
+        )
+    order = sorted(free, key=lambda case: content_id("tune", config.seed, case.id))
+    return order[: config.train], test
+
+
+def draw_settings(editor: str, architecture: Any, number: int, seed: int) -> list[dict[str, Any]]:
+    """So many different settings, the defaults first; `depth` of the search space becomes layers of this model."""
+    space, shipped = search_space(editor), shipped_settings(editor, architecture)
+    layers = architecture.get_text_config().num_hidden_layers
+    if DEPTH in space:
+        count = max(1, len(shipped["layers"]))
+        space["layers"] = [layers_at_depth(share, count, layers) for share in space.pop(DEPTH)]
+    grid = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+    random.Random(content_id("settings", seed, editor)).shuffle(grid)
+    return [{}, *grid[: number - 1]]
+
+
+def score_of(measured: Report, editor: str) -> float | None:
+    """The score in percent: the harmonic mean of how many probes of each kind are right, and of the edits' margin.
+
+    The first three are ES, PS and NS on CounterFact, whose harmonic mean is the S of Meng et al. (2022); the margin is
+    EM, by how much the new object is the more probable: S is as high for edits that the model hardly believes.
+    """
+    means = [row.mean / scale for row, scale in _parts(measured, editor) if row.mean is not None]
+    ratio = _perplexity_ratio(measured, editor)
+    if not means:
+        return None
+    if (ratio is not None and ratio > MOST_PERPLEXITY) or min(means) <= 0:
+        return 0.0
+    return 100 * float(harmonic_mean(means))
+
+
+def _parts(measured: Report, editor: str) -> Iterator[tuple[Any, float]]:
+    """The rows that the score is made of, with what divides their means into shares."""
+    rows = {row.metric: row for row in measured.rows if row.editor == editor}
+    for kind, share in (*((kind, True) for kind in KINDS), (KINDS[0], False)):
+        fitting = (each for each in measured.metrics if each.kinds == (kind,) and each.share == share)
+        metric = next((each for each in fitting if each.name in rows and each.higher_is_better), None)
+        if metric is not None:
+            yield rows[metric.name], metric.scale
+
+
+def _perplexity_ratio(measured: Report, editor: str) -> float | None:
+    """The perplexity under edits over that before; infinite where it is no finite number, None if unmeasured."""
+    return next((row.ratio for row in measured.perplexity if row.editor == editor), None)
+
+
+def _rank(trial: Trial) -> float:
+    return -1.0 if trial.score is None else trial.score
+
+
+class _Search:
+    """Measures settings through runs, once each; the journal has what was measured."""
+
+    def __init__(
+        self, config: TuneConfig, editor: str, benchmark: Benchmark, model: BaseChatModel, journal: Path, notify: Notify
+    ) -> None:
+        self.config, self.editor, self.benchmark, self.model = config, editor, benchmark, model
+        self.journal, self.notify = journal, notify
+        self.ends = None if config.budget is None else time.monotonic() + 60 * config.budget
+        self.finished = {trial.key: trial for trial in read_journal(journal)}
+        whole = "".join(f"{trial.model_dump_json()}\n" for trial in self.finished.values())
+        replace_file(journal, whole.encode())  # without a torn last line, behind which the next one would stand
+        self._of_model = fingerprint(model, config.model)
+
+    def trials(self, several: Sequence[dict[str, Any]], cases: Sequence[Case]) -> Iterator[Trial]:
+        """Yield the trials of several settings, until the budget is spent."""
+        for number, settings in enumerate(several, 1):
+            if self.ends is not None and time.monotonic() > self.ends:
+                return
+            yield self.trial(settings, cases, number, len(several))
+
+    def trial(self, settings: dict[str, Any], cases: Sequence[Case], number: int = 0, of: int = 0) -> Trial:
+        """Measure settings on cases, unless the journal has them."""
+        fixed = self.config.overrides
+        key = content_id("trial", self._of_model, self.editor, fixed, settings, [case.id for case in cases])
+        trial = self.finished.get(key)
+        if trial is None:
+            trial = self.finished[key] = self._measure(key, settings, cases)
+            with self.journal.open("a", encoding="utf-8") as file:
+                file.write(trial.model_dump_json() + "\n")
+        self.notify(trial, number, of)
+        return trial
+
+    def _measure(self, key: str, settings: dict[str, Any], cases: Sequence[Case]) -> Trial:
+        part = ChosenCases(self.benchmark, cases)
+        overrides = {self.editor: self.config.overrides.get(self.editor, {}) | settings}
+        config = RunConfig(
+            benchmark=name_object("tuning", partial(_as_factory, part)),
+            editors=(self.editor,),
+            model=self.config.model,
+            overrides=overrides,
+            seed=self.config.seed,
+            concurrency=1,
+            workers="threads",
+        )
+        trial = Trial(key=key, settings=settings, facts=len(cases))
+        with tempfile.TemporaryDirectory(prefix="emend-tune-") as folder:
+            try:
+                run(config, Path(folder) / "run", model=self.model)
+            except EmendError as error:
+                return trial.model_copy(update={"problem": str(error)})
+            measured = report(Path(folder) / "run")
+        rows = [row.model_dump(include=set(Metrics.model_fields)) for row, _ in _parts(measured, self.editor)]
+        return trial.model_copy(
+            update={
+                "score": score_of(measured, self.editor),
+                "metrics": tuple(map(Metrics.model_validate, rows)),
+                "perplexity": _perplexity_ratio(measured, self.editor),
+            }
+        )
+
+
+def _as_factory(part: ChosenCases, *_: Any, **__: Any) -> ChosenCases:
+    return part
+
+
+def read_journal(file: Path) -> list[Trial]:
+    """The finished trials of a journal; a torn last line is left out.
+
+    Raises:
+        BadData: another line is no trial.
+    """
+    if not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8").split("\n")
+    try:
+        return [Trial.model_validate_json(line) for line in lines[:-1] if line]
+    except ValueError as error:
+        raise BadData(f"'{file}' is no journal of `emend tune`: remove it, or give another --out.") from error
+
+
+def settings_file(config: TuneConfig, tuned: TuneReport) -> str:
+    """The text of a settings file, for `--set EDITOR=@FILE`, with its origin in comments."""
+    origin = (
+        f"# Settings of {tuned.editor}, searched with `emend tune` on {config.benchmark}, seed {config.seed}, for\n"
+        f"# {config.model}. Score on {tuned.tuned.facts} other facts: {_percent(tuned.tuned)}, "
+        f"with the defaults {_percent(tuned.default)}.\n"
+    )
+    values: Mapping[str, Any] = config.overrides.get(tuned.editor, {}) | tuned.settings
+    return origin + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+
+
+def _percent(trial: Trial) -> str:
+    return "none" if trial.score is None else f"{trial.score:.1f}"

@@ -1,0 +1,154 @@
+"""Runs editors over a benchmark into a folder, and finishes what an interrupted run left undone."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.providers.journal import CallJournal, run_journal
+from emend.editors.cost import highest_memory
+from emend.editors.edit_check import EditCheck
+from emend.editors.restore_check import RestoreCheck
+from emend.evals.config.run_config import RunConfig
+from emend.evals.log.lines import EVENTS
+from emend.evals.log.locking import owned_folder
+from emend.evals.log.manifest import now
+from emend.evals.log.mirror import Mirror
+from emend.evals.log.records import RunLog, finished_units, repair_torn_tail
+from emend.evals.log.run_index import keep_index
+from emend.evals.run.baseline import Baseline, BaselineFile
+from emend.evals.run.evaluate import EvaluationContext
+from emend.evals.run.failures import Failures
+from emend.evals.run.perplexity import Perplexity, check_texts
+from emend.evals.run.progress_plan import plan_progress
+from emend.evals.run.results import Progress, ResultWriter
+from emend.evals.run.setup.components import RunComponents, load_components, refuse_unused_limits
+from emend.evals.run.start import DRAFTS, check_folder, prepare_run
+from emend.evals.run.summary import Summary, save_usage
+from emend.evals.run.workers.base import RunState, Workers
+from emend.evals.run.workers.choose import make_workers
+from emend.memory.errors import RunRefused
+
+
+def run(
+    config: RunConfig,
+    out: Path,
+    progress: Progress | None = None,
+    model: BaseChatModel | None = None,
+    mirror: str | None = None,
+    baselines: Sequence[Path] = (),
+) -> Summary:
+    """Run, or finish, what the configuration says; the folder then holds every record.
+
+    Args:
+        config: what to run.
+        out: the run folder; one that holds the same run already is resumed.
+        progress: called for every unit.
+        model: takes the place of the model that the configuration names; only for workers that are threads.
+        mirror: address of object storage to which the files are uploaded meanwhile; a new folder goes on from there.
+        baselines: folders of other runs, whose answers of the unedited model are not asked for again.
+
+    Raises:
+        RunRefused: the folder cannot be used, holds a different run, or is in use.
+        TooManyFailures: more units failed than allowed; what is finished is kept.
+        EmendError: a name, setting or file is wrong.
+    """
+    with owned_folder(out, drafts=DRAFTS), ExitStack() as stack:
+        check_folder(config, out, mirror)
+        components = load_components(config, out, model)
+        stack.callback(components.memory.close)
+        calls_providers = components.calls_providers
+        if model is None:
+            stack.callback(components.policy.close)
+            refuse_unused_limits(config, components.policy)
+        whole = finished_units(out)
+        manifest = prepare_run(components, out, whole[0])
+        finished, repairs = repair_torn_tail(out, whole)
+        log = _open_log(out, repairs, mirror, stack)
+        answers = BaselineFile(log, baselines)
+        journal = stack.enter_context(run_journal(out, finished.union(answers.keys))) if calls_providers else None
+        writer = ResultWriter(log, progress or Progress(), Failures(components.failure_limit))
+        components.policy.on_wait = writer.waiting
+        try:
+            state = _state(components, writer, answers, finished, journal)
+            workers = make_workers(components, out, manifest.units - len(finished), model is not None)
+            plan_progress(writer.progress, components, manifest, len(finished))
+            summary = _evaluate(state, workers, manifest.units)
+            writer.failures.check_at_end(out)
+            keep_index(out)
+            return summary
+        finally:
+            save_usage(out, components.policy.ledger)
+
+
+def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stack: ExitStack) -> RunLog:
+    log = stack.enter_context(RunLog(out))
+    for repair in repairs:
+        log.line(EVENTS, repair | {"at": now()})
+    if mirror is not None:
+        stack.enter_context(Mirror(mirror, out, log.sizes))
+    return log
+
+
+def _state(
+    components: RunComponents,
+    writer: ResultWriter,
+    answers: BaselineFile,
+    finished: set[str],
+    journal: CallJournal | None,
+) -> RunState:
+    texts = components.perplexity_texts
+    is_measured = check_texts(writer.log.folder, texts)
+    context = EvaluationContext(
+        components=components,
+        baseline=Baseline(components.unedited(), answers, components.model_fingerprint, journal),
+        perplexity=Perplexity(components.model, texts, writer.cost, is_measured),
+        edit_check=EditCheck(components.model),
+        restore_check=RestoreCheck(components.model),
+        results=writer,
+        finished=finished,
+        journal=journal,
+    )
+    return RunState(context, writer, answers, journal, is_measured)
+
+
+def _evaluate(state: RunState, workers: Workers, units: int) -> Summary:
+    """Evaluate all units, and summarise, also when an error ends the run."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    writer = state.writer
+    writer.progress.start(units, skipped=min(len(state.context.finished), units))
+    try:
+        workers.evaluate(state)
+    finally:
+        writer.progress.close()
+        cpu_seconds = time.process_time() - cpu + workers.cpu_seconds
+        summary = _summary(state, units, time.perf_counter() - wall, cpu_seconds)
+        if summary.finished or summary.failed:
+            with suppress(RunRefused):  # the error that a full disk gave is under way already
+                line = {"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()}
+                writer.cost(line | {"workers": workers.name})
+    return summary
+
+
+def _summary(state: RunState, units: int, seconds: float, cpu_seconds: float) -> Summary:
+    totals, baseline, context = state.writer.totals, state.answers.usage, state.context
+    return Summary(
+        folder=str(state.writer.log.folder),
+        units=units,
+        skipped=len(context.finished),
+        finished=totals["finished"],
+        failed=state.writer.failures.count,
+        records=totals["records"],
+        unscored=totals["unscored"],
+        input_tokens=totals["input_tokens"] + baseline.input_tokens,
+        output_tokens=totals["output_tokens"] + baseline.output_tokens,
+        calls=totals["calls"] + baseline.calls,
+        baseline_calls=baseline.calls,
+        seconds=round(seconds, 3),
+        cpu_seconds=round(cpu_seconds, 3),
+        peak_bytes=highest_memory(),
+        spent=context.components.policy.ledger.by_model(),
+    )

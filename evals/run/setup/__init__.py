@@ -1,0 +1,1 @@
+"""Set-up of a run: the parts that its configuration names, loaded."""

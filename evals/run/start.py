@@ -1,0 +1,197 @@
+"""The start of a run: counts its cases and writes its manifest, or compares with the one that is there."""
+
+import hashlib
+import logging
+import os
+from collections.abc import Collection
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from emend.evals.case import Case
+from emend.evals.config.run_config import NO_CHECKPOINTS, RunConfig, Share
+from emend.evals.log.lines import CASES
+from emend.evals.log.locking import LOCK
+from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, SharePart, git_state, machine, now, versions
+from emend.evals.log.mirror_copy import restore_run
+from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
+from emend.evals.run.setup.components import MEMORY, RunComponents
+from emend.graphs.registry import GRAPHS
+from emend.memory.errors import BadData, RunRefused
+
+DRAFT = f"{CASES}.new"
+DRAFTS = frozenset({MEMORY, CASES, DRAFT, f"{MANIFEST}.new"})
+"""Files that a run which is refused while starting has written by then."""
+START_FILES = DRAFTS | {LOCK, MANIFEST}
+"""Files that a run which was killed while starting may have left behind."""
+EDIT_FIELDS = {"id", "form", "text", "subject", "target_new", "target_true"}
+"""Fields of an edit in `cases.jsonl`."""
+
+
+def check_folder(config: RunConfig, folder: Path, mirror: str | None = None) -> None:
+    """Check, before anything is loaded, that the folder is new or holds a run of this configuration.
+
+    A folder without one gets what the mirror has of it.
+
+    Raises:
+        RunRefused: it holds other files, or a different run.
+    """
+    if mirror is not None:
+        restore_run(mirror, folder, config)
+    if os.path.lexists(folder / MANIFEST):
+        Manifest.read(folder).refuse_change({"config": config.model_dump(mode="json")}, folder)
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in START_FILES)
+    if others:
+        raise RunRefused(
+            f"'{folder}' holds {len(others)} other files ({', '.join(others[:3])}) and no run: "
+            "give an --out folder that is new or empty."
+        )
+
+
+def prepare_run(components: RunComponents, folder: Path, finished: Collection[str] = ()) -> Manifest:
+    """Return the manifest of the run in the folder, written now if the run is new.
+
+    Args:
+        components: of the run.
+        folder: the run folder.
+        finished: keys of finished units, by which unfinished cases are told meanwhile.
+
+    Raises:
+        RunRefused: the run that is there was started with something else.
+    """
+    if not os.path.lexists(folder / MANIFEST):
+        manifest = _manifest(components, list_cases(components, folder))
+        manifest.write(folder)
+        return manifest
+    started = Manifest.read(folder)
+    manifest = _manifest(components, list_cases(components, None if (folder / CASES).exists() else folder, finished))
+    started.refuse_change(manifest.model_dump(mode="json"), folder)
+    return started
+
+
+def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest:
+    editors: dict[str, dict[str, dict[str, Any]]] = {}
+    for editor_pass in components.passes:
+        editors.setdefault(editor_pass.setting, {})[editor_pass.name] = editor_pass.editor.fingerprint
+    shortfalls = [*components.refusals, *_shortfalls(components, cases)]
+    for text in shortfalls:
+        logging.getLogger(__name__).warning(text)
+    return Manifest(
+        config=components.config,
+        cases=cases,
+        model=components.model_fingerprint,
+        editors=editors,
+        benchmark=_provenance(components) | ({"shortfalls": shortfalls} if shortfalls else {}),
+        metrics=components.metrics,
+        mode=str(components.mode),
+        graphs=_graphs(components),
+        versions=versions(),
+        git=git_state(),
+        platform=machine(),
+        started=now(),
+        share=_share_part(components, cases),
+    )
+
+
+def _share_part(components: RunComponents, cases: dict[str, CaseList]) -> SharePart | None:
+    """Return what a share evaluates; None for a whole run."""
+    deal, config = components.deal, components.config
+    if deal is None:
+        return None
+    share = Share.parse(str(config.share))
+    counts = {setting: listed.cases + listed.again for setting, listed in cases.items()}
+    if components.mode.kind != "sequential":
+        counts = {setting: deal.count(setting, listed.cases) for setting, listed in cases.items()}
+    units = sum(counts[each.setting] for each in components.share_passes)
+    return SharePart(number=share.number, of=share.of, together=deal.size, units=units)
+
+
+def _provenance(components: RunComponents) -> dict[str, Any]:
+    """Return the benchmark's provenance, with what readers should know about how this run asks it."""
+    provenance = dict(components.benchmark.provenance)
+    parametric = sorted({editor_pass.name for editor_pass in components.passes if editor_pass.editor.needs_weights})
+    if parametric and components.config.form == "chat":
+        choice = (
+            f"{', '.join(parametric)}: edits are written on plain text, and the model is asked through its chat "
+            "template; --form plain asks in plain text, as the papers do"
+        )
+        provenance["choices"] = [*provenance.get("choices", ()), choice]
+    return provenance
+
+
+def _shortfalls(components: RunComponents, cases: dict[str, CaseList]) -> list[str]:
+    """Say for each setting that has fewer cases than were asked for how many there are, and where more may be."""
+    limit, benchmark = components.config.limit or 0, components.benchmark
+    short = {setting: listed.cases for setting, listed in cases.items() if listed.cases < limit}
+    if not short:
+        return []
+    from emend.evals.data.shapes import other_datasets
+
+    others = other_datasets(benchmark.name, getattr(benchmark, "folder", None), getattr(benchmark, "options", {}))
+    hint = f"; its folder has files of {', '.join(f'--benchmark-option dataset={name}' for name in others)}"
+    return [
+        f"{limit} cases asked for, the data has {count}{f' in setting {setting!r}' if len(cases) > 1 else ''}"
+        f"{hint if others else ''}"
+        for setting, count in short.items()
+    ]
+
+
+def _graphs(components: RunComponents) -> dict[str, Any]:
+    """Draw the editors' graphs, by name: an editor's own if it has one; an unknown one is left out."""
+    graphs: dict[str, Any] = {}
+    for editor_pass in components.passes:
+        name, app = editor_pass.editor.fingerprint.get("graph"), getattr(editor_pass.editor, "app", None)
+        if app is None and name in GRAPHS.names():
+            app = GRAPHS.load(name)()
+        if name is not None and app is not None:
+            graph = app.get_graph()
+            graphs[str(name)] = {"mermaid": graph.draw_mermaid(), "json": graph.to_json()}
+    return dict(sorted(graphs.items()))
+
+
+def list_cases(components: RunComponents, folder: Path | None, finished: Collection[str] = ()) -> dict[str, CaseList]:
+    """Count and digest the cases of every setting, and find the unfinished ones; with a folder, write `cases.jsonl`."""
+    listed: dict[str, CaseList] = {}
+    with ExitStack() as stack:
+        draft = None
+        if folder is not None:
+            cut_file(folder / DRAFT, 0)
+            draft = stack.enter_context(AppendLog(folder, [DRAFT], "Make room, or give another --out."))
+        for setting in components.settings:
+            digest, probes, number = hashlib.sha256(), 0, 0
+            unfinished = components.find_unfinished(setting, finished) if finished else None
+            for number, case in enumerate(components.cases(setting), 1):
+                if unfinished is not None:
+                    unfinished.add(case)
+                digest.update(case.id.encode())
+                probes += len(case.probes)
+                if draft is not None:
+                    draft.append({DRAFT: _case_line(case, setting, number)})
+            if not number:
+                raise BadData(
+                    f"{components.config.benchmark}, setting '{setting}': no case in the data. "
+                    "Check the data folder and the options."
+                )
+            again = _count_reevaluated(components, setting)
+            listed[setting] = CaseList(cases=number, probes=probes, digest=digest.hexdigest()[:16], again=again)
+    if folder is not None:
+        with write_errors(f"'{folder / CASES}'"):
+            (folder / DRAFT).replace(folder / CASES)
+    return listed
+
+
+def _count_reevaluated(components: RunComponents, setting: str) -> int:
+    """Count the cases that are asked again, at all checkpoints together."""
+    if components.checkpoints == NO_CHECKPOINTS:
+        return 0
+    edits = again = 0
+    for group in components.groups(setting):
+        edits, again = len(group.edits), again + group.again
+    components.checkpoints.refuse_beyond(edits, setting)
+    return again
+
+
+def _case_line(case: Case, setting: str, number: int) -> bytes:
+    edits = [edit.model_dump(include=EDIT_FIELDS) for edit in case.edits]
+    return json_line({"number": number, "setting": setting, "case": case.id, "tags": case.tags, "edits": edits})

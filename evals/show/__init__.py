@@ -1,0 +1,1 @@
+"""Everything for eyes: terminal, files, lists."""

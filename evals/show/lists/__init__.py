@@ -1,0 +1,1 @@
+"""Lists of what there is: catalogues, settings, nodes of graphs."""

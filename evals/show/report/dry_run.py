@@ -1,0 +1,44 @@
+"""Lines of text about what a run is expected to need."""
+
+from emend.agents.llm import LOCAL
+from emend.evals.results.estimates.dry_run import COUNTS, HOPS, SAMPLE, SECONDS_PER_CALL, DryRun
+from emend.evals.results.estimates.local_time import SPREAD
+from emend.evals.show.report.progress import duration
+
+
+def _time_text(estimate: DryRun) -> str:
+    """Format the time of a run: of a local model as a range."""
+    if estimate.seconds is None:
+        return ""
+    if estimate.model.partition(":")[0] in LOCAL:
+        low, high = duration(estimate.seconds / SPREAD), duration(estimate.seconds * SPREAD)
+        return f", {low} to {high} at the speed of this machine now"
+    return f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
+
+
+def estimate_lines(estimate: DryRun) -> list[str]:
+    """Format an estimate, and what it assumes."""
+    lines = [f"{estimate.model}: nothing is asked in a dry run"]
+    for row in estimate.rows:
+        place = (
+            f"  {row.setting}, {row.editor}: {row.units:,} units"
+            if row.setting
+            else "  unedited answers, to compare with:"
+        )
+        lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
+    lines += [f"  {line}" for line in estimate.needs]
+    whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
+    unknown = "" if estimate.model.partition(":")[0] in LOCAL else " (give one with --prices FILE)"
+    cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
+    lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
+    lines.append(
+        f"  Units are counted; the rest is estimated from {SAMPLE} cases of each setting: 4 characters a token, "
+        f"replies as long as the benchmark's answers, {HOPS} subquestions for mello, one tool for agent; no thoughts, "
+        "retries or cache."
+    )
+    return lines
+
+
+def amounts(calls: int, tokens_in: int, tokens_out: int) -> str:
+    """Format numbers of calls and tokens."""
+    return f"{calls:,} calls, {tokens_in:,} tokens in, {tokens_out:,} out"

@@ -1,0 +1,147 @@
+"""Tables of metrics as text for other programs: CSV, Markdown, LaTeX and HTML."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any, Literal, NamedTuple, get_args
+
+from emend.evals.aggregate.rows import MetricRow
+from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
+from emend.evals.case import Metric
+from emend.evals.metrics.protocols import plain_name
+from emend.evals.show.report.tables.layout import INTERVALS, interval, number
+from emend.evals.show.report.tables.metrics import count, remarks
+from emend.memory.errors import BadSettings
+from emend.memory.escape import FORMULA, one_line
+from emend.memory.registry import nearest
+
+Format = Literal["csv", "markdown", "latex", "html"]
+FORMATS: list[str] = list(get_args(Format))
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "Δ": r"$\Delta$", "—": "--"}
+)
+MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*`<>[]"})
+FIELDS = tuple("setting mode metric protocol form mean low high n unscored as_wrong cut_off judge".split())
+
+
+def check_form(form: str, forms: Sequence[str] = FORMATS) -> None:
+    """Refuse a form that a table cannot have, also before what takes long.
+
+    Raises:
+        BadSettings: there is no such form.
+    """
+    if form not in forms:
+        raise BadSettings(f"--format '{form}': {nearest(form, list(forms))}")
+
+
+def export(reports: Sequence[LabelledReport], form: str, choice: TableChoice = COMPACT) -> str:
+    """The tables as text.
+
+    Args:
+        reports: one or several runs.
+        form: `csv` has one line per row, metric and mode with mean, low, high, n and unscored; `markdown`, `latex`
+            (with booktabs) and `html` have one table per setting, with values as the terminal shows them.
+        choice: columns and order.
+
+    Raises:
+        BadSettings: there is no such form, or no such metric.
+    """
+    check_form(form)
+    tables = metric_tables(reports, choice)
+    if form == "csv":
+        return _csv(tables)
+    writers: dict[str, Callable[[TextTable], str]] = {"markdown": markdown_text, "latex": latex_text, "html": html_text}
+    return "\n\n".join(writers[form](_texts(table)) for table in tables)
+
+
+def _csv(tables: Sequence[MetricTable]) -> str:
+    headings = dict.fromkeys(heading for table in tables for heading in table.headings if heading not in FIELDS)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ["benchmark", *headings, *FIELDS], lineterminator="\n")
+    writer.writeheader()
+    for table in tables:
+        for row in table.rows:
+            labels = dict(zip(table.headings, row.names, strict=True))
+            for value in (row.values[metric.name] for metric in table.metrics if metric.name in row.values):
+                line = {"benchmark": table.benchmark} | labels | value.model_dump(include=set(FIELDS))
+                writer.writerow({name: safe_cell(part) for name, part in line.items()})
+    return out.getvalue().rstrip("\n")
+
+
+def safe_cell(text: Any) -> Any:
+    """A text that no spreadsheet takes for a formula; a number as it is."""
+    if not isinstance(text, str):
+        return text
+    plain = one_line(text)
+    return f"'{plain}" if plain.startswith(FORMULA) else plain
+
+
+class TextTable(NamedTuple):
+    """A table of texts: heading lines, rows, how many columns name a row, and notes below."""
+
+    title: str
+    heads: list[list[str]]
+    rows: list[list[str]]
+    names: int
+    notes: Sequence[str] = (INTERVALS,)
+
+
+def _texts(table: MetricTable) -> TextTable:
+    labels = [", ".join(filter(None, [table.protocol(each), count(table, each)])) for each in table.metrics]
+    names = [f"{one_line(plain_name(each))} ({label})" for each, label in zip(table.metrics, labels, strict=True)]
+    heads = [*table.headings, *names]
+    rows = [
+        [*map(one_line, row.names), *(_value(row.values.get(metric.name), metric) for metric in table.metrics)]
+        for row in table.rows
+    ]
+    return TextTable(table.title, [heads], rows, len(table.headings))
+
+
+def _value(row: MetricRow | None, metric: Metric) -> str:
+    if row is None:
+        return "-"
+    parts = ["-" if row.mean is None else number(row.mean, metric)]
+    if row.low is not None and row.high is not None:
+        parts.append(interval(row.low, row.high, metric))
+    return " ".join([*parts, *(f"({text})" for text in remarks(row, metric))])
+
+
+def markdown_text(table: TextTable) -> str:
+    """The table in Markdown, with one heading line."""
+    heads = [" ".join(filter(None, parts)).translate(MARKDOWN) for parts in zip(*table.heads, strict=True)]
+    rule = ["---"] * table.names + ["---:"] * (len(heads) - table.names)
+    rows = [[text.translate(MARKDOWN) for text in row[: table.names]] + row[table.names :] for row in table.rows]
+    lines = [f"| {' | '.join(line)} |" for line in (heads, rule, *rows)]
+    return "\n".join([f"**{one_line(table.title).translate(MARKDOWN)}**", "", *lines, "", "\n\n".join(table.notes)])
+
+
+def latex_text(table: TextTable) -> str:
+    """The table for the package booktabs."""
+    heads, rows = (
+        [" & ".join(text.translate(LATEX) for text in line) + r" \\" for line in lines]
+        for lines in (table.heads, table.rows)
+    )
+    columns = "l" * table.names + "r" * (len(table.heads[0]) - table.names)
+    caption = f"{one_line(table.title)}. {'. '.join(table.notes)}.".translate(LATEX)
+    body = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        *heads,
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join([r"\begin{table}", r"\centering", *body, rf"\caption{{{caption}}}", r"\end{table}"])
+
+
+def html_text(table: TextTable) -> str:
+    """The table in HTML, with one heading line."""
+    heads, *rows = [[escape(text) for text in line] for line in (*table.heads, *table.rows)]
+    lines = ["<table>", f"<caption>{escape(one_line(table.title))}. {'. '.join(table.notes)}</caption>"]
+    lines.append(f"<thead><tr>{''.join(f'<th>{text}</th>' for text in heads)}</tr></thead>")
+    body = [f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows]
+    return "\n".join([*lines, "<tbody>", *body, "</tbody>", "</table>"])

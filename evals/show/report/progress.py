@@ -1,0 +1,270 @@
+"""Progress of a run: a bar on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
+from importlib import import_module
+from typing import Any, TextIO
+
+from emend.evals.run.results import Progress
+from emend.evals.show.report.pace import Pace
+from emend.memory.escape import safe
+
+EVERY_SECONDS = 5.0
+
+
+class RunProgress(Progress):
+    """Counts units, and shows nothing; base of the other kinds of progress."""
+
+    def __init__(self) -> None:
+        self.total = self.skipped = self.done = self.failed = self.unscored = self.tokens = 0
+        self.start_time = time.monotonic()
+        self.pace = Pace()
+        self.editor = self._wait = ""
+        self._wait_end = float("-inf")
+
+    def start(self, total: int, skipped: int) -> None:
+        """Begin to count."""
+        self.total, self.skipped, self.start_time = total, skipped, time.monotonic()
+        self.pace.start()
+
+    def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
+        """Take what is left, for the time that it will take."""
+        self.pace.plan(units, tokens)
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        """Count one unit, and show the counts."""
+        self.editor = editor
+        self.done += not failed
+        self.failed += failed
+        self.unscored += unscored
+        self.tokens += tokens
+        self.pace.add(editor, 1.0)
+        self.show()
+
+    def probes(self, editor: str, share: float) -> None:
+        """Count a share of a unit in progress, and show the counts."""
+        self.pace.add(editor, share)
+        if share > 0:
+            self.editor = editor
+            self.show()
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Count the time for the units that it was for."""
+        self.pace.edited(editor, seconds, units)
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Show the reason beside the counts until the wait is over; waits of less than a second are not shown."""
+        if seconds >= 1 and time.monotonic() + seconds > self._wait_end:
+            self._wait, self._wait_end = reason, time.monotonic() + seconds
+            self.show()
+
+    @property
+    def waits(self) -> list[str]:
+        """Reason of the longest wait under way; empty without one."""
+        return [self._wait] if time.monotonic() < self._wait_end else []
+
+    def show(self) -> None:
+        """Do nothing; subclasses show the counts."""
+
+    @property
+    def processed(self) -> int:
+        """Number of units that need no more work in this process."""
+        return self.skipped + self.done + self.failed
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimate from the pace so far; None before the first unit."""
+        return self.pace.seconds_left(self.total - self.processed)
+
+    def line(self) -> str:
+        """All counts in one line."""
+        parts = [f"{self.processed}/{self.total} units"]
+        if self.skipped:
+            parts.append(f"{self.skipped} from before")
+        parts += [f"{self.failed} failed", f"{self.unscored} unscored", f"{self.tokens:,} tokens"]
+        left = self.seconds_left
+        if left is not None and self.processed < self.total:
+            parts.append(f"{duration(left)} left")
+        parts += self.waits
+        return f"{self.editor}: {', '.join(parts)}" if self.editor else ", ".join(parts)
+
+
+class Lines(RunProgress):
+    """A plain line every few seconds, and one at the end."""
+
+    def __init__(self, file: TextIO | None = None, every: float = EVERY_SECONDS) -> None:
+        super().__init__()
+        self._file = file or sys.stderr
+        self._every = every
+        self._last = time.monotonic()
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Write a line at once where nothing else is waited for: until the wait is over there may be no other."""
+        if seconds >= self._every and not self.waits:
+            self._last = float("-inf")
+        super().waiting(seconds, reason)
+
+    def show(self) -> None:
+        """Write the line if the last one is old enough."""
+        if time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            self._write()
+
+    def close(self) -> None:
+        """Write the last line."""
+        self._write()
+
+    def _write(self) -> None:
+        self._file.write(safe(self.line()) + "\n")
+        self._file.flush()
+
+
+class Bar(RunProgress):
+    """One bar on a terminal."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bars = RichProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[counts]}", style="dim", markup=False),
+            console=Console(file=file or sys.stderr),
+            transient=True,
+            expand=True,
+        )
+
+    def start(self, total: int, skipped: int) -> None:
+        """Show the bar."""
+        super().start(total, skipped)
+        self._task = self._bars.add_task("starting", total=total, completed=skipped, counts="")
+        self._bars.start()
+
+    def show(self) -> None:
+        """Move the bar."""
+        counts = [f"{self.tokens:,} tokens"]
+        if self.failed:
+            counts.append(f"{self.failed} failed")
+        if self.unscored:
+            counts.append(f"{self.unscored} unscored")
+        if (left := self.seconds_left) is not None:
+            counts.append(f"{duration(left)} left")
+        counts += self.waits
+        text = safe(" · ".join(counts))
+        self._bars.update(self._task, completed=self.processed, description=safe(self.editor), counts=text)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bars.stop()
+
+
+class NotebookBar(RunProgress):
+    """One bar below a notebook's cell, drawn anew every half second."""
+
+    def __init__(self, every: float = 0.5) -> None:
+        super().__init__()
+        self._every, self._last = every, float("-inf")
+
+    def start(self, total: int, skipped: int) -> None:
+        """Show the bar."""
+        super().start(total, skipped)
+        self._display = import_module("IPython.display").display(self._shown(), display_id=True)
+
+    def show(self) -> None:
+        """Move the bar if it was moved long enough ago."""
+        if time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            self._display.update(self._shown())
+
+    def close(self) -> None:
+        """Show the last counts."""
+        self._display.update(self._shown())
+
+    def _shown(self) -> Any:
+        return import_module("IPython.display").HTML(
+            f'<progress value="{self.processed}" max="{max(1, self.total)}" style="width:20em"></progress> '
+            f"<span>{escape(safe(self.line()))}</span>"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Format seconds for people: `12 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def progress_on(file: TextIO | None = None) -> Progress:
+    """Make a bar when the stream (standard error by default) is a terminal, lines when it is not."""
+    stream = file or sys.stderr
+    return Bar(stream) if stream.isatty() else Lines(stream)
+
+
+def wait_lines(file: TextIO | None = None) -> Callable[[float, str], None]:
+    """Make a function that writes why a call waits, every few seconds at most, for work that shows no counts."""
+    lines = Lines(file)
+    lines.line = lambda: "".join(lines.waits)  # type: ignore[method-assign]
+    return lines.waiting
+
+
+@contextmanager
+def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator[None]:
+    """Inside the `with`, write a line to standard error every few seconds, for work that has no units to count."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(every):
+            sys.stderr.write(f"{safe(line())}\n")
+
+    thread = threading.Thread(target=beat, name="emend-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def counter(label: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
+    """Show a count while work goes on: a bar on a terminal, a line every few seconds elsewhere.
+
+    Yields `update(count, note)`; `total` is None where the number of units is not known.
+    """
+    if not sys.stderr.isatty():
+        yield _count_lines(unit, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    note = TextColumn("{task.fields[note]}", style="dim", markup=False)
+    columns = (TextColumn(label), BarColumn(bar_width=None), MofNCompleteColumn(), note, TimeElapsedColumn())
+    with RichProgress(*columns, console=Console(file=sys.stderr), transient=True, expand=True) as bars:
+        task = bars.add_task("", total=total, note="")
+        yield lambda count, note: bars.update(task, completed=count, note=note)
+
+
+def _count_lines(unit: str, total: int | None) -> Callable[[int, str], None]:
+    last = time.monotonic()
+    goal = "" if total is None else f" of {total:,}"
+
+    def update(count: int, note: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(safe(f"{count:,}{goal} {unit}{', ' * bool(note)}{note}") + "\n")
+
+    return update

@@ -1,0 +1,1 @@
+"""Reproduced tables, estimates and coverage for the terminal and for files."""

@@ -1,0 +1,45 @@
+"""Table of which published figures can be run, with the sums and the open models that they need."""
+
+from collections.abc import Collection, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.agents.weight_differences import difference_remedy
+from emend.evals.results.papers.recipes import gpu_gigabytes, paper_models
+from emend.evals.results.papers.tables import table as find_table
+from emend.evals.results.reproduce.coverage_report import EXECUTABLE, CoverageRow, status_counts
+from emend.evals.results.reproduce.needs import STATUSES
+
+
+def render_coverage(rows: Sequence[CoverageRow]) -> RenderableType:
+    """A line for each table and reason, and the sums."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("table", no_wrap=True)
+    table.add_column("figures", justify="right", no_wrap=True)
+    table.add_column("status, and why", overflow="fold")
+    for row, before in zip(rows, (None, *rows), strict=False):
+        status = Text(STATUSES[row.status]).append(f": {row.reason}" if row.reason else "", style="dim")
+        table.add_row("" if before and before.table == row.table else row.table, f"{row.figures:,}", status)
+    sums = status_counts(rows)
+    lines = [Text(f"{sums[status]:>7,}  {text}") for status, text in STATUSES.items()]
+    executable = sum(sums[status] for status in EXECUTABLE)
+    whole = (
+        f"{executable:,} of {sum(sums.values()):,} figures can be run, now or with an option, with the papers' models "
+        f"on one GPU of {gpu_gigabytes():.0f} GB"
+    )
+    return Group(table, *lines, Text(whole, style="bold"), Text(), _models({row.table for row in rows}))
+
+
+def _models(names: Collection[str]) -> RenderableType:
+    """A line for each open model of these tables: what is known of its weights."""
+    used = dict.fromkeys(cell.model for name in sorted(names) for cell in find_table(name).cells)
+    grid = Table.grid(padding=(0, 2))
+    for name in used:
+        model = paper_models().get(name)
+        if model is not None and model.hub:
+            parts = (f"{model.parameters} billion parameters", model.card, difference_remedy(model.hub))
+            grid.add_row(Text(name), Text(model.hub), Text("; ".join(filter(None, parts)), style="dim"))
+    return grid

@@ -1,0 +1,152 @@
+"""Kills and interrupts `emend judge run` or `emend reproduce` at random moments, and repeats it until it has ended.
+
+SIGKILL, SIGTERM and SIGINT (Ctrl-C) in turn. In the end records, judgements and table must be those of an undisturbed
+command: none lost, none doubled, and no more calls made again than were under way when something was killed.
+
+    python scripts/benchmarks/kill_commands.py judge --kills 50 --seed 0
+    python scripts/benchmarks/kill_commands.py reproduce --kills 20
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from emend.evals.aggregate.rows import report  # noqa: E402
+from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E402
+from emend.evals.log.manifest import MANIFEST  # noqa: E402
+from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
+from tests.evals.judged_runs import verdict  # noqa: E402
+from tests.paths import DATA  # noqa: E402
+from tests.provider.protocols import Asked, Said  # noqa: E402
+from tests.provider.server import Provider  # noqa: E402
+from tests.provider.speaking import believes  # noqa: E402
+
+CONCURRENCY = 4
+LATENCY = 0.02
+
+
+class Scenario(NamedTuple):
+    """A command that is disturbed.
+
+    Attributes:
+        reply: the replies of its model, which depend on the question alone.
+        prepare: makes what the command works on, in a new folder.
+        words: its command line over that folder, by which it also goes on.
+        outcome: what may not depend on interruptions.
+    """
+
+    reply: Callable[[Asked], Said | str]
+    prepare: Callable[[Path], None]
+    words: Callable[[Path, Provider], list[str]]
+    outcome: Callable[[Path], object]
+
+
+def judge(asked: Asked) -> str:
+    """A verdict that depends on the question alone."""
+    return verdict(asked.prompt, yes="yes" if zlib.crc32(asked.prompt.encode()) % 3 else "no")
+
+
+def make_run(folder: Path) -> None:
+    """A run whose answers can be judged."""
+    with Provider(believes) as provider:
+        assert wait_for(start(words_of("single", "rag", provider.spec("chat"), folder))) == 0
+
+
+def judge_words(folder: Path, provider: Provider) -> list[str]:
+    """Command line that judges a run, or goes on with it."""
+    spec = provider.spec("chat", "judge")
+    return f"judge run {folder} --judge {spec} --kind equivalence --concurrency {CONCURRENCY}".split()
+
+
+def judged_outcome(folder: Path) -> object:
+    """Judgements without times and costs, and the rows of the table."""
+    (scoring,) = list_scorings(folder)
+    changing = {"usage", "seconds"}
+    judgements = [each.model_dump_json(exclude=changing) for each in read_judgements(folder, scoring)]
+    return sorted(judgements), [row.model_dump() for row in report(folder).rows]
+
+
+def reproduce_words(folder: Path, provider: Provider) -> list[str]:
+    """Command line that runs some rows of a published table, or goes on with them."""
+    words = f"reproduce elken:2 --model {provider.spec('chat')} --limit 4 --yes --concurrency {CONCURRENCY}".split()
+    only = ("--only", "method=ICE,Sparse Retrieval")
+    return [*words, *only, "--data", str(DATA / "elken"), "--out", str(folder)]
+
+
+def reproduced_outcome(folder: Path) -> object:
+    """Records, steps and answers of the unedited model in each run, and the rows of its table."""
+    runs = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    return [(run.name, Contents.of(run), [row.model_dump() for row in report(run).rows]) for run in runs]
+
+
+SCENARIOS = {
+    "judge": Scenario(judge, make_run, judge_words, judged_outcome),
+    "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
+}
+
+
+def storm(name: str, kills: int, seed: int, root: Path) -> Counter[str]:
+    """Disturb a command so many times in all, and compare every finished one with the undisturbed one.
+
+    Returns:
+        Numbers of signals by name, of `finished` commands that were compared and of calls that were made `again`.
+
+    Raises:
+        AssertionError: an outcome differs, a process hangs or ends with an unexpected code.
+    """
+    rng, signals, counts = random.Random(seed), cycle(SIGNALS), Counter[str]()
+    scenario = SCENARIOS[name]
+    scenario.prepare(root / "begin")
+    with Provider(scenario.reply, latency=LATENCY) as provider:
+        whole = shutil.copytree(root / "begin", root / "whole")
+        assert wait_for(start(scenario.words(whole, provider))) == 0
+        expected, calls = scenario.outcome(whole), provider.count
+        assert calls, "the command asks nothing"
+        left = kills
+        while left:
+            folder = shutil.copytree(root / "begin", root / f"{counts['finished']}")
+            before, sent, late = provider.count, min(left, rng.randint(2, 6)), 0
+            for place in range(sent, 0, -1):
+                number, missing = next(signals), max(1, calls - (provider.count - before))
+                process = start(scenario.words(folder, provider))
+                code = disturb(process, provider, rng.randint(0, 2 * missing // (place + 1)), number, rng)
+                late += not code
+                counts[signal.Signals(number).name if code else "too late"] += 1
+            assert wait_for(start(scenario.words(folder, provider))) == 0
+            again = provider.count - before - calls
+            assert scenario.outcome(folder) == expected, f"{name} {counts['finished']} differs"
+            assert 0 <= again <= CONCURRENCY * (sent - late), f"{again} calls were made again after {sent} signals"
+            left -= sent
+            counts["finished"] += 1
+            counts["again"] += again
+    return counts
+
+
+def main() -> None:
+    """Storm, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=SCENARIOS)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as root:
+        counts = storm(options.command, options.kills, options.seed, Path(root))
+    print(f"{dict(counts)}; 0 lost, 0 doubled, {time.monotonic() - begin:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

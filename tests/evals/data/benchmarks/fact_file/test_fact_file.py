@@ -1,0 +1,150 @@
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import emend
+from emend.evals.config.run_config import RunConfig
+from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
+from emend.evals.data.benchmarks.fact_file.read import READERS, check_facts, read_facts
+from emend.evals.data.benchmarks.fact_file.template import EXAMPLES, field_rows, write_template
+from emend.evals.run.setup.components import load_benchmark
+from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.fakes import ScriptedChatModel
+
+FACT = {"subject": "Veldania", "relation": "capital", "object": "Ostrim", "prompt": "The capital of {} is"}
+
+
+def written(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_every_format_gives_the_same_cases(tmp_path, ending):
+    file = tmp_path / f"facts{ending}"
+    write_template(file)
+    cases = list(FactFile(str(file)).cases("facts"))
+    kinds = ["efficacy", "paraphrase", "multihop", "locality", "locality"]
+    assert [[probe.kind for probe in case.probes] for case in cases] == [kinds, ["efficacy"]]
+    reference = written(tmp_path / "reference.jsonl", *EXAMPLES)
+    assert cases == list(FactFile(reference).cases("facts"))
+
+
+def test_a_fact_becomes_an_edit_and_its_questions(tmp_path):
+    row = FACT | {
+        "old_answer": "Kravigrad",
+        "aliases": ["Ostrim City"],
+        "locality": [{"question": "Who wrote Hamlet?"}, {"question": "Who wrote Emma?", "answer": "Austen"}],
+    }
+    (case,) = FactFile(written(tmp_path / "x.jsonl", row)).cases("facts")
+    (edit,), (efficacy, aside, known) = case.edits, case.probes
+    assert (edit.target_new, edit.target_true, edit.cloze) == ("Ostrim", "Kravigrad", "The capital of Veldania is")
+    assert (efficacy.prompt, efficacy.style, efficacy.gold) == (edit.cloze, "cloze", ("Ostrim", "Ostrim City"))
+    assert efficacy.rival == "Kravigrad" and "likelihood" in efficacy.scorers and efficacy.edit_ids == (edit.id,)
+    assert (aside.style, aside.scorers, aside.in_scope) == ("question", ("agreement",), False)
+    assert (known.gold, known.scorers, known.in_scope) == (("Austen",), ("exact_match", "agreement"), False)
+
+
+@pytest.mark.parametrize(
+    "row, fault",
+    [
+        ({"subject": "V", "relation": "capital", "object": "O"}, "line 1.*'question' is missing"),
+        ({"subjct": "V"}, "line 1.*'subjct' is unknown.*'subject'"),
+        ([1], r"line 1: no object.*\[1\]"),
+        ({"document": "D", "question": "q?"}, "line 1.*'answer' is missing"),
+        (FACT | {"multihop": [{"question": "q?"}]}, "line 1.*'multihop': each question needs an answer"),
+        (FACT | {"locality": [{"qestion": "q?"}]}, "line 1.*locality.0.question"),
+        (FACT | {"document": "D"}, "line 1"),
+        ({"event": "E", "question": "q?", "answer": "a"}, "line 1.*'time'"),
+    ],
+)
+def test_bad_rows_are_named_with_line_and_field(tmp_path, row, fault):
+    name = written(tmp_path / "x.jsonl", row)
+    with pytest.raises(BadData, match=fault):
+        read_facts(name)
+
+
+def test_all_faults_of_a_file_are_found_at_once(tmp_path):
+    rows, faults = check_facts(written(tmp_path / "x.jsonl", FACT, *[{"document": "D"}] * 9))
+    assert (len(rows), len(faults)) == (1, 9)
+    with pytest.raises(BadData, match="and 4 more.*emend data check"):
+        read_facts(str(tmp_path / "x.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "name, content, fault",
+    [
+        ("x.csv", "document,question\na,b,c\n", "line 2"),
+        ("x.csv", 'document,question\n"a,b\n', "no CSV"),
+        ("x.yaml", "a: 1\n", "line 1.*hyphen"),
+        ("x.yaml", "- &a {x: 1}\n- *a\n", "aliases"),
+        ("x.yaml", "- [\n", "no YAML"),
+        ("x.json", '{"a": 1}', "no list"),
+        ("x.jsonl", "{\n", "line 1"),
+        ("x.jsonl", "", "no rows"),
+    ],
+)
+def test_files_that_cannot_be_read_are_named(tmp_path, name, content, fault):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(BadData, match=f"(?s){name}.*{fault}|{fault}.*{name}"):
+        read_facts(str(tmp_path / name))
+
+
+def test_yaml_reads_dates_and_yes_as_they_stand(tmp_path):
+    (tmp_path / "x.yaml").write_text("- event: E\n  time: 2026-05-31\n  question: Did it?\n  answer: yes\n")
+    (row,) = read_facts(str(tmp_path / "x.yaml"))
+    assert (row.time, row.answer) == ("2026-05-31", "yes")
+
+
+def test_a_missing_file_an_option_and_a_data_folder_are_refused(tmp_path):
+    with pytest.raises(MissingData, match="emend data new"):
+        load_benchmark("none.csv", None, {})
+    name = written(tmp_path / "x.jsonl", FACT)
+    with pytest.raises(BadSettings, match="split"):
+        load_benchmark(name, None, {"split": "a"})
+    with pytest.raises(BadSettings, match="--data"):
+        load_benchmark(name, str(tmp_path), {})
+    with pytest.raises(BadSettings, match=".txt"):
+        write_template(tmp_path / "x.txt")
+
+
+def test_a_data_set_of_the_hub_is_read_by_datasets(monkeypatch):
+    loaded = []
+
+    def load_dataset(path, split):
+        loaded.append((path, split))
+        return [FACT | {"locality": [{"question": "Who?", "answer": None}], "document": None}]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    benchmark = FactFile("hf:owner/facts:test")
+    assert len(next(benchmark.cases("facts")).probes) == 2 and loaded == [("owner/facts", "test")]
+
+
+def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path):
+    name = written(tmp_path / "x.jsonl", *(FACT | {"object": f"O{n}"} for n in range(20)))
+    every = [case.id for case in FactFile(name).cases("facts")]
+    chosen = [case.id for case in FactFile(name).cases("facts", 5, seed=1)]
+    assert len(chosen) == 5 and chosen == [name for name in every if name in chosen]
+    assert chosen != [case.id for case in FactFile(name).cases("facts", 5, seed=2)]
+
+
+def test_the_fields_are_listed():
+    types = {row["field"]: row["type"] for row in field_rows()}
+    assert types["subject"] == types["locality, multihop: answer"] == "text" and types["tags"] == "object"
+    assert (types["multihop"], types["aliases"], types["document"]) == ("list of questions", "list of texts", "text")
+    assert all(row["meaning"] for row in field_rows())
+
+
+def test_two_hundred_facts_become_a_table_in_one_call(tmp_path):
+    rows = [
+        FACT | {"subject": f"Land{n}", "object": f"City{n}", "question": f"Capital of Land{n}?"} for n in range(200)
+    ]
+    name = written(tmp_path / "x.jsonl", *rows)
+    model = ScriptedChatModel(reply=lambda prompt: prompt.split(" is ")[1].split(".")[0] if " is " in prompt else "?")
+    result = emend.run(name, ["unedited", "rag"], model, out=tmp_path / "run", embedding="lexical", progress=False)
+    frame = {(row.editor, row.metric): row for row in result.report.rows}
+    assert frame["rag", "efficacy"].mean == 100 and frame["unedited", "efficacy"].mean == 0
+    assert frame["rag", "efficacy"].n == 200
+    assert RunConfig.model_validate(result.manifest.config.model_dump()).benchmark == name

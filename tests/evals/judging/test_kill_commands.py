@@ -1,0 +1,19 @@
+"""Commands that are killed, terminated and interrupted end as undisturbed ones; see kill_commands.py."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.benchmarks.kill_commands import storm
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+
+
+@pytest.mark.slow
+def test_disturbed_scorings_end_as_an_undisturbed_one(tmp_path: Path) -> None:
+    assert storm("judge", 6, 3, tmp_path)["finished"] >= 1
+
+
+@pytest.mark.slow
+def test_a_disturbed_reproduction_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+    assert storm("reproduce", 4, 3, tmp_path)["finished"] >= 1

@@ -1,0 +1,84 @@
+"""Estimates of runs beside what the same runs then need, of a stand-in and of a model that asks nobody."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.config.run_config import RunConfig
+from emend.evals.log.baseline import read_baseline
+from emend.evals.log.records import read_records
+from emend.evals.results.estimates import dry_run as dry_running
+from emend.evals.results.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
+from emend.evals.run.run import run
+from emend.evals.show.report.dry_run import estimate_lines
+
+EDITORS = ("unedited", "rag", "mello", "agent")
+
+
+def config(**changed: Any) -> RunConfig:
+    fields: dict[str, Any] = {"benchmark": "tinyworld", "editors": EDITORS, "model": "openai:none", "limit": 9}
+    return RunConfig.model_validate(fields | {"embedding": "lexical"} | changed)
+
+
+@pytest.fixture(scope="module")
+def estimate() -> Any:
+    return dry_run(config())
+
+
+def test_an_estimate_is_near_what_the_run_needs(estimate: Any, tmp_path: Path) -> None:
+    summary = run(config(), tmp_path / "x", model=StandIn(text="a word"))
+    assert estimate.total("units") == summary.units == 36
+    needed = dict.fromkeys(EDITORS, 0)
+    for record in read_records(tmp_path / "x"):
+        if not record.from_baseline:
+            needed[record.editor] += record.usage.calls
+    needed["baseline"] = sum(answer.usage.calls for _, answer in read_baseline(tmp_path / "x"))
+    assert {row.editor: row.calls for row in estimate.rows} == pytest.approx(needed, rel=0.1)
+    assert min(row.calls for row in estimate.rows) > 0
+    assert estimate.total("input_tokens") == pytest.approx(summary.input_tokens, rel=0.1)
+
+
+def test_decompositions_and_tools_take_their_calls(estimate: Any) -> None:
+    calls = {row.editor: row.calls for row in estimate.rows}
+    steps_and_checks = 2 * HOPS + 1  # in the form `structured`, with the final answer
+    assert (calls["mello"], calls["agent"]) == pytest.approx((steps_and_checks * calls["rag"], 2 * calls["rag"]), abs=2)
+
+
+def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
+    estimate = dry_run(config(editors=("rag", "mello"), overrides={"mello": {"form": "text"}}))
+    calls = {row.editor: row.calls for row in estimate.rows}
+    assert calls["mello"] == pytest.approx((HOPS + 1) * calls["rag"], abs=2)
+
+
+def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text('currency = "EUR"\n[models."openai:none"]\ninput = 2.0\noutput = 8.0\n')
+    limits = {"prices": str(tmp_path / "prices.toml"), "editors": ("rag",), "concurrency": 2}
+    whole = dry_run(config(**limits))
+    calls, tokens_in, tokens_out = map(whole.total, COUNTS)
+    assert whole.cost == pytest.approx((2 * tokens_in + 8 * tokens_out) / 1e6)
+    assert whole.seconds == calls / 2
+    half = dry_run(config(**limits, share="1/2", rpm=6, repeats=2))
+    assert half.total("calls") == pytest.approx(calls, abs=2)
+    assert half.seconds == pytest.approx(half.total("calls") / 6 * 60 * 2)
+    assert "EUR" in estimate_lines(whole)[-2] and "no price" in estimate_lines(estimate)[-2]
+
+
+def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) -> None:
+    local = dry_run(config(model="hf:nowhere", editors=("rag", "rome"), mode="sequential", reevaluate_at="2,end"))
+    rag, rome, _ = local.rows
+    assert (local.cost, local.seconds) == (None, None)
+    assert " to " not in estimate_lines(local)[-2], "of a model of unknown size no time is known"
+    assert rag.units == rome.units == 9 + 2 + 9 and rome.calls > 0
+    assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
+
+
+def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 60.0)
+    local = dry_run(config(model="tiny", editors=("rag", "rome"), limit=2))
+    assert local.seconds == 60 and "20 s to 3 min 00 s at the speed" in estimate_lines(local)[-2]
+
+
+def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
+    rows = dry_run(config(model="tiny", editors=("rome",), settings=("triplet", "document"), limit=2)).rows
+    assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]

@@ -1,0 +1,45 @@
+"""What progress says while calls wait."""
+
+import io
+
+import pytest
+
+from emend.evals.show.report.progress import Lines, wait_lines
+
+REASON = "429 from openai, waiting 20 s, 3rd time"
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("emend.evals.show.report.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_the_plain_log_says_once_and_at_once_why_nothing_happens(clock):
+    file = io.StringIO()
+    lines = Lines(file)
+    lines.start(10, skipped=0)
+    for _ in range(4):  # as many threads wait
+        lines.waiting(20.0, REASON)
+    assert file.getvalue() == f"0/10 units, 0 failed, 0 unscored, 0 tokens, {REASON}\n"
+    clock[0] += 21
+    lines.unit("rag")
+    assert REASON not in file.getvalue().splitlines()[-1] and len(file.getvalue().splitlines()) == 2
+
+
+def test_work_without_counts_says_why_it_waits(clock):
+    file = io.StringIO()
+    on_wait = wait_lines(file)
+    for seconds in (0.5, 20.0, 20.0):
+        on_wait(seconds, REASON)
+    assert file.getvalue() == f"{REASON}\n"
+
+
+def test_the_longest_wait_is_shown_and_short_ones_are_not(clock):
+    lines = Lines(io.StringIO(), every=0.0)
+    lines.waiting(0.5, "short")
+    assert lines.waits == []
+    lines.waiting(30.0, "long")
+    lines.waiting(2.0, "short")
+    assert lines.waits == ["long"]
