@@ -78,7 +78,7 @@ def test_the_matrix_of_real_models_shows_each_figure_under_three_protocols(tmp_p
     metrics = metrics_under([Metric(name="ES", value="success", kinds=("efficacy",), scale=100)], PROTOCOLS)
     values = {"success": 1.0, "em": 0.0, "contains": 1.0}
     records = [record(str(n), "ft", values=values, form="plain") for n in range(4)]
-    lines = table(report(write_run(tmp_path / "run", records, metrics=metrics)))
+    lines = table([report(write_run(tmp_path / "run", records, metrics=metrics))])
     assert lines[0].startswith("| editor | efficacy (likelihood / exact / contains) |")
     assert lines[2].startswith("| `ft` | 100 [51, 100] / 0 [0, 49] / 100 [51, 100] |")
 
