@@ -37,7 +37,7 @@ def load_folder(folder: Path, dtype: str, device: str, device_map: DeviceMap | N
     """Loads the model in evaluation mode, and its tokenizer, from this folder alone.
 
     Raises:
-        ModelError: something is missing from the folder, or cannot be read.
+        ModelError: something is missing from the folder, or cannot be read, or the device has no room for it.
         BadSettings: unknown dtype, device or map.
         MissingExtra: a map needs accelerate.
     """
@@ -49,7 +49,7 @@ def load_folder(folder: Path, dtype: str, device: str, device_map: DeviceMap | N
     with model_load():
         tokenizer = load_tokenizer(folder)
         model = _model(folder, _dtype(dtype, on_cpu), device_map).eval()
-        model = model.to(where) if device_map is None else model
+        model = move_to_device(model, where) if device_map is None else model
         if is_offloaded(model):  # its parameters are new ones after each pass
             model.requires_grad_(False)
     rows = model.get_input_embeddings().num_embeddings
@@ -69,6 +69,21 @@ def load_folder(folder: Path, dtype: str, device: str, device_map: DeviceMap | N
         tokenizer.pad_token_id or 0,
         [] if ends is None else [ends] if isinstance(ends, int) else list(ends),
     )
+
+
+def move_to_device(model: Any, device: torch.device) -> Any:
+    """The model on a device.
+
+    Raises:
+        ModelError: the device's memory is full, of this process or of others.
+    """
+    try:
+        return model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise ModelError(
+            f"{device} has no room for the model: {str(error).partition('. ')[0]}. Free its memory, or set "
+            "model.dtype=bfloat16, model.device=cpu or model.device_map=auto."
+        ) from error
 
 
 def weights_digest(folder: Path) -> str:

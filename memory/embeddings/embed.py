@@ -205,7 +205,7 @@ def load_encoder(kind: Literal["SentenceTransformer", "CrossEncoder"], model: st
 
     Raises:
         MissingExtra: sentence-transformers is not installed.
-        BadSettings: there is no such model.
+        BadSettings: there is no such model, or no room for it on the GPU.
     """
     local = os.path.isdir(model)  # unlike Path's, false for any impossible name
     if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
@@ -223,7 +223,7 @@ def load_encoder(kind: Literal["SentenceTransformer", "CrossEncoder"], model: st
             return getattr(sentence_transformers, kind)(
                 model, trust_remote_code=False, local_files_only=local, model_kwargs={"use_safetensors": True}
             ).eval()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a GPU's memory is full
         raise BadSettings(
             f"{role} '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} Name {known}."
         ) from error

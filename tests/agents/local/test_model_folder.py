@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.agents.local.model_folder import load_folder
+from emend.agents.local.model_folder import load_folder, move_to_device
 from emend.agents.tiny import model_folder
 from emend.memory.errors import BadSettings, ModelError
 
@@ -71,6 +71,18 @@ def test_unknown_dtype_and_device(copy):
         CausalLM(copy, dtype="float23", device="cpu")
     with pytest.raises(BadSettings, match="device 'gpu' cannot be used"):
         CausalLM(copy, device="gpu")
+
+
+class LargeModel(torch.nn.Module):
+    """A model that fits no device."""
+
+    def to(self, *_: Any, **__: Any) -> "LargeModel":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 46.00 MiB. GPU 0 has a total of 79.18 GiB")
+
+
+def test_full_gpu_is_an_error_with_the_remedy():
+    with pytest.raises(ModelError, match=r"cuda:1 has no room for the model: CUDA out of memory\. Free .*model\.dtype"):
+        move_to_device(LargeModel(), torch.device("cuda:1"))
 
 
 def test_cpu_model_is_float32_by_default(copy):

@@ -1,4 +1,5 @@
 import math
+import os
 
 import pytest
 
@@ -61,3 +62,7 @@ def test_words_are_lower_cased_freed_of_punctuation_and_chinese_taken_by_charact
 @pytest.mark.parametrize("weights", [{"k1": 0.0}, {"b": 0.0}, {"b": 1.0}])
 def test_weights_at_their_bounds_are_accepted(weights):
     assert BM25(corpus(), **weights).search("rain", 1)
+
+
+def test_jax_which_bm25s_imports_takes_no_memory_before_it_needs_it():
+    assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
