@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,11 @@ from emend.evals.judging.store import (
     read_calibration,
     read_judgements,
     scoring_id,
+    start_after,
     write_own_verdicts,
 )
 from emend.evals.log.locking import owned_folder
-from emend.evals.log.manifest import Manifest, now, versions
+from emend.evals.log.manifest import Manifest, versions
 from emend.evals.run.setup.components import model_fingerprint
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
@@ -85,9 +87,10 @@ def score_run(
     judges: dict[str, Judge] = {name: load_judge(name) for name in dict.fromkeys(kinds or DEFAULT_KINDS)}
     items = _items(folder, judges, bool(kinds))
     judges = {name: judge for name, judge in judges.items() if name in items}
-    scoring = _scoring(panel, judges, fingerprints, forced)
     with owned_folder(folder / FOLDER, links=False):
-        stored = next((existing for existing in list_scorings(folder) if existing.id == scoring.id), None)
+        earlier = list_scorings(folder)
+        scoring = _scoring(panel, judges, fingerprints, forced, start_after(earlier))
+        stored = next((existing for existing in earlier if existing.id == scoring.id), None)
         if stored and (stored.panel, {*stored.kinds}, stored.prompts) != (panel, {*judges}, scoring.prompts):
             raise BadData(f"scoring '{scoring.id}' of '{folder}' is of other judges: restore its file, or remove it.")
         if stored is None or stored.own_judges != scoring.own_judges:
@@ -113,7 +116,9 @@ def _items(folder: Path, judges: "Mapping[str, Judge]", named: bool) -> dict[str
     return {name: list(items.values()) for name, items in by_kind.items()}
 
 
-def _scoring(panel: Panel, judges: "Mapping[str, Judge]", fingerprints: dict[str, Any], forced: bool) -> Scoring:
+def _scoring(
+    panel: Panel, judges: "Mapping[str, Judge]", fingerprints: dict[str, Any], forced: bool, started: datetime
+) -> Scoring:
     prompts = {name: judge.role.prompt_id for name, judge in judges.items()}
     known = {name: read_calibration(panel.judges, name) for name in judges}
     return Scoring(
@@ -125,7 +130,7 @@ def _scoring(panel: Panel, judges: "Mapping[str, Judge]", fingerprints: dict[str
         forced=forced,
         calibration={name: calibration for name, calibration in known.items() if calibration},
         versions=versions(),
-        started=now(),
+        started=started,
         own_judges={
             name: OwnJudge(outputs=judge.role.outputs, scale=judge.role.scale)
             for name, judge in judges.items()

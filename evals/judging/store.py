@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import AwareDatetime, FiniteFloat, TypeAdapter
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.case import Record
@@ -79,7 +80,7 @@ class Scoring(FrozenModel):
     calibration: dict[str, Any] = {}
     """By kind, what was known of the judges' agreement with people when the scoring started."""
     versions: dict[str, str] = {}
-    started: str
+    started: AwareDatetime
     own_judges: dict[str, "OwnJudge"] = {}
     """By kind, the judges that are neither built in nor installed: to read a run their code is not imported."""
 
@@ -136,6 +137,14 @@ def list_scorings(folder: Path) -> list[Scoring]:
         if scoring.id != path.stem:  # which names the other files
             raise BadData(f"'{path}' says that it is scoring '{scoring.id}': restore the file, or remove it.")
     return sorted(scorings, key=lambda scoring: (scoring.started, scoring.id))
+
+
+def start_after(scorings: Sequence[Scoring]) -> datetime:
+    """The time now, UTC; if these say that they started later, as after a clock that went back, just after them.
+
+    The newest scoring is the one that is shown, so that no two have one time.
+    """
+    return max([datetime.now(UTC), *(scoring.started + timedelta(microseconds=1) for scoring in scorings)])
 
 
 def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,14 @@ def test_an_event_is_not_called_whole_while_one_of_its_answers_is_unscored(elken
 
 
 # --- several scorings, several judges
+
+
+def test_the_last_scoring_is_shown_though_the_clock_went_back(elken):
+    first = scored(elken).scoring
+    first.model_copy(update={"started": datetime(2999, 1, 1, tzinfo=UTC)}).write(elken)
+    last = scored(elken, judge_model(2), Panel(judges=("openai:strict",))).scoring
+    assert [scoring.id for scoring in list_scorings(elken)] == [first.id, last.id]
+    assert find_scoring(elken) == list_scorings(elken)[-1]
 
 
 def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):

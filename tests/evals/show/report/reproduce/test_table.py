@@ -33,7 +33,7 @@ def planned_akew() -> Any:
     return planned, with_runs(Recipe(table="akew:2"), AKEW, planned, {"limit": 4})
 
 
-def reproduced(home: Path) -> list[Figure]:
+def reproduced(home: Path, **more: Any) -> list[Figure]:
     """ROME ran over triplets, FT failed."""
     planned, recipe = planned_akew()
     outcomes = []
@@ -41,7 +41,7 @@ def reproduced(home: Path) -> list[Figure]:
         if run.config.editors == ("rome",):
             scores = {name: {("rome", "EditAcc"): [1.0, 0.0, 0.0, 0.0]} for name in run.config.settings}
             options = {"dataset": "mquake_cf"}
-            write_run(home / run.name, "akew", EDITED, scores, mode="single", options=options, limit=4)
+            write_run(home / run.name, "akew", EDITED, scores, mode="single", options=options, limit=4, **more)
             outcomes.append(outcome_of(home / run.name))
         else:
             outcomes.append(RunOutcome(folder=str(home / run.name), error="ModelError: no room"))
@@ -59,6 +59,12 @@ def test_each_figure_has_a_number_or_a_reason(tmp_path: Path) -> None:
         assert any(note == "model: tiny in the place of the paper's" for note in rome.notes)
         assert any(note == "data: a sample, --limit 4" for note in rome.notes)
         assert (ft.mean, ft.reason) == (None, "ModelError: no room")
+
+
+def test_figures_over_the_papers_printed_examples_say_so(tmp_path: Path) -> None:
+    listed = reproduced(tmp_path, provenance={"paper's examples only": True})
+    notes = {note for figure in listed if figure.mean is not None for note in figure.notes}
+    assert "data: only the examples that the paper prints" in notes
 
 
 def test_the_reason_is_that_of_the_figures_own_run() -> None:
