@@ -77,10 +77,12 @@ def test_no_bench_is_forgotten() -> None:
 def test_the_matrix_of_real_models_shows_each_figure_under_three_protocols(tmp_path: Path) -> None:
     metrics = metrics_under([Metric(name="ES", value="success", kinds=("efficacy",), scale=100)], PROTOCOLS)
     values = {"success": 1.0, "em": 0.0, "contains": 1.0}
-    records = [record(str(n), "ft", values=values, form="plain") for n in range(4)]
-    lines = table([report(write_run(tmp_path / "run", records, metrics=metrics))])
-    assert lines[0].startswith("| editor | efficacy (likelihood / exact / contains) |")
-    assert lines[2].startswith("| `ft` | 100 [51, 100] / 0 [0, 49] / 100 [51, 100] |")
+    answers = ["Rome Rome Rome Rome", "Rome, Rome's capital", "Rome", "in Rome"]
+    records = [record(str(n), "ft", values=values, form="plain", answer=answer) for n, answer in enumerate(answers)]
+    folder = write_run(tmp_path / "run", records, metrics=metrics)
+    lines = table([(folder, report(folder))])
+    assert lines[0].startswith("| editor | efficacy (likelihood / exact / contains) | loops |")
+    assert lines[2].startswith("| `ft` | 100 [51, 100] / 0 [0, 49] / 100 [51, 100] | 25 |")
 
 
 def test_the_bound_is_the_schedule_in_which_only_latency_takes_time():

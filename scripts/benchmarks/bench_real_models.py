@@ -7,8 +7,10 @@ interrupted matrix goes on where it stopped, and is printed as far as it has com
 """
 
 import argparse
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +20,7 @@ import emend
 from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.cli.options import parse_overrides
 from emend.evals.log.manifest import MANIFEST
+from emend.evals.log.records import read_records
 
 MEMORY = ("unedited", "in_context", "rag", "cot", "ike", "serac", "crag", "mello")
 WEIGHTS = ("ft", "lora", "rome", "r_rome", "memit", "alphaedit")
@@ -106,20 +109,32 @@ def evaluate_apart(model: str, cell: Cell, arguments: argparse.Namespace) -> Non
     print(f"{cell.folder.name}: {'done' if not code else f'failed, see {log.name}'}", flush=True)
 
 
-def table(reports: Sequence[Report]) -> list[str]:
+def table(reports: Sequence[tuple[Path, Report]]) -> list[str]:
     """The table of several editors' runs: each cell has likelihood / exact / contains, each with its interval."""
-    kinds = [name for name, members in KINDS.items() if any(_rows(each, members) for each in reports)]
-    heads = ["editor", *(f"{kind} (likelihood / exact / contains)" for kind in kinds), "unscored", "perplexity"]
-    heads += ["s/edit"]
+    kinds = [name for name, members in KINDS.items() if any(_rows(each, members) for _, each in reports)]
+    heads = ["editor", *(f"{kind} (likelihood / exact / contains)" for kind in kinds), "loops", "unscored"]
+    heads += ["perplexity", "n"]
     lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
-    for outcome in reports:
+    for folder, outcome in reports:
         for editor in dict.fromkeys(row.editor for row in outcome.rows):
             cells = [_cell(outcome, editor, KINDS[kind]) for kind in kinds]
             unscored = max((row.unscored for row in outcome.rows if row.editor == editor), default=0)
-            texts = [f"{row.mean:,.1f}" for row in outcome.perplexity if row.editor == editor and row.mean is not None]
-            cost = [f"{row.mean:.2f}" for row in outcome.costs if (row.editor, row.metric) == (editor, "s/edit")]
-            lines.append(f"| {' | '.join([f'`{editor}`', *cells, str(unscored), *(texts or ['']), *(cost or [''])])} |")
+            ratios = [f"x{row.ratio:.2f}" for row in outcome.perplexity if row.editor == editor and row.ratio]
+            cells += [f"{loops(folder):.0f}", str(unscored), *(ratios or [""]), str(outcome.cases)]
+            lines.append(f"| {' | '.join([f'`{editor}`', *cells])} |")
     return lines
+
+
+def loops(folder: Path) -> float:
+    """Percent of answers that repeat one word: at least four times, and two words in five."""
+    answers = [record.answer for record in read_records(folder) if record.answer]
+    return 100 * sum(_is_loop(answer) for answer in answers) / max(1, len(answers))
+
+
+def _is_loop(answer: str) -> bool:
+    words = re.findall(r"\w+", answer.lower())
+    most = max(Counter(words).values(), default=0)
+    return most >= 4 and most >= 0.4 * len(words)
 
 
 def _rows(outcome: Report, members: Sequence[str]) -> list[tuple[str, MetricRow]]:
@@ -178,11 +193,12 @@ def print_tables(cells: Sequence[Cell]) -> None:
     """Print a table of each model and part whose runs have begun."""
     for model, title in dict.fromkeys((cell.model, cell.part.title) for cell in cells):
         folders = [cell.folder for cell in cells if (cell.model, cell.part.title) == (model, title)]
-        reports = [report(folder) for folder in folders if (folder / MANIFEST).exists()]
+        reports = [(folder, report(folder)) for folder in folders if (folder / MANIFEST).exists()]
         if reports:
-            forms = " and ".join(sorted({row.form for each in reports for row in each.rows if row.form}))
-            counts = "/".join(str(count) for count in sorted({each.cases for each in reports}))
-            print(f"\n**{model}, {title}, {counts} cases, asked in {forms}**\n")
+            forms = " and ".join(sorted({row.form for _, each in reports for row in each.rows if row.form}))
+            before = next((row.before.mean for _, each in reports for row in each.perplexity if row.before.mean), None)
+            perplexity = f", perplexity {before:.1f}" if before else ""
+            print(f"\n**{model}, {title}, asked in {forms}{perplexity}**\n")
             print("\n".join(table(reports)), flush=True)
 
 
