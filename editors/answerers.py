@@ -16,7 +16,7 @@ from emend.graphs.execution import Graph, run_graph
 from emend.graphs.registry import GRAPHS
 from emend.graphs.respond import RespondContext
 from emend.memory.errors import ModelReplyError
-from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.probe import Answer, Probe, Step
 from emend.memory.steps import keep_steps
 
 DIRECT = "direct"
@@ -64,7 +64,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
     """
 
     def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
-        state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
+        state: dict[str, Any] = {"probe": probe}
         if targets is not None:
             state["targets"] = list(targets)
         elif probe.reading != "line":
@@ -74,7 +74,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
         try:
             return _answer(final, steps, cloze_of(probe), continues=not is_chat_model(formed.model))
         except ModelReplyError as error:
-            error.usage = Usage(**final["usage"])
+            error.usage = final["usage"]
             keep_steps(error, steps)
             raise
 
@@ -111,6 +111,6 @@ def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str, *, co
         prompt=state["prompt"],
         retrieved=tuple(hit["edit_id"] for hit in state.get("hits", ())),
         cut_tokens=state["cut_tokens"],
-        usage=Usage(**state["usage"]),
+        usage=state["usage"],
         steps=steps,
     )

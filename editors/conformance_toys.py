@@ -82,7 +82,7 @@ class ToolModel(ReadingModel):
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         """Return the model with these tools."""
-        return self.bind(tools=[tool.__name__ for tool in tools])
+        return self.bind(tools=[tool.name for tool in tools])
 
     def answer(self, prompt: str) -> str:
         """The answer in the changes of a conversation."""

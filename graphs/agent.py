@@ -1,17 +1,11 @@
 """A tool-calling agent over the memory: the model decides what to look up, and when to answer."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Annotated, Literal, cast
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    messages_from_dict,
-    messages_to_dict,
-)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime
 
 from emend.agents.parsing.messages import usage_of
@@ -19,10 +13,11 @@ from emend.agents.parsing.reply_marks import strip_marks
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.conversation import as_text as turns_text
 from emend.agents.roles.decompose import stepwise_question
-from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
+from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools
+from emend.graphs.agent_tools import TOOLS, run_calls
 from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, as_hits
-from emend.graphs.respond import prompt_state, respond, spent
+from emend.graphs.respond import prompt_state, respond
 from emend.memory.errors import ModelReplyError, ReplyRefused
 from emend.memory.probe import Probe
 
@@ -33,9 +28,9 @@ RECURSION_LIMIT = 4 + 2 * ROUNDS_LIMIT
 
 
 class AgentState(RagState, total=False):
-    """The state of rag; `messages` is the conversation in LangChain's JSON, `final` the model's answer."""
+    """The state of rag; `messages` is the conversation, `final` the model's answer."""
 
-    messages: list[dict[str, Any]]
+    messages: Annotated[list[AnyMessage], add_messages]
     rounds: int
 
 
@@ -59,30 +54,29 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     Raises:
         ReplyRefused: the model declined.
     """
-    context, messages = runtime.context, _messages(state)
+    context, messages = runtime.context, state["messages"]
+    opening = [] if messages else _opening(state["probe"])
     try:
-        message = call_with_tools(context.model, messages)
+        message = call_with_tools(context.model, [*opening, *messages], TOOLS)
     except ReplyRefused:
         raise
     except ModelReplyError as error:
-        return {"fallback": str(error), "usage": spent(state, error.usage)}
-    conversation = messages_to_dict([*messages, message])
-    usage = spent(state, usage_of(message))
+        return {"fallback": str(error), "usage": error.usage}
+    if any(message.id == earlier.id for earlier in messages):
+        message = message.model_copy(update={"id": None})  # else it would take the place of the earlier one
+    conversation: AgentState = {"messages": [*opening, message], "usage": usage_of(message)}
     text = strip_marks(str(message.text)).strip()
     calls = bool(message.tool_calls or message.invalid_tool_calls)
     if calls and state.get("rounds", 0) >= context.rounds:
-        return {"fallback": f"no answer after {context.rounds} rounds of tools", "usage": usage}
+        return {"fallback": f"no answer after {context.rounds} rounds of tools", "usage": usage_of(message)}
     if calls:
-        return {"messages": conversation, "usage": usage}
+        return conversation
     if not text:
-        return {"fallback": "the model neither calls a tool nor answers", "usage": usage}
-    return {"messages": conversation, "usage": usage, "final": text}
+        return {"fallback": "the model neither calls a tool nor answers", "usage": usage_of(message)}
+    return {**conversation, "final": text}
 
 
-def _messages(state: AgentState) -> list[BaseMessage]:
-    if "messages" in state:
-        return messages_from_dict(state["messages"])
-    probe = Probe.model_validate(state["probe"])
+def _opening(probe: Probe) -> list[AnyMessage]:
     plain = bool(probe.prompt.strip()) and probe.reading != "thoughts"  # the model answers at once, see `SYSTEM`
     question = turns_text(probe_prompt(probe).turns) if plain else stepwise_question(probe)
     return [SystemMessage(SYSTEM), HumanMessage(question)]
@@ -93,13 +87,13 @@ def after_plan(state: AgentState) -> Literal["use_tools", "compose"]:
     return "compose" if "final" in state or "fallback" in state else "use_tools"
 
 
-def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
+def use_tools(state: AgentState) -> AgentState:
     """Run the calls of the last message; a call that cannot be run returns the reason as its result."""
-    *messages, last = _messages(state)
+    last = state["messages"][-1]
     assert isinstance(last, AIMessage)
-    results, hits = results_of(last, runtime.context.toolbox)
+    messages, hits = run_calls(last)
     return {
-        "messages": messages_to_dict([*messages, *results]),
+        "messages": messages,
         "hits": [*state.get("hits", ()), *as_hits(hits, len(hits))],
         "rounds": state.get("rounds", 0) + 1,
     }
@@ -113,9 +107,9 @@ def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     """
     if "final" not in state:
         context, facts = runtime.context, dict.fromkeys(hit["text"] for hit in state.get("hits", ()))
-        prompt = probe_prompt(Probe.model_validate(state["probe"]), tuple(facts), (), context.wording)
+        prompt = probe_prompt(state["probe"], tuple(facts), (), context.wording)
         return cast(AgentState, prompt_state(context.model, prompt))
-    update: AgentState = {"prompt": as_text(_messages(state)[:-1]) + "\nai:"}
+    update: AgentState = {"prompt": as_text(state["messages"][:-1]) + "\nai:"}
     return {**update, "reading": "line"} if state.get("reading") == "thoughts" else update
 
 

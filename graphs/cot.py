@@ -12,8 +12,8 @@ from emend.agents.roles.conversation import Prompt
 from emend.agents.roles.decompose import FINAL, cloze_of, stepwise_question
 from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
-from emend.graphs.respond import prompt_state, respond, spent
-from emend.memory.probe import Probe, Reading
+from emend.graphs.respond import prompt_state, respond
+from emend.memory.probe import Reading
 
 Form = Literal["thoughts", "steps"]
 HOPS = 4
@@ -45,7 +45,7 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     Raises:
         ModelReplyError: the reply is not in the form, or has no answer.
     """
-    context, probe = runtime.context, Probe.model_validate(state["probe"])
+    context, probe = runtime.context, state["probe"]
     facts = [hit["text"] for hit in state["hits"]]
     context_lines = "\n".join(find_wording("new_fact").fact.format(fact=fact.strip()) for fact in facts) + "\n"
     if probe.reading == "thoughts":
@@ -64,7 +64,7 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
         lines = context_lines + question
         thought = think_aloud(context.model, Prompt().plus(head).asked(f"{lines}\n", lines).plus(label))
     reading: Reading = "thoughts" if probe.reading == "thoughts" else "line"
-    fields: CotState = {"reading": reading, "usage": spent(state, thought.usage)}
+    fields: CotState = {"reading": reading, "usage": thought.usage}
     update = cast(CotState, {**prompt_state(context.model, thought.prompt), **fields})
     if thought.final is not None:
         update |= {"final": thought.final, "cut_tokens": thought.cut_tokens}

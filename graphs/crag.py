@@ -18,8 +18,8 @@ from emend.agents.roles.relevance import Evaluator
 from emend.graphs.crag_strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
-from emend.graphs.respond import prompt_state, respond, spent
-from emend.memory.probe import Probe, Usage
+from emend.graphs.respond import prompt_state, respond
+from emend.memory.probe import Usage
 from emend.memory.retrieval.base import Retriever
 
 Action = Literal["correct", "ambiguous", "incorrect"]
@@ -95,7 +95,7 @@ def evaluate(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     ]
     action = act(scores, context.upper, context.lower)
     thresholds = {"upper": context.upper, "lower": context.lower}
-    return {"judged": judged, "action": action, "thresholds": thresholds, "usage": spent(state, usage)}
+    return {"judged": judged, "action": action, "thresholds": thresholds, "usage": usage}
 
 
 def _scores(
@@ -105,7 +105,7 @@ def _scores(
     unscored = [text for text, bad in zip(texts, worst, strict=True) if not bad]
     if not unscored or context.evaluator is None:
         return [WORST] * len(texts), Usage()
-    relevance = context.evaluator.judge(Probe.model_validate(state["probe"]).retrieval_query, unscored)
+    relevance = context.evaluator.judge(state["probe"].retrieval_query, unscored)
     scores = iter(relevance.scores)
     return [WORST if bad else float(next(scores)) for bad in worst], relevance.usage
 
@@ -139,7 +139,7 @@ def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
         "internal": weighed.recomposed.text,
         "strips": _as_strips("internal", cut, weighed),
         "hits": list(used.values()),
-        "usage": spent(state, weighed.usage),
+        "usage": weighed.usage,
     }
 
 
@@ -181,7 +181,7 @@ def after_refine(state: CragState) -> Literal["search", "compose"]:
 def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     """Keep the best strips of the wider search; the hits of an incorrect retrieval are dropped."""
     context, k = runtime.context, runtime.context.search_k
-    query = Probe.model_validate(state["probe"]).retrieval_query
+    query = state["probe"].retrieval_query
     hits = as_hits(context.search.search(query, k), k) if context.search else []
     cut = _cut(hits, context)
     weighed = _weigh(state, context, cut, context.top or WEB_TOP)
@@ -190,7 +190,7 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
         "searched": [_searched(hit, cut, weighed) for hit in hits],
         "strips": [*state.get("strips", ()), *_as_strips("external", cut, weighed)],
         "hits": state["hits"] if state["action"] == "ambiguous" else [],
-        "usage": spent(state, weighed.usage),
+        "usage": weighed.usage,
     }
 
 
@@ -205,7 +205,7 @@ def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     """Build the prompt with the refined knowledge of either source; without any it is the probe alone."""
     facts = [text for text in (state.get("internal", ""), state.get("external", "")) if text]
     context = runtime.context
-    prompt = probe_prompt(Probe.model_validate(state["probe"]), facts, (), context.wording)
+    prompt = probe_prompt(state["probe"], facts, (), context.wording)
     return cast(CragState, prompt_state(context.model, prompt))
 
 

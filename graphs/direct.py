@@ -1,7 +1,7 @@
 """The probe alone, for a model without edits or with edited weights."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from langgraph.runtime import Runtime
 
@@ -14,7 +14,7 @@ from emend.memory.probe import Probe
 class DirectState(RespondState, total=False):
     """The state of `respond`; `probe` (and `targets`) go in."""
 
-    probe: dict[str, Any]
+    probe: Probe
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class DirectContext(RespondContext):
 def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
     """Build the prompt, which is the probe alone."""
     context = runtime.context
-    prompt = probe_prompt(Probe.model_validate(state["probe"]), (), (), context.wording)
+    prompt = probe_prompt(state["probe"], (), (), context.wording)
     return cast(DirectState, prompt_state(context.model, prompt))
 
 

@@ -1,13 +1,16 @@
 """Running a compiled graph so that what each node did can be shown afterwards."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from langchain_core.messages import BaseMessage, messages_to_dict
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph, StateGraph
+from pydantic import BaseModel
 
 from emend.agents.calls import CallRecorder, record_calls
 from emend.memory.probe import Step
@@ -73,6 +76,16 @@ def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[
     return final, tuple(log.steps)
 
 
+def as_json(value: Any) -> Any:
+    """The value in a trace: a model as its fields, a conversation as LangChain stores it, anything else as it is."""
+    if isinstance(value, BaseModel) and not isinstance(value, BaseMessage):
+        return value.model_dump()
+    if isinstance(value, list) and value and all(isinstance(item, BaseMessage) for item in value):
+        # Ids that LangGraph draws for messages without one would make traces of equal runs differ.
+        return messages_to_dict([item if item.type == "ai" else item.model_copy(update={"id": None}) for item in value])
+    return value
+
+
 class _Task(NamedTuple):
     """A node's run: when it began (wall clock and performance counter), its input state, and what triggered it."""
 
@@ -97,6 +110,8 @@ class _StepLog:
         self._previous: tuple[int, ...] = ()
         # A join waits for nodes of several supersteps; LangGraph names its trigger after them.
         self._joins = {f"join:{'+'.join(nodes)}:{end}": nodes for nodes, end in app.builder.waiting_edges}
+        channels = app.builder.channels.items()
+        self._reduced = {name: channel for name, channel in channels if isinstance(channel, BinaryOperatorAggregate)}
 
     def start(self, event: dict[str, Any]) -> None:
         """Record that a node has begun."""
@@ -108,13 +123,23 @@ class _StepLog:
         ms = (time.perf_counter() - task.clock) * 1000
         error = event["error"]  # an exception, or its text, by langgraph's streaming version
         message = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-        update = event["result"] or {}
-        calls = self._recorder.take(event["id"], task.state if isinstance(task.state, dict) else None, update)
+        before = task.state if isinstance(task.state, dict) else {}
+        changes = (event["result"] or {}).items()
+        update = {name: as_json(self._value_after(name, value, before)) for name, value in changes}
+        calls = self._recorder.take(event["id"], before, update)
         self._ended[event["id"]] = Step(
             node=event["name"], update=update, ms=ms, error=message, at=task.at, calls=calls, after=self._after(task)
         )
         if len(self._ended) == len(self._tasks):
             self.close_superstep()
+
+    def _value_after(self, name: str, value: Any, before: Mapping[str, Any]) -> Any:
+        """The field's value after the node, since readers of a trace do not know the reducers."""
+        if name not in self._reduced or name not in before:
+            return value
+        channel = self._reduced[name].from_checkpoint(before[name])
+        channel.update([value])
+        return channel.get()
 
     def close_superstep(self) -> None:
         """Number the steps of the superstep, and pass them to the listener."""

@@ -122,7 +122,7 @@ def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     """
     if not state["hits"]:
         return {"demonstrations": []}
-    context, probe = runtime.context, Probe.model_validate(state["probe"])
+    context, probe = runtime.context, state["probe"]
     near = context.pool.by_similarity(probe.retrieval_query)
     ranked = [example for example in near if not _reveals(example, probe, context.barred)]
     chosen = _in_ratio(ranked, context.demonstrations, f"{context.seed}:{probe.id}")
@@ -176,10 +176,9 @@ def shares(count: int) -> Counter[str]:
 def compose(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     """Build the prompt: demonstrations, facts, probe."""
     facts = [hit["text"] for hit in state["hits"]]
-    probe = Probe.model_validate(state["probe"])
     examples = [Example(**example) for example in state["demonstrations"]]
     context = runtime.context
-    return cast(IkeState, prompt_state(context.model, probe_prompt(probe, facts, examples, context.wording)))
+    return cast(IkeState, prompt_state(context.model, probe_prompt(state["probe"], facts, examples, context.wording)))
 
 
 def build() -> Graph:

@@ -33,14 +33,14 @@ class InContextContext(DirectContext):
 
 def choose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
     """Choose the facts relevant to the probe; if there are none, an irrelevant applied one, as in real use."""
-    return {"facts": list(runtime.context.facts_for(Probe.model_validate(state["probe"])))}
+    return {"facts": list(runtime.context.facts_for(state["probe"]))}
 
 
 def compose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
     """Build the prompt; without facts it is the probe alone, as for the unedited model."""
-    probe = Probe.model_validate(state["probe"])
     context = runtime.context
-    return cast(InContextState, prompt_state(context.model, probe_prompt(probe, state["facts"], (), context.wording)))
+    prompt = probe_prompt(state["probe"], state["facts"], (), context.wording)
+    return cast(InContextState, prompt_state(context.model, prompt))
 
 
 def build() -> Graph:

@@ -45,7 +45,7 @@ from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, as_hits
-from emend.graphs.respond import prompt_state, respond, spent
+from emend.graphs.respond import prompt_state, respond
 from emend.memory.errors import ModelReplyError, ReplyRefused
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import search
@@ -108,14 +108,14 @@ def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
         ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows, and there
             is no other form.
     """
-    probe, context = Probe.model_validate(state["probe"]), runtime.context
+    probe, context = state["probe"], runtime.context
     form, hops = state.get("form", context.form), list(state.get("hops", ()))
     if form == "facts":
         return {"hops": hops}
     transcript = state.get("transcript") or _opening(probe, context, form)
     step = {"text": _next_round, "lines": _next_line, "structured": _next_schema}[form]
     try:
-        update = step(probe, replace(context, form=form), hops, transcript, state)
+        update = step(probe, replace(context, form=form), hops, transcript)
     except ModelReplyError as error:
         return _next_form(state, context, error)
     return {"form": form, **update} if "form" not in state and is_chat_model(context.model) else update
@@ -136,10 +136,10 @@ def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError)
     form, forms = state.get("form", context.form), (context.form, *context.fallbacks)
     if form == forms[-1] or isinstance(error, ReplyRefused):
         raise error
-    probe, usage = Probe.model_validate(state["probe"]), spent(state, error.usage)
+    probe = state["probe"]
     after = forms[forms.index(form) + 1]
     reason = "; ".join([*([state["fallback"]] if "fallback" in state else []), f"{form}: {error}"])
-    update: MelloState = {"form": after, "fallback": reason, "usage": usage}
+    update: MelloState = {"form": after, "fallback": reason, "usage": error.usage}
     if after == "facts":
         has_fact = any("fact" in hop for hop in state.get("hops", ()))
         question: HopState = {"subquestion": stepwise_question(probe), "tentative": ""}
@@ -163,19 +163,16 @@ def _prompt(probe: Probe, context: MelloContext, form: Form, transcript: str) ->
     return opened(stepwise_question(probe), _demonstrations(context, form), steps)
 
 
-def _next_round(
-    probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
-) -> MelloState:
-    step, cost, cut_tokens = _read_round(context, _prompt(probe, context, "text", transcript), checking=bool(hops))
+def _next_round(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
+    step, usage, cut_tokens = _read_round(context, _prompt(probe, context, "text", transcript), checking=bool(hops))
     if step.check is not None and hops:
         hops[-1] = {**hops[-1], "contradicts": step.check.contradicts, "answer": step.check.answer}
-    usage = spent(state, cost)
     if step.final is not None:
         before = step.text.rpartition("\n")[0]
         transcript += f"{before}\n" if before else ""
         final: MelloState = {"final": step.final, "cut_tokens": cut_tokens}
         return {**final, "transcript": transcript, "hops": hops, "usage": usage}
-    _check_limit(probe, context, hops, step.text, cost)
+    _check_limit(probe, context, hops, step.text, usage)
     hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
     return {"transcript": f"{transcript}{step.text}\n", "hops": hops, "usage": usage}
 
@@ -201,13 +198,11 @@ def _read_round(context: MelloContext, prompt: Prompt, checking: bool) -> tuple[
     raise AssertionError("the last attempt returns or raises")
 
 
-def _next_schema(
-    probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
-) -> MelloState:
+def _next_schema(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
     question = stepwise_question(probe)
     steps = transcript.removeprefix(opening(question)).splitlines()
     reply = ask_structured(context.model, step_prompt(question, steps), NextStep)
-    usage, step = spent(state, reply.usage), reply.value
+    usage, step = reply.usage, reply.value
     if step.finished and clean_answer(step.final_answer):
         return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
     if step.finished or not step.subquestion.strip() or not step.tentative_answer.strip():
@@ -221,14 +216,12 @@ def _next_schema(
     return {"transcript": transcript, "hops": hops, "usage": usage}
 
 
-def _next_line(
-    probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
-) -> MelloState:
+def _next_line(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
     if len(hops) >= limit_of(probe, context):
         return {"transcript": transcript, "hops": hops}
     step = take_step(context.model, _prompt(probe, context, "lines", transcript), cloze_of(probe))
     hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
-    return {"transcript": step.prompt.text, "hops": hops, "usage": spent(state, step.usage)}
+    return {"transcript": step.prompt.text, "hops": hops, "usage": step.usage}
 
 
 def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], reply: str, usage: Usage) -> None:
@@ -274,7 +267,7 @@ def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     context, hops = runtime.context, list(state["hops"])
     try:
         if state.get("form", context.form) == "lines":
-            probe = Probe.model_validate(state["probe"])
+            probe = state["probe"]
             verdict, usage = check_in_line(context.model, _prompt(probe, context, "lines", state["transcript"]))
         else:
             hop = hops[-1]
@@ -284,7 +277,7 @@ def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     except ModelReplyError as error:
         return _next_form(state, context, error)
     hops[-1] = {**hops[-1], "contradicts": verdict.contradicts, "answer": verdict.answer}
-    return {"hops": hops, "transcript": f"{state['transcript']}{check_line(verdict)}\n", "usage": spent(state, usage)}
+    return {"hops": hops, "transcript": f"{state['transcript']}{check_line(verdict)}\n", "usage": usage}
 
 
 def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
@@ -293,7 +286,7 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     In the form `facts` it is the probe under the facts retrieved. In the form `lines` the prompt of a probe with
     choices is repeated after the steps, so that the model chooses.
     """
-    probe, context = Probe.model_validate(state["probe"]), runtime.context
+    probe, context = state["probe"], runtime.context
     if "transcript" not in state:
         return cast(MelloState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording)))
     form, facts = state.get("form", context.form), [hit["text"] for hit in state.get("hits", ())]

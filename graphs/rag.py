@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
@@ -26,7 +26,7 @@ class HitState(TypedDict):
 class RagState(RespondState, total=False):
     """`probe` (and `targets`) go in; `hits` and `prompt` are added before the response."""
 
-    probe: dict[str, Any]
+    probe: Probe
     hits: list[HitState]
 
 
@@ -44,9 +44,8 @@ C = TypeVar("C", bound=RagContext)
 
 def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
     """Retrieve the k best entries for the probe, best first; possibly none."""
-    probe = Probe.model_validate(state["probe"])
     context = runtime.context
-    return {"hits": as_hits(search_probe(context.retriever, probe, context.k), context.k)}
+    return {"hits": as_hits(search_probe(context.retriever, state["probe"], context.k), context.k)}
 
 
 def as_hits(hits: Sequence[Hit], k: int) -> list[HitState]:
@@ -60,9 +59,8 @@ def as_hits(hits: Sequence[Hit], k: int) -> list[HitState]:
 def compose(state: RagState, runtime: Runtime[C]) -> RagState:
     """Build the prompt; without hits it is the probe alone, as for the unedited model."""
     facts = [hit["text"] for hit in state["hits"]]
-    probe = Probe.model_validate(state["probe"])
     context = runtime.context
-    return cast(RagState, prompt_state(context.model, probe_prompt(probe, facts, (), context.wording)))
+    return cast(RagState, prompt_state(context.model, probe_prompt(state["probe"], facts, (), context.wording)))
 
 
 def build() -> Graph:

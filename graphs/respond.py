@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -27,11 +27,12 @@ Chat models behind an API end such a reply themselves."""
 
 
 class RespondState(TypedDict, total=False):
-    """JSON values: the prompt, `targets` if they are scored instead of generating a reply, and the response.
+    """The prompt, `targets` if they are scored instead of generating a reply, and the response.
 
     `reading` is set if the reply has several lines; `final` is an answer that an earlier node already has. `turns` has
     the messages of a prompt to a chat model, if it is more than one of the user; `prompt` is then their text.
-    `fallback` says what an answer was got by that is not in the form that the prompt asks for.
+    `fallback` says what an answer was got by that is not in the form that the prompt asks for. Each node gives the
+    `usage` of its own calls, and the state has their sum.
     """
 
     prompt: str
@@ -45,7 +46,7 @@ class RespondState(TypedDict, total=False):
     log_probs: list[float]
     target_tokens: list[int]
     greedy_tokens: list[int]
-    usage: dict[str, int]
+    usage: Annotated[Usage, Usage.plus]
     cut_tokens: int
 
 
@@ -63,9 +64,8 @@ def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
     """Respond with the `final` answer; without one, score the targets if there are some, else generate a reply.
 
     Returns:
-        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage`, which
-        includes that of earlier nodes, and `cut_tokens`, the number of prompt tokens that did not fit the window. No
-        targets at all cost nothing.
+        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage` and
+        `cut_tokens`, the number of prompt tokens that did not fit the window. No targets at all cost nothing.
 
     Raises:
         ModelError: the model gives no probabilities, and there are targets.
@@ -76,17 +76,10 @@ def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
     if "final" in state and targets is None:
         return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     if targets is None:
-        response = _generated(model, prompt, state.get("reading", "line"), state.get("new_tokens", 0))
-    elif targets:
-        response = _scored(model, prompt, targets)
-    else:
-        response = {"log_probs": [], "usage": Usage().model_dump(), "cut_tokens": 0}
-    return {**response, "usage": spent(state, Usage.model_validate(response["usage"]))}
-
-
-def spent(state: RespondState, usage: Usage) -> dict[str, int]:
-    """The usage of the nodes so far, with that of this node."""
-    return Usage.model_validate(state.get("usage", {})).plus(usage).model_dump()
+        return _generated(model, prompt, state.get("reading", "line"), state.get("new_tokens", 0))
+    if targets:
+        return _scored(model, prompt, targets)
+    return {"log_probs": [], "usage": Usage(), "cut_tokens": 0}
 
 
 def prompt_state(model: BaseChatModel, prompt: Prompt) -> RespondState:
@@ -114,7 +107,7 @@ def _generated(
         return _concluded(model, prompt, message, answer)
     return {
         "reply": str(message.text),
-        "usage": usage_of(message).model_dump(),
+        "usage": usage_of(message),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
 
@@ -129,7 +122,7 @@ def _concluded(
     return {
         "reply": f"{thought.thoughts}\n{ANSWER} {thought.final}",
         "fallback": thought.fallback,
-        "usage": thought.usage.model_dump(),
+        "usage": thought.usage,
         "cut_tokens": max(cut_tokens, thought.cut_tokens),
     }
 
@@ -152,6 +145,6 @@ def _scored(model: BaseChatModel, prompt: str | Sequence[BaseMessage], targets: 
         "log_probs": list(scores.log_probs),
         "target_tokens": list(scores.target_tokens),
         "greedy_tokens": list(scores.greedy_tokens),
-        "usage": scores.usage.model_dump(),
+        "usage": scores.usage,
         "cut_tokens": scores.cut_tokens,
     }

@@ -19,7 +19,6 @@ from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.embeddings.embed import LexicalEmbedding
-from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 from emend.memory.retrieval.exact import best
 
@@ -85,9 +84,8 @@ def counterfact(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
 
 def leave(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
     """Build the prompt of the base model: the probe alone."""
-    probe = Probe.model_validate(state["probe"])
     context = runtime.context
-    return cast(SeracState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording)))
+    return cast(SeracState, prompt_state(context.model, probe_prompt(state["probe"], (), (), context.wording)))
 
 
 def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:

@@ -1,24 +1,23 @@
-"""The tools of a tool-calling model over the memory: search, look up a fact, list the changes of an entity.
+"""Tool calling over the memory: what search, lookup of a fact and the list of an entity's changes find, and the call.
 
-The tools are offered by their schemas, through the provider's own tool calling. A tool returns text between delimiters.
+Facts stand between delimiters in the text that goes to the model.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
-from langchain_core.messages.tool import tool_call
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool
 
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.parsing.messages import cut_off_error, was_cut_off
 from emend.agents.parsing.tool_calls import with_calls_from_text
 from emend.agents.roles import PROMPTS
-from emend.memory.edit import Edit, prompt_id
+from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
 from emend.memory.retrieval.tokens import whole, words
@@ -27,37 +26,8 @@ from emend.memory.typography import fold_text
 
 SYSTEM = PROMPTS["tools"]["system"]
 NOTHING = "Nothing was found: no change bears on this."
-SHOWN = 200
-"""Characters of a broken call that are shown to the model."""
 LISTED = 20
 """Maximum number of updates of one entity that are listed; the newest are."""
-
-
-class _Arguments(BaseModel):
-    # Stripped before the length is checked: a blank name would match everything.
-    model_config = ConfigDict(str_strip_whitespace=True)
-
-
-class search_memory(_Arguments):  # noqa: N801  (the name that models see)
-    """Find the changes whose wording or meaning is nearest to a query."""
-
-    query: str = Field(min_length=1, description="what is looked for, as a question or statement")
-
-
-class lookup(_Arguments):  # noqa: N801
-    """The current object of one relation of one subject, if it has changed."""
-
-    subject: str = Field(min_length=1, description="the full name of what the fact is about")
-    relation: str = Field(min_length=1, description="the relation, in a few words, such as 'capital'")
-
-
-class list_updates(_Arguments):  # noqa: N801
-    """All changes that name an entity."""
-
-    entity: str = Field(min_length=1, description="the full name")
-
-
-TOOLS: tuple[type[BaseModel], ...] = (search_memory, lookup, list_updates)
 
 
 class ToolResult(NamedTuple):
@@ -69,7 +39,7 @@ class ToolResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The three tools over the applied edits.
+    """What the tools find among the applied edits.
 
     Args:
         retriever: searches the applied edits.
@@ -83,27 +53,11 @@ class Toolbox:
     k: int = 5
     current: Collection[str] | None = None
 
-    def use(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Run one call; a call that cannot be run returns the reason as its text."""
-        schemas = {schema.__name__: schema for schema in TOOLS}
-        if name not in schemas:
-            return ToolResult(f"There is no tool '{name}'; there are {', '.join(schemas)}.")
-        try:
-            values: Any = schemas[name].model_validate(arguments)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            return ToolResult(f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
-        run: dict[str, Callable[[], ToolResult]] = {
-            "search_memory": lambda: self._search(values.query),
-            "lookup": lambda: self._lookup(values.subject, values.relation),
-            "list_updates": lambda: self._list(values.entity),
-        }
-        return run[name]()
-
-    def _search(self, query: str) -> ToolResult:
+    def search(self, query: str) -> ToolResult:
+        """The entries nearest to a query."""
         return _result(search(self.retriever, query, self.k)[: self.k])
 
-    def _lookup(self, subject: str, relation: str) -> ToolResult:
+    def lookup(self, subject: str, relation: str) -> ToolResult:
         """The newest edit of that subject whose relation shares the most content words, and at least one."""
         words_of_relation = _content_words(relation)
         about = [update for update in self._updates if update.is_about(subject)]
@@ -119,7 +73,8 @@ class Toolbox:
         text = f"None of the changes under '{subject}' names that relation. They are:\n{listed.text}"
         return ToolResult(text, listed.hits)
 
-    def _list(self, entity: str) -> ToolResult:
+    def list_updates(self, entity: str) -> ToolResult:
+        """The edits that name an entity, oldest first."""
         return _result([update.hit for update in self._updates if update.names_entity(entity)][-LISTED:])
 
     @cached_property
@@ -185,44 +140,18 @@ def can_call_tools(model: BaseChatModel) -> bool:
     return inner.__class__.bind_tools is not BaseChatModel.bind_tools
 
 
-def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AIMessage:
+def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage], tools: Sequence[BaseTool]) -> AIMessage:
     """The model's next message, in which it may call the tools; calls written as text are parsed.
 
     Raises:
         ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is unusable.
     """
-    message: AIMessage = model.bind_tools(list(TOOLS)).invoke(list(messages))
+    message: AIMessage = model.bind_tools(list(tools)).invoke(list(messages))
     if was_cut_off(message):
         raise cut_off_error(message, str(message.text))
     if message.tool_calls or message.invalid_tool_calls:
         return message
-    return with_calls_from_text(message, {schema.__name__ for schema in TOOLS}, str(len(messages)))
-
-
-def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[BaseMessage], list[Hit]]:
-    """The message and one message per call, in their order, and the hits behind them.
-
-    A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
-    arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
-    """
-    broken = {str(call["id"]): call for call in message.invalid_tool_calls if call["name"] and call["id"]}
-    named = [tool_call(name=str(call["name"]), args={}, id=id) for id, call in broken.items()]
-    calls = [*message.tool_calls, *named]
-    messages: list[BaseMessage] = [message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})]
-    hits: list[Hit] = []
-    for call in calls:
-        wrong = broken.get(str(call["id"]))
-        result = toolbox.use(call["name"], call["args"]) if wrong is None else ToolResult(_problem(wrong))
-        messages.append(ToolMessage(result.text, tool_call_id=call["id"] or "", name=call["name"]))
-        hits.extend(result.hits)
-    if nameless := [call for call in message.invalid_tool_calls if str(call["id"]) not in broken]:
-        messages.append(HumanMessage(_problem(nameless[0])))
-    return messages, hits
-
-
-def _problem(call: InvalidToolCall) -> str:
-    name, arguments = call["name"] or "A tool", str(call["args"] or "")[:SHOWN]
-    return f"{name} was called wrongly: the arguments are no JSON object: {arguments}"
+    return with_calls_from_text(message, {each.name for each in tools}, str(len(messages)))
 
 
 def as_text(messages: Sequence[BaseMessage]) -> str:
@@ -234,8 +163,3 @@ def as_text(messages: Sequence[BaseMessage]) -> str:
         parts += [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
         lines.append(f"{message.type}: {' '.join(parts)}")
     return "\n".join(lines)
-
-
-def tools_prompt_id() -> str:
-    """Eight hex digits that change with the prompt and the schemas of the tools."""
-    return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in TOOLS])

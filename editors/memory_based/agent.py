@@ -6,10 +6,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from emend.agents.roles.tools import Toolbox, can_call_tools, tools_prompt_id
+from emend.agents.roles.tools import Toolbox, can_call_tools
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.agent import ROUNDS, ROUNDS_LIMIT, AgentContext
+from emend.graphs.agent_tools import tools_prompt_id
 from emend.memory.edit import Edit
 from emend.memory.errors import EditorUnusable
 from emend.memory.retrieval.base import Retriever

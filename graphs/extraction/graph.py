@@ -6,7 +6,7 @@ is asked for again a bounded number of times; then the document has no triplets,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from langgraph.graph import END, START, StateGraph
@@ -34,7 +34,7 @@ PAST_ALL = "no triplet was left: all that were found tell what held before"
 
 
 class ExtractState(TypedDict, total=False):
-    """JSON values: `document` and `language` go in, the rest is added; triplets are dicts of `Triplet`.
+    """The `document` and `language` go in, the rest is added; triplets are dicts of `Triplet`.
 
     `final` means that asking again after a failure would not help.
     """
@@ -51,7 +51,7 @@ class ExtractState(TypedDict, total=False):
     reply: str
     final: bool
     reason: str
-    usage: dict[str, int]
+    usage: Annotated[Usage, Usage.plus]
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,16 @@ def resolve(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
 
 def extract(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
     """Extract the triplets; an unparsable reply is recorded as a failure."""
-    tried, usage = state.get("attempts", 0) + 1, Usage.model_validate(state.get("usage", {}))
-    language = state.get("language", "en")
+    tried, language = state.get("attempts", 0) + 1, state.get("language", "en")
     try:
         output = runtime.context.extractor.extract(state["sentences"], language, state.get("failure", ""))
     except ModelReplyError as error:
-        spent = usage.plus(error.usage).model_dump()
         final = isinstance(error, (ReplyRefused, ReplyCutOff))  # another reply would be the same
-        return {"attempts": tried, "failure": str(error), "reply": error.reply, "usage": spent, "final": final}
+        failed: ExtractState = {"attempts": tried, "failure": str(error), "reply": error.reply, "final": final}
+        return {**failed, "usage": error.usage}
     triplets = [triplet.model_dump() for triplet in output.triplets]
     update: ExtractState = {"attempts": tried, "failure": "", "reply": "", "triplets": triplets}
-    return {**update, "reason": "" if triplets else NOTHING, "usage": usage.plus(output.usage).model_dump()}
+    return {**update, "reason": "" if triplets else NOTHING, "usage": output.usage}
 
 
 def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract", "give_up", "normalise"]:
@@ -243,7 +242,7 @@ def extract_document(text: str, context: ExtractContext, language: str = "en", a
         reply=final["reply"],
         invalid=len(final.get("invalid", ())),
         repeated=len(final.get("repeated", ())),
-        usage=Usage.model_validate(final["usage"]),
+        usage=final["usage"],
     )
 
 

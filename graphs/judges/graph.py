@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -28,7 +28,7 @@ AGAIN = "That reply is no verdict that can be used: {problem} Reply once more, w
 
 
 class JudgeState(TypedDict, total=False):
-    """JSON values: `items` and whether their parts are `swapped` go in; `verdicts`, one per item, come out.
+    """The `items` and whether their parts are `swapped` go in; `verdicts`, one per item, come out.
 
     `problem` says why the last reply was unusable, and is empty if it was usable; `tries` counts the replies to the
     current question; `final` means that asking again would not help. `facts` are the atoms of a chain of thought.
@@ -42,7 +42,7 @@ class JudgeState(TypedDict, total=False):
     reply: str
     facts: list[str]
     verdicts: list[dict[str, Any]]
-    usage: dict[str, int]
+    usage: Annotated[Usage, Usage.plus]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def ask_question(question: Question, state: JudgeState, model: BaseChatModel) ->
         "problem": "",
         "final": final,
         "reply": reply,
-        "usage": Usage.model_validate(state.get("usage", {})).plus(usage).model_dump(),
+        "usage": usage,
         **update,
     }
 

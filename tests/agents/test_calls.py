@@ -14,7 +14,7 @@ from emend.graphs.execution import run_graph
 from emend.graphs.rag import RagContext, RagState, build
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import KeyRefused, RateLimited
-from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Probe, Usage
+from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Probe
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
@@ -81,15 +81,13 @@ def test_other_tracers_get_retries_in_langchains_form():
 
 def test_the_steps_of_a_graph_have_the_calls_and_retries_that_happened_in_them():
     with Provider(lambda told: "Ostrim", faults=["429"]) as provider:
-        final, steps = run_graph(
-            build(), {"probe": PROBE.model_dump(mode="json")}, RagContext(asked(provider), retriever())
-        )
+        final, steps = run_graph(build(), {"probe": PROBE}, RagContext(asked(provider), retriever()))
     assert [(step.place, step.node, len(step.calls)) for step in steps] == [
         (1, "retrieve", 0), (2, "compose", 0), (3, "respond", 1),
     ]  # fmt: skip
     (call,) = steps[-1].calls
     assert [one.error for one in call.retries] == ["RateLimited"]
-    assert Usage.model_validate(final["usage"]).retries == 1
+    assert final["usage"].retries == 1
     assert steps[0].at <= steps[1].at <= steps[2].at <= call.at + 0.001
 
 
@@ -118,14 +116,14 @@ def answering_twice(within: str):
 @pytest.mark.parametrize("within", ["a node", "invoked", "run"])
 def test_calls_of_a_graph_within_a_node_are_the_nodes(within):
     app, context = answering_twice(within)
-    _, steps = run_graph(app, {"probe": PROBE.model_dump(mode="json")}, context)
+    _, steps = run_graph(app, {"probe": PROBE}, context)
     assert [(step.node, len(step.calls)) for step in steps] == [("inner", 1), ("alone", 1)]
     assert all(call.output_tokens == 1 for step in steps for call in step.calls)
 
 
 def test_a_text_of_the_state_is_not_recorded_twice():
     _, steps = run_graph(
-        build(), {"probe": PROBE.model_dump(mode="json")},
+        build(), {"probe": PROBE},
         RagContext(ScriptedChatModel(reply=lambda prompt: "Ostrim"), retriever()),
     )  # fmt: skip
     (call,) = steps[-1].calls
@@ -146,9 +144,7 @@ def test_a_step_that_fails_has_its_call_too():
         raise ConnectionError("no answer")
 
     with pytest.raises(ConnectionError) as caught:
-        run_graph(
-            build(), {"probe": PROBE.model_dump(mode="json")}, RagContext(ScriptedChatModel(reply=broken), retriever())
-        )
+        run_graph(build(), {"probe": PROBE}, RagContext(ScriptedChatModel(reply=broken), retriever()))
     (call,) = steps_of(caught.value)[-1].calls
     assert call.error == "ConnectionError: no answer" and call.messages_field == "prompt"
 

@@ -33,7 +33,7 @@ def think(*said: str, found=(FACT,), targets=None, probe: dict[str, Any] | None 
     told = iter(said)
     model = ScriptedScoringModel(reply=lambda prompt: next(told), log_prob=lambda prompt, target: -1.0)
     asked = Probe(**{"kind": "x", "prompt": "The capital of Veldania is", "gold": ("Ostrim",)} | (probe or {}))
-    state: dict[str, Any] = {"probe": asked.model_dump(mode="json")} | ({"targets": targets} if targets else {})
+    state: dict[str, Any] = {"probe": asked} | ({"targets": targets} if targets else {})
     final, steps = run_graph(APP, state, CotContext(model, Fixed(*found), **more))
     return final, [step.node for step in steps], model
 
@@ -43,7 +43,7 @@ def test_thoughts_and_answer_are_one_reply_unless_there_is_no_fact():
     assert nodes == ["retrieve", "think", "respond"] and final["reply"] == "Ostrim"
     lead = f"{DEMONSTRATIONS.strip()}\n\nNew Fact: {FACT}\nQuestion: The capital of Veldania is\nThoughts:"
     assert model.calls == [lead] and final["prompt"] == f"{lead} It is a fact.\nAnswer:"
-    assert final["usage"]["calls"] == 1
+    assert final["usage"].calls == 1
     final, nodes, model = think("x", found=())
     assert nodes == ["retrieve", "compose", "respond"] and model.calls == ["The capital of Veldania is"]
     assert final["prompt"] == "The capital of Veldania is"
@@ -65,7 +65,7 @@ def test_facts_that_did_not_fit_the_window_are_counted(form):
             result.generations[0].message.response_metadata["cut_tokens"] = 7
             return result
 
-    probe = Probe(kind="x", prompt="The capital of Veldania is", gold=("Ostrim",)).model_dump(mode="json")
+    probe = Probe(kind="x", prompt="The capital of Veldania is", gold=("Ostrim",))
     if form == "thoughts":
         model = Small(reply=lambda prompt: "It is.\nAnswer: Ostrim.", log_prob=lambda prompt, target: -1.0)
         final, _ = run_graph(APP, {"probe": probe}, CotContext(model, Fixed(FACT)))
@@ -80,7 +80,7 @@ def test_facts_that_did_not_fit_the_window_are_counted(form):
 def test_targets_are_scored_behind_the_thoughts():
     final, _, _ = think("It is a fact.\nAnswer: Ostrim.", targets=["Ostrim", "Rome"])
     assert final["log_probs"] == [-1.0, -1.0] and final["prompt"].endswith("It is a fact.\nAnswer:")
-    assert "reply" not in final and final["usage"]["calls"] == 2
+    assert "reply" not in final and final["usage"].calls == 2
     probe = {"prompt": "Question: Q?\nThoughts:", "style": "raw", "reading": "thoughts"}
     final, _, _ = think("Yes.\nAnswer: Ostrim", probe=probe, targets=["Ostrim"])
     assert final["prompt"] == f"New Fact: {FACT}\nQuestion: Q?\nThoughts: Yes.\nAnswer:" and "reply" not in final
@@ -112,7 +112,7 @@ def test_in_steps_each_line_is_begun_for_the_model():
 def test_in_steps_a_question_takes_as_many_hops_as_it_tells():
     probe = {"prompt": "Who?", "style": "question", "tags": {"hops": 2}}
     final, _, model = think("A?", "Ann.", "B?", "Bo.", "Bo", form="steps", probe=probe)
-    assert final["prompt"].count("Subquestion:") == 2 and final["usage"]["calls"] == 5 == len(model.calls)
+    assert final["prompt"].count("Subquestion:") == 2 and final["usage"].calls == 5 == len(model.calls)
     with pytest.raises(ModelReplyError):
         think("", form="steps", probe=probe)
 

@@ -97,7 +97,7 @@ class Known:
 def run(*found: str, evaluator: Any = None, model: Any = None, targets=None, **more: Any):
     asked = model or ScriptedScoringModel(reply=lambda prompt: "x", log_prob=lambda prompt, target: -1.0)
     context = CragContext(asked, Fixed(*found), k=5, evaluator=evaluator or Known(), **more)
-    state: dict[str, Any] = {"probe": PROBE.model_dump(mode="json")} | ({"targets": targets} if targets else {})
+    state: dict[str, Any] = {"probe": PROBE} | ({"targets": targets} if targets else {})
     return run_graph(APP, state, context)
 
 
@@ -159,7 +159,7 @@ def test_a_passage_in_several_strips_is_as_relevant_as_its_best_one():
 def test_passages_that_were_judged_whole_are_not_judged_again():
     evaluator = Known()
     final, _ = run(GOOD, FAIR, evaluator=evaluator)
-    assert evaluator.asked == [(PROBE.retrieval_query, [GOOD, FAIR])] and final["usage"]["calls"] == 3
+    assert evaluator.asked == [(PROBE.retrieval_query, [GOOD, FAIR])] and final["usage"].calls == 3
     evaluator = Known()
     run(GOOD, FAIR, evaluator=evaluator, strips="excerption")
     assert len(evaluator.asked) == 2
@@ -184,7 +184,7 @@ def test_a_model_may_judge_and_an_unusable_judgement_is_an_error_with_its_steps(
 
     model = ScriptedScoringModel(reply=reply, log_prob=lambda prompt, target: -1.0)
     final, _ = run(GOOD, FAIR, model=model, evaluator=ModelEvaluator(model))
-    assert [told["relevance"] for told in final["judged"]] == [0.8, -0.2] and final["usage"]["calls"] == 2
+    assert [told["relevance"] for told in final["judged"]] == [0.8, -0.2] and final["usage"].calls == 2
     for bad in ("good", '{"scores": [7]}', '{"scores": [0.1, 0.2]}', '{"scores": []}'):
 
         def unusable(prompt: str, bad: str = bad) -> str:

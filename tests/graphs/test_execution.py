@@ -1,14 +1,18 @@
+import operator
 import sys
 import time
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
+from langgraph.types import Overwrite
 
 from emend.graphs.execution import listening, run_graph
+from emend.memory.probe import Usage
 from emend.memory.steps import steps_of
 
 
@@ -148,3 +152,29 @@ def test_the_order_of_steps_does_not_depend_on_when_threads_finish():
     finally:
         sys.setswitchinterval(interval)
     assert orders == {(*"abcdef", "last")}
+
+
+class Collected(TypedDict, total=False):
+    seen: Annotated[list[str], operator.add]
+    usage: Annotated[Usage, Usage.plus]
+    messages: list[AnyMessage]
+
+
+def test_a_step_has_the_fields_as_json_and_as_reducers_leave_them():
+    def name_it(state: Collected) -> Collected:
+        return {"seen": [f"{len(state['seen'])}"], "usage": Usage(calls=1, input_tokens=2)}
+
+    def start_again(state: Collected) -> Any:
+        return {"seen": Overwrite(["new"]), "messages": [HumanMessage("Where?"), AIMessage("Here.", id="said")]}
+
+    graph = StateGraph(Collected)
+    graph.add_sequence([("first", name_it), ("second", name_it), ("third", start_again)])
+    graph.add_edge(START, "first")
+    final, (first, second, third) = run_graph(graph.compile(), {"usage": Usage(calls=5)}, None)
+    assert (first.update["seen"], second.update["seen"], third.update["seen"]) == (["0"], ["0", "1"], ["new"])
+    assert first.update["usage"] == Usage(calls=6, input_tokens=2).model_dump()
+    assert second.update["usage"] == Usage(calls=7, input_tokens=4).model_dump() == final["usage"].model_dump()
+    assert [(message["type"], message["data"]["id"]) for message in third.update["messages"]] == [
+        ("human", None),
+        ("ai", "said"),
+    ]

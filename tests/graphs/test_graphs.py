@@ -48,7 +48,7 @@ def retriever():
 
 
 def state(**more):
-    return {"probe": PROBE.model_dump(mode="json"), **more}
+    return {"probe": PROBE, **more}
 
 
 def test_every_graph_is_listed_here():

@@ -51,7 +51,7 @@ def walk(
     model: Any, retriever: Any, targets=None, question=QUESTION, style="question", tags=None, choices=(), **more: Any
 ):
     probe = Probe(kind="multihop", prompt=question, style=style, gold=("x",), choices=choices, tags=tags or {})
-    state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
+    state: dict[str, Any] = {"probe": probe}
     if targets is not None:
         state["targets"] = targets
     context = MelloContext(model=model, retriever=retriever, **{"demonstrations": ""} | more)
@@ -65,7 +65,7 @@ def test_each_round_is_one_generation_and_the_fact_is_put_behind_it():
     model, memory = replies(*WALK), Told("Ann is a citizen of Chad.", "The head of state of Mali is Cy")
     final, steps = walk(model, memory)
     assert memory.asked == ["What is the country of Ann?", "Who is the head of state of Chad?"]
-    assert final["reply"] == "Bo" and len(model.calls) == 3 == final["usage"]["calls"]
+    assert final["reply"] == "Bo" and len(model.calls) == 3 == final["usage"].calls
     assert [step.node for step in steps] == ["decompose", "retrieve"] * 2 + ["decompose", "compose", "respond"]
     assert model.calls[2] == (
         f"Question: {QUESTION}\n{WALK[0]}Retrieved fact: Ann is a citizen of Chad.\n"
@@ -282,7 +282,7 @@ def test_a_chat_model_whose_steps_cannot_be_read_is_asked_under_the_facts_retrie
     final, _ = walk(model, memory, form="lines", fallbacks=("facts",))
     assert final["prompt"] == f"New Fact: Ann is a citizen of Chad.\n{QUESTION}" and final["reply"] == "Chad"
     assert final["form"] == "facts" and final["fallback"].startswith("lines: nothing follows")
-    assert len(memory.asked) == 1 and final["usage"]["calls"] == len(model.calls) + len(model.scored)
+    assert len(memory.asked) == 1 and final["usage"].calls == len(model.calls) + len(model.scored)
 
 
 def test_forms_follow_one_another_with_the_reason_of_each():
@@ -317,7 +317,7 @@ def test_by_schema_steps_and_checks_are_asked_for_apart():
         "contradicts": True,
         "answer": "Chad",
     }
-    assert "so the intermediate answer is: Chad" in model.calls[2] and final["usage"]["calls"] == 3
+    assert "so the intermediate answer is: Chad" in model.calls[2] and final["usage"].calls == 3
     assert [one.node for one in steps][:4] == ["decompose", "retrieve", "check", "decompose"]
 
 

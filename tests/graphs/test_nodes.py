@@ -11,6 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.editors.base import Demonstration
 from emend.graphs import ike, rag
+from emend.graphs.execution import as_json
 from emend.graphs.ike import IkeContext, IkeState, Pool
 from emend.graphs.rag import RagContext, RagState
 from emend.graphs.respond import RespondContext, RespondState, respond
@@ -40,7 +41,7 @@ def runtime(context) -> Any:
 
 
 def state(probe=CAPITAL, **more) -> Any:
-    return {"probe": probe.model_dump(mode="json"), **more}
+    return {"probe": probe, **more}
 
 
 def scripted(reply="Ostrim."):
@@ -57,9 +58,10 @@ def speak(model, prompt, **more):
 
 
 def check(update, schema):
-    """Unknown keys would be dropped silently, and other values than JSON cannot be kept."""
+    """Unknown keys would be dropped silently, and the trace keeps nothing but JSON."""
     assert update.keys() <= schema.__annotations__.keys()
-    assert json.loads(json.dumps(update)) == update
+    traced = {name: as_json(value) for name, value in update.items()}
+    assert json.loads(json.dumps(traced)) == traced
     return update
 
 
@@ -124,7 +126,7 @@ def test_respond_generates_without_targets_up_to_a_limit_of_the_models_own():
     assert model.calls == ["Where?"]
     assert update == {
         "reply": "Ostrim. And so on",
-        "usage": Usage(input_tokens=1, output_tokens=4, calls=1).model_dump(),
+        "usage": Usage(input_tokens=1, output_tokens=4, calls=1),
         "cut_tokens": 0,
     }
     model = scripted()
@@ -136,7 +138,7 @@ def test_respond_scores_targets_under_the_same_prompt_and_invents_no_probabiliti
     update = respond({"prompt": "Where?", "targets": ["Ostrim", "Rome"]}, runtime(RespondContext(model)))
     assert model.scored == [("Where?", ("Ostrim", "Rome"))] and not model.calls
     assert check(update, RespondState)["log_probs"] == [-6.0, -4.0]
-    assert "reply" not in update and update["usage"]["calls"] == 1
+    assert "reply" not in update and update["usage"].calls == 1
     with pytest.raises(ModelError, match="ScriptedChatModel gives no probabilities, and 1 targets"):
         speak(scripted(), "Where?", targets=["Ostrim"])
 
@@ -150,7 +152,7 @@ def test_respond_counts_a_call_whose_usage_was_not_told():
             return result
 
     update = speak(Silent(reply=lambda prompt: "x"), "Where?")
-    assert update["usage"] == Usage(calls=1, untold=1).model_dump() and update["cut_tokens"] == 7
+    assert update["usage"] == Usage(calls=1, untold=1) and update["cut_tokens"] == 7
 
 
 class Limited(ScriptedChatModel):
@@ -258,7 +260,7 @@ def test_a_chat_model_whose_thoughts_have_no_answer_is_asked_for_it_once_more(se
     model = ScriptedChatModel(reply=lambda prompt: next(script))
     update = respond({"prompt": "Question: Where?", "reading": "thoughts"}, runtime(RespondContext(model)))
     assert update["reply"].endswith(f"\nAnswer: {answer}") and update["fallback"] == fallback
-    assert len(model.calls) == 2 == update["usage"]["calls"]
+    assert len(model.calls) == 2 == update["usage"].calls
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def corpus():
 def run(scope: Any, **more: Any):
     model = ScriptedChatModel(reply=lambda prompt: "base")
     context = SeracContext(model, ScopeRetriever(corpus(), scope), **more)
-    final, steps = run_graph(APP, {"probe": PROBE.model_dump(mode="json")}, context)
+    final, steps = run_graph(APP, {"probe": PROBE}, context)
     return final, [step.node for step in steps]
 
 

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
 from transformers import AutoTokenizer
 
 from emend.agents.llm import load_model
@@ -15,10 +16,11 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.chat_model import CALL_TOKENS, LocalChatModel
 from emend.agents.local.replies import Generated
 from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools, with_calls_from_text
-from emend.agents.roles.tools import TOOLS, can_call_tools, lookup
+from emend.agents.roles.tools import can_call_tools
 from emend.agents.structured import ask_structured
 from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
+from emend.graphs.agent_tools import TOOLS, lookup
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, ModelError, ModelReplyError
@@ -189,13 +191,20 @@ def test_a_local_chat_model_calls_tools(scripted, random_lm):
         plain.bind_tools([lookup])
 
 
+class Fact(BaseModel):
+    """The relation of a subject."""
+
+    subject: str
+    relation: str
+
+
 def test_a_structured_reply_is_asked_for_in_text_whether_there_are_tools_or_not(scripted):
     Scripted.texts = [f"Here it is: {GIVEN}"]
-    assert ask_structured(scripted, "Which fact?", lookup).value == lookup(**CALL)
-    assert "lookup" not in Scripted.asked[0][0].split("relation")[0]  # no tool was shown
+    assert ask_structured(scripted, "Which fact?", Fact).value == Fact(**CALL)
+    assert "Fact" not in Scripted.asked[0][0].split("relation")[0]  # no tool was shown
     tiny: Any = load_model("tiny")
     with pytest.raises(ModelReplyError):  # it writes no JSON, but it is asked
-        ask_structured(tiny, "Which fact?", lookup, retries=0)
+        ask_structured(tiny, "Which fact?", Fact, retries=0)
     tiny.close()
 
 

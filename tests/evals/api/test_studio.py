@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 from emend.evals.api import studio
 from emend.graphs.registry import GRAPHS, JUDGES
@@ -48,6 +49,21 @@ def test_an_editor_answers_from_the_facts_of_its_context(name: str) -> None:
     out = studio.editor_graph(name).invoke(QUESTION, context=context)
     assert ("Mear" in out["answer"]) == (name != "direct") and QUESTION["question"] in out["prompt"]
     assert all(text in FACTS for text in out["retrieved"])
+
+
+@pytest.mark.parametrize("name", ["rag", "mello"])
+def test_a_thread_that_is_kept_is_asked_again_from_the_start_and_its_inner_states_can_be_read(name: str) -> None:
+    saver = InMemorySaver()
+    graph = studio.editor_graph(name).builder.compile(checkpointer=saver)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    context = {"facts": FACTS, "embedding": "lexical"}
+    first, second = (graph.invoke(QUESTION, thread, context=context) for _ in range(2))
+    assert first == second and "Mear" in first["answer"]
+    inner = [saved for saved in saver.list(None) if saved.config["configurable"]["checkpoint_ns"]]
+    states = [saved.checkpoint["channel_values"] for saved in inner]
+    calls = [state["usage"].calls for state in states if "reply" in state]
+    assert len(calls) == 2 and calls[0] == calls[1] >= 1
+    assert {state["probe"].prompt for state in states if "probe" in state} == {QUESTION["question"]}
 
 
 def test_k_and_a_wrong_name_are_those_of_the_command_line() -> None:

@@ -1,0 +1,116 @@
+"""The tools of the agent as LangChain's tools: a call's text goes to the model, its hits are the artifact."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, ToolMessage
+from langchain_core.messages.tool import tool_call
+from langchain_core.tools import BaseTool, tool
+from langgraph.prebuilt import ToolNode, ToolRuntime
+from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
+from langgraph.types import Command
+from pydantic import Field, StringConstraints
+
+from emend.agents.roles.tools import NOTHING, SYSTEM, Toolbox, ToolResult
+from emend.memory.edit import prompt_id
+from emend.memory.retrieval.base import Hit
+
+SHOWN = 200
+"""Characters of a broken call that are shown to the model."""
+# Stripped before the length is checked: a blank name would match everything.
+NOT_BLANK = StringConstraints(strip_whitespace=True, min_length=1)
+
+
+@runtime_checkable  # LangChain validates what it injects
+class WithToolbox(Protocol):
+    """A context that has the toolbox which the tools use."""
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """What the tools search."""
+        ...
+
+
+@tool(response_format="content_and_artifact")
+def search_memory(
+    query: Annotated[str, NOT_BLANK, Field(description="what is looked for, as a question or statement")],
+    runtime: ToolRuntime[WithToolbox, Any],
+) -> ToolResult:
+    """Find the changes whose wording or meaning is nearest to a query."""
+    return runtime.context.toolbox.search(query)
+
+
+@tool(response_format="content_and_artifact")
+def lookup(
+    subject: Annotated[str, NOT_BLANK, Field(description="the full name of what the fact is about")],
+    relation: Annotated[str, NOT_BLANK, Field(description="the relation, in a few words, such as 'capital'")],
+    runtime: ToolRuntime[WithToolbox, Any],
+) -> ToolResult:
+    """The current object of one relation of one subject, if it has changed."""
+    return runtime.context.toolbox.lookup(subject, relation)
+
+
+@tool(response_format="content_and_artifact")
+def list_updates(
+    entity: Annotated[str, NOT_BLANK, Field(description="the full name")],
+    runtime: ToolRuntime[WithToolbox, Any],
+) -> ToolResult:
+    """All changes that name an entity."""
+    return runtime.context.toolbox.list_updates(entity)
+
+
+TOOLS: tuple[BaseTool, ...] = (search_memory, lookup, list_updates)
+NAMES = tuple(each.name for each in TOOLS)
+
+
+def tools_prompt_id() -> str:
+    """Eight hex digits that change with the prompt and the schemas of the tools."""
+    schemas: list[Any] = [each.tool_call_schema for each in TOOLS]
+    return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in schemas])
+
+
+def run_calls(message: AIMessage) -> tuple[list[AnyMessage], list[Hit]]:
+    """The message and one message per call, in their order, and the hits behind them; runs inside a node only.
+
+    A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
+    arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
+    """
+    broken = {str(call["id"]): call for call in message.invalid_tool_calls if call["name"] and call["id"]}
+    named = [tool_call(name=str(call["name"]), args={}, id=id) for id, call in broken.items()]
+    answerable = {"tool_calls": [*message.tool_calls, *named], "invalid_tool_calls": []}
+    # A result is only made for a call with an id.
+    calls = [{**call, "id": call["id"] or ""} for call in message.tool_calls]
+    results: list[ToolMessage] = _NODE.invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
+    hits = [hit for result in results for hit in result.artifact or ()]
+    messages: list[AnyMessage] = [message.model_copy(update=answerable)]
+    messages += [result.model_copy(update={"artifact": None}) for result in results]
+    messages += [_refusal(call["name"] or "", id, _problem(call)) for id, call in broken.items()]
+    if nameless := [call for call in message.invalid_tool_calls if str(call["id"]) not in broken]:
+        messages.append(HumanMessage(_problem(nameless[0])))
+    return messages, hits
+
+
+def _problem(call: InvalidToolCall) -> str:
+    name, arguments = call["name"] or "A tool", str(call["args"] or "")[:SHOWN]
+    return f"{name} was called wrongly: the arguments are no JSON object: {arguments}"
+
+
+def _refusal(name: str, id: str, problem: str) -> ToolMessage:
+    return ToolMessage(problem, name=name, tool_call_id=id, status="error")
+
+
+def _answer(
+    request: ToolCallRequest, execute: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
+) -> ToolMessage | Command[Any]:
+    """The tool's result; a call of no tool or with wrong arguments is refused, any other error is raised."""
+    name, id = request.tool_call["name"], request.tool_call["id"] or ""
+    if request.tool is None:
+        return _refusal(name, id, f"There is no tool '{name}'; there are {', '.join(NAMES)}.")
+    try:
+        return execute(request)
+    except ToolInvocationError as error:
+        wrong = (error.filtered_errors or error.source.errors())[0]
+        return _refusal(name, id, f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
+
+
+_NODE = ToolNode(TOOLS, handle_tool_errors=False, wrap_tool_call=_answer)
