@@ -184,6 +184,9 @@ def adapters(model: Any, paths: Sequence[str], settings: LoraSettings) -> Iterat
             LoraModel(model, config, ADAPTER)
         yield {path: _pair(model.get_submodule(path)) for path in paths}
     finally:
+        # peft's own way off is `LoraModel.unload`, but there is no tuner to call it on where attaching fails halfway
+        # (out of memory), it leaves everything frozen, and of an offloaded model it writes each layer to disk again.
+        # `inject_adapter_in_model` gives no tuner at all.
         for path, module in originals.items():
             put_module(model, path, module)
         for name in set(vars(model)) - attributes:
