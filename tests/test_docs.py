@@ -68,6 +68,17 @@ def test_all_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+EXCERPT = re.compile(r"^From \[`([\w./]+)`\]\([\w./]+\):\n\n```python\n(.*?)^```", re.M | re.S)
+QUOTING = [page for page in PAGES if EXCERPT.search(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", QUOTING, ids=lambda page: page.name)
+def test_code_that_a_page_quotes_is_that_of_the_file(page: Path) -> None:
+    for path, excerpt in EXCERPT.findall(page.read_text(encoding="utf-8")):
+        code = (ROOT / path).read_text(encoding="utf-8")
+        assert [part for part in excerpt.split("...\n") if part not in code] == [], path
+
+
 ROOMS = ("memory", "agents", "graphs", "editors", "evals")
 EXAMPLES = [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
 
