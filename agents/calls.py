@@ -20,8 +20,8 @@ from langchain_core.runnables import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from tenacity import RetryCallState
 
-from emend.agents.parsing.messages import finish_reason_of, usage_of
-from emend.agents.providers.errors import status_of
+from emend.agents.parsing.messages import read_finish_reason, read_usage
+from emend.agents.providers.errors import find_status
 from emend.agents.scoring import ScoringModel, TargetScores, is_local
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
@@ -82,7 +82,7 @@ class CallRecorder(BaseCallbackHandler):
             attempt=retry_state.attempt_number,
             wait=round(retry_state.upcoming_sleep, 3),
             error=type(error).__name__,
-            status=status_of(error) if error else 0,
+            status=find_status(error) if error else 0,
             at=round(time.time(), 6),
         )
         with self._lock:
@@ -94,13 +94,13 @@ class CallRecorder(BaseCallbackHandler):
         message: Any = getattr(generations[0], "message", None) if generations else None
         fields: dict[str, Any] = {}
         if isinstance(message, AIMessage):
-            usage = usage_of(message)
+            usage = read_usage(message)
             fields = {
                 "reply": convert_to_openai_messages(message),
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
                 "cached": bool(usage.cached),
-                "finish": finish_reason_of(message),
+                "finish": read_finish_reason(message),
             }
         self._end(run_id, **fields)
 

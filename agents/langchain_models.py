@@ -7,7 +7,7 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, SUPPORTED, bound_of, provider_names, split_address
+from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, SUPPORTED, parse_bound, provider_names, split_address
 from emend.agents.providers.environment import clean_keys
 from emend.agents.providers.http_client import bound_exchanges
 from emend.memory.errors import BadSettings, MissingExtra
@@ -49,7 +49,9 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
     defaults = {key: value for key, value in (API_DEFAULTS | {OWN_RETRIES: 0}).items() if key in known}
     options = {key: value for key, value in (defaults | options).items() if value is not None}
     client = _make(provider, model, spec, options)
-    seconds, megabytes = (bound_of(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in ("deadline", "reply_mb"))
+    seconds, megabytes = (
+        parse_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in ("deadline", "reply_mb")
+    )
     if provider in BOUNDED:
         bound_exchanges(client, provider, seconds=seconds, max_bytes=int(megabytes * 1e6))
     return client

@@ -311,7 +311,7 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
         settings = settings | {"api_key": clean_key(api_key, "model.api_key" if settings.get("api_key") else key)}
     # Servers compatible with OpenAI count the tokens of a stream only on request.
     counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
-    seconds, megabytes = (bound_of(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
+    seconds, megabytes = (parse_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
     options = API_DEFAULTS | {"max_retries": 0} | counting | settings
     options = {name: value for name, value in options.items() if value is not None and name not in DEFAULT_BOUNDS}
     try:
@@ -328,7 +328,7 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     return model
 
 
-def bound_of(setting: str, value: Any) -> float:
+def parse_bound(setting: str, value: Any) -> float:
     """Return the value of a bound, as a number.
 
     Raises:

@@ -63,7 +63,7 @@ class TextModel(Protocol):
         ...
 
 
-def form_of(model: object, form: Form) -> Form:
+def resolve_form(model: object, form: Form) -> Form:
     """The form in which a model is asked when a probe wants `form`: `plain` text, or messages, `chat`."""
     if not is_chat_model(model):
         return "plain"

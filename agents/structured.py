@@ -7,8 +7,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel
 
-from emend.agents.parsing.messages import ReplySchema, parse_message, usage_of
-from emend.agents.providers.errors import as_model_error, provider_text, status_of
+from emend.agents.parsing.messages import ReplySchema, parse_message, read_usage
+from emend.agents.providers.errors import as_model_error, find_status, provider_text
 from emend.agents.scoring import LimitedModel
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from emend.memory.probe import Usage
@@ -54,7 +54,7 @@ def ask_structured(
         counted = False
         try:
             message = _ask(model, messages, form)
-            usage, counted = usage.plus(usage_of(message)), True
+            usage, counted = usage.plus(read_usage(message)), True
             value = parse_message(message, form)
         except ModelReplyError as error:
             error.usage = usage = usage if counted else usage.plus(error.usage)
@@ -62,7 +62,7 @@ def ask_structured(
                 raise
             messages = [*messages, AIMessage(error.reply.strip() or "(no reply)"), _again(error, form)]
         else:
-            return Structured(value, form.reply_of(message), usage)
+            return Structured(value, form.read_reply(message), usage)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -107,7 +107,7 @@ def _ask_natively(model: BaseChatModel, messages: list[BaseMessage], schema: Rep
 
 
 def _about_structure(error: Exception) -> bool:
-    text = provider_text(error) if status_of(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
+    text = provider_text(error) if find_status(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
     return any(word in text for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 

@@ -18,7 +18,7 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Usage
 from emend.memory.retrieval.base import Corpus, Entry
 from emend.memory.retrieval.exact import ExactCorpus
-from emend.memory.store.rows import entries_of
+from emend.memory.store.rows import make_entries
 
 UNKNOWN = "I do not know"
 CHECKED = "Retrieved fact {} to generated answer, so the intermediate answer is: {}"
@@ -156,7 +156,7 @@ class PlainMemory:
 
     def add(self, edits: Sequence[Edit]) -> None:
         """Store the edits; replace those that are stored already."""
-        self.entries |= {entry.id: entry for edit in edits for entry in entries_of(edit)}
+        self.entries |= {entry.id: entry for edit in edits for entry in make_entries(edit)}
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
         """The entries of these edits alone, or of all."""

@@ -8,7 +8,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime
 
-from emend.agents.parsing.messages import usage_of
+from emend.agents.parsing.messages import read_usage
 from emend.agents.parsing.reply_marks import strip_marks
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.conversation import as_text as turns_text
@@ -64,15 +64,15 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
         return {"fallback": str(error), "usage": error.usage}
     if any(message.id == earlier.id for earlier in messages):
         message = message.model_copy(update={"id": None})  # else it would take the place of the earlier one
-    conversation: AgentState = {"messages": [*opening, message], "usage": usage_of(message)}
+    conversation: AgentState = {"messages": [*opening, message], "usage": read_usage(message)}
     text = strip_marks(str(message.text)).strip()
     calls = bool(message.tool_calls or message.invalid_tool_calls)
     if calls and state.get("rounds", 0) >= context.rounds:
-        return {"fallback": f"no answer after {context.rounds} rounds of tools", "usage": usage_of(message)}
+        return {"fallback": f"no answer after {context.rounds} rounds of tools", "usage": read_usage(message)}
     if calls:
         return conversation
     if not text:
-        return {"fallback": "the model neither calls a tool nor answers", "usage": usage_of(message)}
+        return {"fallback": "the model neither calls a tool nor answers", "usage": read_usage(message)}
     return {**conversation, "final": text}
 
 

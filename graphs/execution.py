@@ -43,7 +43,7 @@ _ON_STEP: ContextVar[Callable[[Step], None] | None] = ContextVar("on_step", defa
 
 
 @contextmanager
-def listening(callback: Callable[[Step], None]) -> Iterator[None]:
+def call_on_step(callback: Callable[[Step], None]) -> Iterator[None]:
     """Call `callback` with each step of the graphs that run inside the `with`, as soon as its superstep has ended."""
     token = _ON_STEP.set(callback)
     try:

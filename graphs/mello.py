@@ -102,7 +102,7 @@ def begin(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompo
 
 
 def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """Generate the next subquestion with a tentative answer, or the final answer; MeLLo's stop rule is `limit_of`.
+    """Generate the next subquestion with a tentative answer, or the final answer; MeLLo's stop rule is `compute_limit`.
 
     Raises:
         ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows, and there
@@ -147,7 +147,7 @@ def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError)
     return {**update, "transcript": _opening(probe, context, after), "hops": []}
 
 
-def limit_of(probe: Probe, context: MelloContext) -> int:
+def compute_limit(probe: Probe, context: MelloContext) -> int:
     """The maximum number of subquestions of a probe.
 
     A model that generates one line at a time is not asked whether it has finished: the probe's tag `hops` is the number
@@ -217,7 +217,7 @@ def _next_schema(probe: Probe, context: MelloContext, hops: list[HopState], tran
 
 
 def _next_line(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
-    if len(hops) >= limit_of(probe, context):
+    if len(hops) >= compute_limit(probe, context):
         return {"transcript": transcript, "hops": hops}
     step = take_step(context.model, _prompt(probe, context, "lines", transcript), cloze_of(probe))
     hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
@@ -225,7 +225,7 @@ def _next_line(probe: Probe, context: MelloContext, hops: list[HopState], transc
 
 
 def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], reply: str, usage: Usage) -> None:
-    limit = limit_of(probe, context)
+    limit = compute_limit(probe, context)
     if len(hops) >= limit:
         message = f"no final answer after {limit} subquestions; the last reply is {reply!r}."
         raise ModelReplyError(message, reply, usage)

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict  # typing's has no JSON schema before Py
 
 from emend.agents.calls import score_targets
 from emend.agents.parsing.answers import NEXT_QUESTION, thoughts_and_answer
-from emend.agents.parsing.messages import answer_text, usage_of
+from emend.agents.parsing.messages import answer_text, read_usage
 from emend.agents.roles.chain import ANSWER, conclude
 from emend.agents.roles.completion import Completion, invoke
 from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json
@@ -107,7 +107,7 @@ def _generated(
         return _concluded(model, prompt, message, answer)
     return {
         "reply": str(message.text),
-        "usage": usage_of(message),
+        "usage": read_usage(message),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
 
@@ -118,7 +118,7 @@ def _concluded(
     """The response to a chain of thought without an answer, which is asked for once more."""
     turns = (HumanMessage(prompt),) if isinstance(prompt, str) else tuple(prompt)
     cut_tokens = int(message.response_metadata.get("cut_tokens", 0))
-    thought = conclude(model, Prompt(as_text(turns), turns), Completion(answer, usage_of(message), cut_tokens))
+    thought = conclude(model, Prompt(as_text(turns), turns), Completion(answer, read_usage(message), cut_tokens))
     return {
         "reply": f"{thought.thoughts}\n{ANSWER} {thought.final}",
         "fallback": thought.fallback,

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import probe_prompt
-from emend.agents.scope.base import Scope, corpus_of
+from emend.agents.scope.base import Scope, embed_corpus
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
@@ -58,7 +58,7 @@ class ScopeRetriever:
         if probability is None:
             assert self.narrow is not None
             entries = [hit.entry for hit in self.narrow.search(query, self.candidates)]
-            probability = self.scope.over(corpus_of([entry.text for entry in entries], LexicalEmbedding(1)))
+            probability = self.scope.over(embed_corpus([entry.text for entry in entries], LexicalEmbedding(1)))
         if not entries:
             return []
         scores = np.asarray(probability(query))

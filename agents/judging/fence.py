@@ -60,7 +60,7 @@ def shorten(text: str, longest: int = LONGEST) -> str:
     return f"{text[:half]}\n[{len(text) - 2 * half} characters are left out here]\n{text[-half:]}"
 
 
-def code_of(texts: Sequence[str]) -> str:
+def compute_code(texts: Sequence[str]) -> str:
     """The code of these texts in the current repeat."""
     return content_id("fence", list(texts), current_repeat())[:CODE]
 
@@ -73,7 +73,7 @@ def fenced(parts: Mapping[str, Sequence[str]]) -> str:
     """
     names = sorted({name.partition("-")[0] for name in parts})
     clean = {name: [shorten(neutralise(text, names)) for text in texts] for name, texts in parts.items()}
-    code = code_of([text for texts in clean.values() for text in texts])
+    code = compute_code([text for texts in clean.values() for text in texts])
     blocks = [RULE.format(code=code)]
     for name, texts in clean.items():
         for number, text in enumerate(texts, 1):

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from emend.agents.judging.base import PROMPTS, Item, JudgeInput, Role, Verdict, VerdictSchema, folded
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
-from emend.agents.judging.verdicts import NO_THOUGHTS, thoughts_of
+from emend.agents.judging.verdicts import NO_THOUGHTS, read_thoughts
 from emend.memory.edit import prompt_id
 from emend.memory.typography import fold_text
 
@@ -64,7 +64,7 @@ class Recall(Role):
 
     def pick(self, record: JudgeInput) -> Item | str | None:
         """Pick chains of thought, with the texts of the edits as the reference."""
-        thoughts = thoughts_of(record)
+        thoughts = read_thoughts(record)
         if thoughts is None:
             return None
         if not thoughts or not record.edits:

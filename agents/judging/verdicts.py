@@ -81,7 +81,7 @@ class Coherence(YesNoRole):
 
     def pick(self, record: JudgeInput) -> Item | str | None:
         """Pick chains of thought."""
-        thoughts = thoughts_of(record)
+        thoughts = read_thoughts(record)
         if thoughts is None:
             return None
         if not thoughts:
@@ -91,7 +91,7 @@ class Coherence(YesNoRole):
         return Item.of(self.name, question=record.question, thoughts=thoughts, answer=record.answer)
 
 
-def thoughts_of(record: JudgeInput) -> str | None:
+def read_thoughts(record: JudgeInput) -> str | None:
     """The text before the last `Answer:` of a chain of thought; None where none was asked for."""
     if record.reply is None or not {"pre_edit", "correct_flip"} & record.outputs:
         return None

@@ -66,7 +66,7 @@ def is_offloaded(model: nn.Module) -> bool:
     return any(weight.is_meta for weight in model.parameters())
 
 
-def weights_of(module: nn.Module) -> dict[str, nn.Parameter]:
+def load_weights(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters of a module itself, on the device that computes."""
     if not is_offloaded(module):
         return dict(module.named_parameters(recurse=False))
@@ -82,7 +82,7 @@ def keep_loaded(model: nn.Module, paths: Iterable[str]) -> None:
         if is_offloaded(module):
             from accelerate.hooks import remove_hook_from_module
 
-            weights = weights_of(module)
+            weights = load_weights(module)
             remove_hook_from_module(module)
             for name, weight in weights.items():
                 # A copy, since one of main memory may be the stored tensor itself.

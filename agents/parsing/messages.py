@@ -61,7 +61,7 @@ class ReplySchema(Generic[T]):
         plain = self.schema.model_json_schema()
         return _form(plain, plain.get("$defs", {}))
 
-    def reply_of(self, message: AIMessage) -> str:
+    def read_reply(self, message: AIMessage) -> str:
         """Return the raw reply: the text, else the arguments of the tool calls as JSON."""
         text = str(message.text)
         if text.strip():
@@ -124,7 +124,7 @@ def _form(node: dict[str, Any], named: dict[str, Any]) -> str:
     return {"integer": "number", "null": "null"}.get(str(node.get("type")), f"{node.get('type', 'any')}") + note
 
 
-def usage_of(message: AIMessage) -> Usage:
+def read_usage(message: AIMessage) -> Usage:
     """Return the usage of a reply; one from the cache has no tokens and is no call."""
     if message.response_metadata.get("cached"):
         return Usage(cached=1)
@@ -144,7 +144,7 @@ def parse_message(message: AIMessage, schema: ReplySchema[T]) -> T:
     """
     if (refusal := refusal_error(message)) is not None:
         raise refusal
-    reply = schema.reply_of(message)
+    reply = schema.read_reply(message)
     try:
         if message.tool_calls:
             return _only([call["args"] for call in message.tool_calls], schema, reply)
@@ -218,7 +218,7 @@ def answer_text(message: AIMessage) -> str:
     if has_reasoning(whole) and not answer.strip():
         if was_cut_off(message):
             raise cut_off_error(message, whole, ", within its thoughts")
-        raise ModelReplyError("the reply holds thoughts and no answer.", whole, usage_of(message))
+        raise ModelReplyError("the reply holds thoughts and no answer.", whole, read_usage(message))
     return answer
 
 
@@ -229,17 +229,17 @@ def refusal_error(message: AIMessage, who: str = "") -> ReplyRefused | None:
         message: the reply.
         who: text before the message.
     """
-    text, reason = _refusal_of(message), finish_reason_of(message)
+    text, reason = _read_refusal(message), read_finish_reason(message)
     if text is None:
         return None
     excerpt = f": {hide_keys(text)[:200]!r}" if text.strip() else ""
     cause = "the model declined to answer"
     if FILTERED.search(reason):
         cause = f"the provider's content filter stopped the reply (finish reason {reason[:60]})"
-    return ReplyRefused(f"{who}{cause}{excerpt}.", text, usage_of(message))
+    return ReplyRefused(f"{who}{cause}{excerpt}.", text, read_usage(message))
 
 
-def _refusal_of(message: AIMessage) -> str | None:
+def _read_refusal(message: AIMessage) -> str | None:
     refusal = message.additional_kwargs.get("refusal")
     if refusal:
         return str(refusal)
@@ -247,7 +247,7 @@ def _refusal_of(message: AIMessage) -> str | None:
     for block in content:
         if isinstance(block, dict) and block.get("type") == "refusal":
             return str(block.get("refusal", ""))
-    reason = finish_reason_of(message)
+    reason = read_finish_reason(message)
     return str(message.text) if reason == DECLINED or FILTERED.search(reason) else None
 
 
@@ -259,7 +259,7 @@ def reasoning_beside(message: AIMessage) -> str:
 
 def was_cut_off(message: AIMessage) -> bool:
     """Return whether the reply stops at its limit of new tokens."""
-    return finish_reason_of(message).lower() in CUT
+    return read_finish_reason(message).lower() in CUT
 
 
 def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "") -> ReplyCutOff:
@@ -271,9 +271,9 @@ def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "
         detail: text after the number of tokens.
         who: text before the message.
     """
-    usage = usage_of(message)
+    usage = read_usage(message)
     remedy = "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
-    if finish_reason_of(message) in WINDOW:
+    if read_finish_reason(message) in WINDOW:
         remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
     elif LOCAL_MARK in message.response_metadata:
         remedy = "allow more new tokens: --set model.max_new_tokens=512 (of a judge: judge.max_new_tokens=512)."
@@ -283,10 +283,10 @@ def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "
 def is_complete(message: AIMessage) -> bool:
     """Return whether the provider ended the reply; a response may be in progress, or cancelled."""
     status = message.response_metadata.get("status")
-    return status in ("completed", PARTIAL) if status else bool(finish_reason_of(message))
+    return status in ("completed", PARTIAL) if status else bool(read_finish_reason(message))
 
 
-def finish_reason_of(message: AIMessage) -> str:
+def read_finish_reason(message: AIMessage) -> str:
     """Return the provider's word for how a reply ended; empty without one."""
     metadata = message.response_metadata
     incomplete = metadata.get("incomplete_details") or {}

@@ -20,12 +20,12 @@ from tenacity import RetryCallState
 from emend.agents.parsing.messages import (
     ReplySchema,
     cut_off_error,
+    read_usage,
     reasoning_beside,
     refusal_error,
-    usage_of,
     was_cut_off,
 )
-from emend.agents.providers.errors import TRANSIENT, as_model_error, retry_after, status_of
+from emend.agents.providers.errors import TRANSIENT, as_model_error, find_status, retry_after
 from emend.agents.providers.http_client import call_end
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy
@@ -33,9 +33,9 @@ from emend.agents.providers.repair import NoChoices, attach_responses
 from emend.agents.providers.repetition import current_repeat
 from emend.agents.providers.request import (
     address_of,
+    build_payload,
     call_once,
     client_settings,
-    payload_of,
     reply_limit_in,
     secrets_of,
 )
@@ -243,7 +243,7 @@ class ProviderChatModel(BaseChatModel):
 
     def _reason_to_wait(self, state: RetryCallState) -> str:
         error = state.outcome.exception() if state.outcome else None
-        status, number = status_of(error) if error else 0, state.attempt_number
+        status, number = find_status(error) if error else 0, state.attempt_number
         ordinal = {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")
         seconds = state.upcoming_sleep
         wait = f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
@@ -292,12 +292,12 @@ class ProviderChatModel(BaseChatModel):
         thoughts = hide_keys(reasoning_beside(message))
         beside = f" beside reasoning_content {thoughts[-100:]!r}: allow more new tokens, or less effort"
         detail = beside if thoughts else ""
-        raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty{detail}.", "", usage_of(message))
+        raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty{detail}.", "", read_usage(message))
 
     def _payload(
         self, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        return payload_of(self.inner, self._settings, messages, stop, kwargs)
+        return build_payload(self.inner, self._settings, messages, stop, kwargs)
 
 
 # LangChain asks for it at every call.

@@ -151,7 +151,7 @@ def as_model_error(error: BaseException, model: str) -> ModelError | None:
     for cause in _chain(error):
         if isinstance(cause, BadExchange):
             return cause.kind(f"{model}: {cause}")
-    row = _row_of(error)
+    row = _find_row(error)
     if row is None:
         return None
     message = f"{model}: {_problem(error, row)}. {row.remedy}"
@@ -168,7 +168,7 @@ def _problem(error: BaseException, row: Row) -> str:
     return f"{row.problem}{code}: {excerpt.rstrip('.') or type(error).__name__}"
 
 
-def _row_of(error: BaseException) -> Row | None:
+def _find_row(error: BaseException) -> Row | None:
     kinds, status, text = {kind.__name__ for kind in type(error).__mro__}, _status(error), _text(error)
     if "LengthFinishReasonError" in kinds:
         return CUT
@@ -249,7 +249,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def status_of(error: BaseException) -> int:
+def find_status(error: BaseException) -> int:
     """Return the HTTP status of an error or of its cause; 0 without one."""
     return next((status for cause in _chain(error) if (status := _status(cause))), 0)
 

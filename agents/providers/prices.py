@@ -27,7 +27,7 @@ class Price(FrozenModel):
     cache_read: Amount | None = None
     cache_write: Amount | None = None
 
-    def cost_of(self, usage: dict[str, Any]) -> float:
+    def compute_cost(self, usage: dict[str, Any]) -> float:
         """Return the cost of a reply with this `usage_metadata`."""
         details = usage.get("input_token_details") or {}
         read = details.get("cache_read") or 0

@@ -124,7 +124,7 @@ class Ledger:
                 self._add(model, replies=int(replied), untold=int(replied))
             else:
                 price = self.prices.find(model) if self.prices else None
-                cost = None if price is None else price.cost_of(usage)
+                cost = None if price is None else price.compute_cost(usage)
                 self._dearest = max(self._dearest, cost or 0.0)
                 tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
                 self._add(model, replies=int(replied), cost=cost, **tokens)

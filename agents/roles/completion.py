@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from emend.agents.parsing.messages import answer_text, usage_of
+from emend.agents.parsing.messages import answer_text, read_usage
 from emend.agents.providers.errors import provider_text
 from emend.agents.roles.conversation import Prompt, lead_of, with_instruction, without_lead
 from emend.agents.scoring import LimitedModel, is_chat_model
@@ -54,7 +54,7 @@ def continue_text(model: BaseChatModel, prompt: Prompt, stop: Sequence[str] = ()
         answer = without_lead(answer, prompt.turns)
     if not limited:  # some models and protocols take no stop texts, and some servers ignore them
         answer = answer[: min((at for end in ends if (at := answer.find(end)) >= 0), default=len(answer))]
-    return Completion(answer if answer == raw else answer.lstrip("\n"), usage_of(message), cut)
+    return Completion(answer if answer == raw else answer.lstrip("\n"), read_usage(message), cut)
 
 
 def invoke(

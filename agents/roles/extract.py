@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, Field
 
 from emend.agents.parsing.delimiters import strip_delimiters
-from emend.agents.parsing.messages import usage_of
+from emend.agents.parsing.messages import read_usage
 from emend.agents.parsing.reply_marks import strip_marks
 from emend.agents.roles import PROMPTS
 from emend.agents.scoring import LimitedModel
@@ -113,7 +113,7 @@ def read_triplets(model: BaseChatModel, document: str, form: str = "json", failu
         parts = [(fact.subject, fact.relation, fact.object) for fact in structured.value.triplets]
         return ModelTriplets(_triplets(parts), structured.reply, structured.usage)
     message = _invoke(model, prompt)
-    reply, usage = str(message.text), usage_of(message)
+    reply, usage = str(message.text), read_usage(message)
     try:
         return ModelTriplets(parse_triplets(reply, form), reply, usage)
     except ModelReplyError as error:

@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from emend.agents.parsing.delimiters import strip_delimiters
-from emend.agents.scope.base import Floats, Scope, corpus_of
+from emend.agents.scope.base import Floats, Scope, embed_corpus
 from emend.agents.structured import ask_structured
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -99,7 +99,7 @@ class ScopeEvaluator:
 
     @cached_property
     def _of_entries(self) -> tuple[dict[str, int], Callable[[str], Floats]]:
-        corpus = self.corpus or corpus_of((), LexicalEmbedding(1))
+        corpus = self.corpus or embed_corpus((), LexicalEmbedding(1))
         return {entry.text: place for place, entry in enumerate(corpus.entries())}, self.scope.over(corpus)
 
     def judge(self, question: str, passages: Sequence[str]) -> RelevanceScores:
@@ -108,7 +108,7 @@ class ScopeEvaluator:
         others = list(dict.fromkeys(passage for passage in passages if passage not in places))
         known: dict[str, float] = {}
         if others:
-            known = dict(zip(others, self.scope.over(corpus_of(others, LexicalEmbedding(1)))(question), strict=True))
+            known = dict(zip(others, self.scope.over(embed_corpus(others, LexicalEmbedding(1)))(question), strict=True))
         if len(known) < len(set(passages)):
             scores = probabilities(question)
             known |= {passage: float(scores[places[passage]]) for passage in passages if passage in places}

@@ -80,7 +80,7 @@ class Toolbox:
     @cached_property
     def _updates(self) -> list["_Update"]:
         """The current updates, oldest first."""
-        updates = {update.hit.entry.id: update for edit in self.edits for update in _updates_of(edit)}
+        updates = {update.hit.entry.id: update for edit in self.edits for update in _list_updates(edit)}
         entries = [updates[id].hit.entry for id in updates if self.current is None or id in self.current]
         claims = [Claim(e.id, e.edit_id, (), parse_time(e.time), place) for place, e in enumerate(entries)]
         return [updates[claim.entry_id] for claim in in_order(claims)]
@@ -106,11 +106,11 @@ class _Update(NamedTuple):
         return name in self.names or bool(whole(name).search(fold_text(self.hit.entry.text)))
 
 
-def _updates_of(edit: Edit) -> list[_Update]:
+def _list_updates(edit: Edit) -> list[_Update]:
     """The entries of an edit, each with the triplets that it states; none for a blank edit."""
-    from emend.memory.store.rows import entries_of
+    from emend.memory.store.rows import make_entries
 
-    entries = entries_of(edit)
+    entries = make_entries(edit)
     apart = edit.form == "triplets" and len(entries) == len(edit.triplets)
     out = []
     for place, entry in enumerate(entries):

@@ -42,7 +42,7 @@ class Scope(Protocol):
         ...
 
 
-def corpus_of(texts: Sequence[str], embedding: Embedding) -> ExactCorpus:
+def embed_corpus(texts: Sequence[str], embedding: Embedding) -> ExactCorpus:
     """Texts as a corpus, embedded now."""
     return ExactCorpus.of([Entry(id=str(n), edit_id=str(n), text=text) for n, text in enumerate(texts)], embedding)
 

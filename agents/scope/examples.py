@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emend.agents.scope.base import Scope, corpus_of
+from emend.agents.scope.base import Scope, embed_corpus
 from emend.memory.embeddings.embed import LexicalEmbedding
 
 
@@ -88,20 +88,20 @@ def decisions(
     """
     plain = LexicalEmbedding(1)  # a classifier embeds what it needs
     out: list[Decision] = []
-    over_all = scope.over(corpus_of(texts, plain)) if candidates is None else None
+    over_all = scope.over(embed_corpus(texts, plain)) if candidates is None else None
     for row, example in enumerate(examples):
         places = range(len(texts)) if candidates is None else candidates[row]
         if not len(places):
             out.append(Decision(-1, 0.0, not example.about))
             continue
-        probabilities = over_all or scope.over(corpus_of([texts[place] for place in places], plain))
+        probabilities = over_all or scope.over(embed_corpus([texts[place] for place in places], plain))
         scores = probabilities(example.question)
         best = int(scores.argmax())
         out.append(decide(int(places[best]), float(scores[best]), scope.threshold, example))
     return out
 
 
-def examples_of(triples: Sequence[tuple[str, str, bool]]) -> tuple[list[str], list[ScopeExample]]:
+def collect_examples(triples: Sequence[tuple[str, str, bool]]) -> tuple[list[str], list[ScopeExample]]:
     """Texts and examples from triples: a question, the text shown with it, and whether it is about that text."""
     texts = list(dict.fromkeys(text for _, text, _ in triples))
     places = {text: place for place, text in enumerate(texts)}

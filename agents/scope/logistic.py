@@ -67,7 +67,7 @@ class LogisticScope:
         """A function from a question to one probability per entry, shape (len(corpus.entries()),)."""
         if not corpus.entries():
             return lambda question: np.zeros(0, np.float32)
-        features = self.features_of(corpus)
+        features = self.compute_features(corpus)
         bias, linear, gate = np.split(self.weights, [1, 1 + len(features.names)])
 
         def probabilities(question: str) -> Floats:
@@ -76,7 +76,7 @@ class LogisticScope:
 
         return probabilities
 
-    def features_of(self, corpus: Corpus) -> PairFeatures:
+    def compute_features(self, corpus: Corpus) -> PairFeatures:
         """The features of questions with a corpus, embedded again if it is by another encoder."""
         if not (isinstance(corpus, ExactCorpus) and corpus.identity == self.embedding.identity):
             corpus = ExactCorpus.of(corpus.entries(), self.embedding)

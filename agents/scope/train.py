@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.agents.scope.base import Floats, corpus_of, sigmoid
+from emend.agents.scope.base import Floats, embed_corpus, sigmoid
 from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide
 from emend.agents.scope.features import PairFeatures
 from emend.agents.scope.logistic import FEATURES, Form, LogisticScope, question_vectors
@@ -72,8 +72,8 @@ def train_scope(
     scale = (GATE * vectors.shape[1]) ** 0.5
     vectors = vectors * scale if form == "relevance" else vectors[:, :0]
     embedding.queries(questions)  # into the cache in one batch
-    features = FEATURES[form](corpus_of(texts, embedding), embedding)
-    blocks = [rows_of(features, example.question, example.about, example.candidates) for example in examples]
+    features = FEATURES[form](embed_corpus(texts, embedding), embedding)
+    blocks = [weigh_rows(features, example.question, example.about, example.candidates) for example in examples]
     weights = _fit(blocks, examples, vectors)
     weights[1 + len(features.names) :] *= scale
     best = _cross_validated(
@@ -139,7 +139,9 @@ def _folds(examples: Sequence[ScopeExample], groups: Sequence[str], seed: int) -
     return np.asarray([fold_of[groups[example.home]] for example in examples])
 
 
-def rows_of(features: PairFeatures, question: str, about: Sequence[int], places: Sequence[int] | None = None) -> Rows:
+def weigh_rows(
+    features: PairFeatures, question: str, about: Sequence[int], places: Sequence[int] | None = None
+) -> Rows:
     """A question with its own texts and the nearest others, of all texts or of a memory of those at `places`.
 
     Each own text weighs 1; the others share 1, the nearest having the most, so that a question about nothing counts

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr, SkipValidation
 
 from emend.agents.local.prefixes import Encoded
 from emend.agents.local.token_ids import Encoder
-from emend.agents.parsing.messages import usage_of
+from emend.agents.parsing.messages import read_usage
 from emend.agents.parsing.tool_calls import render_chat
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
@@ -30,7 +30,7 @@ from emend.agents.served.forms import Rows, ScoreForm, read_forms
 from emend.agents.served.lists import ListScorer, TokenScores
 from emend.agents.served.self_check import choose_form
 from emend.agents.served.server import ServerModel, describe
-from emend.agents.served.tokens import encoder_of, named_tokenizer, server_encoder
+from emend.agents.served.tokens import make_encoder, named_tokenizer, server_encoder
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Usage
 
@@ -118,7 +118,7 @@ class ServedChatModel(ProviderChatModel):
         server = describe(self)
         if settings.tokenizer:
             tokenizer = named_tokenizer(settings.tokenizer)
-            encoder = encoder_of(tokenizer, server.window, settings.tokenizer)
+            encoder = make_encoder(tokenizer, server.window, settings.tokenizer)
         else:
             tokenizer, encoder = None, server_encoder(self.post, self.inner.model, server.window)
         self.connected = Connected(server, encoder, tokenizer)
@@ -181,7 +181,7 @@ class ServedChatModel(ProviderChatModel):
         reply = self._continue(row, limit, stop, run_manager)
         if stop and not str(reply.text).strip():  # a stop text in front of the first word ends no reply of a local one
             whole = self._continue(row, limit, [], run_manager)
-            reply = _with_usage(whole, usage_of(reply).plus(usage_of(whole)))
+            reply = _with_usage(whole, read_usage(reply).plus(read_usage(whole)))
         reply.content = cut_at(str(reply.text), stop)
         reply.response_metadata |= {"cut_tokens": row.cut}
         return ChatResult(generations=[ChatGeneration(message=reply)])

@@ -24,7 +24,7 @@ def named_tokenizer(name: str) -> Any:
     return load_tokenizer(hub_folder(name, TOKENIZER_FILES))
 
 
-def encoder_of(tokenizer: Any, window: int | None, name: str) -> Encoder:
+def make_encoder(tokenizer: Any, window: int | None, name: str) -> Encoder:
     """Return the encoder of a Hugging Face tokenizer, which treats texts as a local model does."""
     return Encoder(
         lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"],

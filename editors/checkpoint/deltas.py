@@ -19,7 +19,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import EditCost, Editor
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.low_rank import LowRankDelta
-from emend.editors.numerics.tensor_files import digest_of, read_tensors, save_whole, sha256_of
+from emend.editors.numerics.tensor_files import parse_digest, read_tensors, save_whole, sha256_of
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.files import FILE_MODE, FOLDER_MODE, open_file, private_folder, replace_file
@@ -56,7 +56,7 @@ def check_weight_editor(factory: Any, name: str) -> None:
         raise BadSettings(f"editor '{name}' changes no weights, so there is no delta to save: take ft, rome or memit.")
 
 
-def dtype_of(manifest: DeltaManifest) -> str:
+def parse_dtype(manifest: DeltaManifest) -> str:
     """The number format in which the edits were made."""
     return manifest.model.rpartition("/")[2].partition("-")[0]
 
@@ -145,7 +145,7 @@ def read_delta(folder: Path, lm: CausalLM) -> Deltas:
         BadData: they are corrupt, or were made for another model.
     """
     manifest = read_manifest(folder)
-    if digest_of(manifest.model) != digest_of(lm.fingerprint):
+    if parse_digest(manifest.model) != parse_digest(lm.fingerprint):
         raise BadData(
             f"the delta in '{folder}' was made for model {manifest.model}, and this one is {lm.fingerprint}: "
             "name its own with --model, or solve the edits again for this one."

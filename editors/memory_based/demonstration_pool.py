@@ -41,7 +41,7 @@ class DemonstrationLine(FrozenModel):
     target: str = Field(pattern=r"\S")
 
 
-def examples_of(context: EditorContext, file: str = "") -> list[Demonstration]:
+def load_examples(context: EditorContext, file: str = "") -> list[Demonstration]:
     """The demonstrations of the file where one is named, else the benchmark's, with those of its own rows.
 
     Raises:

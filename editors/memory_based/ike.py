@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from emend.editors.base import EditorContext
-from emend.editors.memory_based.demonstration_pool import MemoryEmbedding, examples_of
+from emend.editors.memory_based.demonstration_pool import MemoryEmbedding, load_examples
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.ike import IkeContext, Pool
 from emend.memory.edit import Edit, content_id
@@ -41,7 +41,7 @@ class Ike(MemoryEditor):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.pool = Pool(examples_of(context, self.settings.pool), MemoryEmbedding(self.memory))
+        self.pool = Pool(load_examples(context, self.settings.pool), MemoryEmbedding(self.memory))
         self._hash = content_id("demonstrations", self.pool.examples)
         self._warned = False
 

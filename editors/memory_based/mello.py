@@ -77,7 +77,7 @@ class Mello(SteppingEditor):
         """The form that a model can keep to."""
         if not is_chat_model(model):
             return super().form_for(model)
-        if parameters_of(model) < SMALL:
+        if count_parameters(model) < SMALL:
             return "lines"
         return "structured" if supports_structure(model) else "text"
 
@@ -104,7 +104,7 @@ class Mello(SteppingEditor):
         )
 
 
-def parameters_of(model: object) -> float:
+def count_parameters(model: object) -> float:
     """Number of parameters of a local model; infinite where it is not known."""
     network = getattr(getattr(model, "lm", None), "model", None)
     return float(network.num_parameters()) if network is not None else math.inf

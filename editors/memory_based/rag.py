@@ -46,7 +46,7 @@ class MemoryEditor:
     def __init__(self, context: EditorContext) -> None:
         self.context = context
         self.settings: Any = build_settings(self.schema, context.settings, self.name)
-        self.memory, self.retriever = _memory_of(context, self.name)
+        self.memory, self.retriever = _require_memory(context, self.name)
         self.app = GRAPHS.load(self.graph)()
 
     @property
@@ -103,7 +103,7 @@ class EmptyRetriever:
         return []
 
 
-def _memory_of(context: EditorContext, editor: str) -> tuple[MemoryLike, Callable[[Corpus], Retriever]]:
+def _require_memory(context: EditorContext, editor: str) -> tuple[MemoryLike, Callable[[Corpus], Retriever]]:
     if context.memory is None or context.retriever is None:
         missing = "memory" if context.memory is None else "retriever"
         raise BadSettings(

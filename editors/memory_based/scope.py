@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from emend.agents.scope.base import Scope
-from emend.agents.scope.examples import examples_of
+from emend.agents.scope.examples import collect_examples
 from emend.agents.scope.load import load_scope, shipped_scope
 from emend.agents.scope.logistic import DefaultScope
 from emend.agents.scope.train import train_scope
@@ -40,7 +40,7 @@ def load_scope_for(context: EditorContext, folder: str = "") -> Scope:
     triples = [(shot.prompt, shot.fact, shot.kind != "retain") for shot in context.demonstrations if shot.fact]
     inside = sum(in_scope for _, _, in_scope in triples)
     if min(inside, len(triples) - inside) >= ENOUGH:
-        texts, examples = examples_of(triples)
+        texts, examples = collect_examples(triples)
         with suppress(BadData):  # all about one fact
             return train_scope(texts, examples, LexicalEmbedding(), seed=context.seed).scope
     scope = DefaultScope()

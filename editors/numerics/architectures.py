@@ -64,7 +64,7 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 """Names in configurations for the number of experts that replace one MLP."""
 
 
-def architecture_of(
+def find_architecture(
     model: nn.Module,
     overrides: Mapping[str, str | bool] | None = None,
     needed: Collection[str] = NAMES,
@@ -101,7 +101,7 @@ def architecture_of(
     return architecture
 
 
-def layer_of(model: nn.Module, layer: int) -> int:
+def resolve_layer(model: nn.Module, layer: int) -> int:
     """The layer's number from 0; -1 is the last.
 
     Raises:
@@ -123,8 +123,8 @@ def down_projection(model: nn.Module, layer: int, overrides: Mapping[str, str | 
     Raises:
         BadSettings: unknown architecture, a path that does not exist, or a layer that the model does not have.
     """
-    number = layer_of(model, layer)
-    return architecture_of(model, overrides, ("down_projection",), [number]).of_layer(number, "down_projection")
+    number = resolve_layer(model, layer)
+    return find_architecture(model, overrides, ("down_projection",), [number]).of_layer(number, "down_projection")
 
 
 def layers_with(model: nn.Module, name: str, path: str) -> list[int]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.key_sums import add_keys, key_size, mirrored
-from emend.editors.numerics.tensor_files import digest_of, read_tensors, save_whole
+from emend.editors.numerics.tensor_files import parse_digest, read_tensors, save_whole
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.files import open_file, private_folder, replace_file
@@ -136,7 +136,7 @@ def _existing_counts(folder: Path, lm: CausalLM, corpus: str, cap: int) -> Corpu
     except BadData as error:
         log.warning("%s That is done now.", error)
         return None
-    same_model = counts and digest_of(counts.model) == digest_of(lm.fingerprint)
+    same_model = counts and parse_digest(counts.model) == parse_digest(lm.fingerprint)
     if counts and not (same_model and (counts.corpus, counts.cap) == (corpus, cap)):
         raise BadData(
             f"'{folder}' holds the covariance of model {counts.model}, corpus '{counts.corpus}', {counts.cap} tokens a "

@@ -16,7 +16,7 @@ from emend.editors.hyperparameters import DEFAULT_CORPUS, covariance_layers
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts, read_layer
 from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space, on_device
-from emend.editors.numerics.tensor_files import cached_tensor, digest_of, sha256_once
+from emend.editors.numerics.tensor_files import cached_tensor, parse_digest, sha256_once
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
 from emend.memory.paths import cache_folder
@@ -166,7 +166,7 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
     if name != "collected":
         folder = _checked(lm, layers, Path(name).expanduser(), name)
         return KeyCovariance(folder, _remedy(lm, layers, folder, f" --out {shlex.quote(name)}"), lm.device)
-    folders = collected_folders(digest_of(lm.fingerprint), layers)
+    folders = collected_folders(parse_digest(lm.fingerprint), layers)
     if len(folders) != 1:
         raise MissingData(
             f"there are {len(folders) or 'no'} covariances of this model's layers {list(layers)}"
@@ -199,7 +199,7 @@ def covariance_folder(lm: CausalLM, corpus: str) -> Path:
 
     It depends on the model's weights alone, not on its folder's name or its number format.
     """
-    return _statistics(digest_of(lm.fingerprint)) / corpus
+    return _statistics(parse_digest(lm.fingerprint)) / corpus
 
 
 def collected_folders(digest: str, layers: Sequence[int]) -> list[Path]:
@@ -222,7 +222,7 @@ def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, name: str) -> Pa
             f"no finished covariance in '{name}': give a folder that `emend covariance` has written, or one of "
             "identity, collected, tinyworld."
         )
-    if digest_of(counts.model) != digest_of(lm.fingerprint):
+    if parse_digest(counts.model) != parse_digest(lm.fingerprint):
         raise BadData(
             f"covariance '{name}' is of model {counts.model}, and this one is {lm.fingerprint}: collect its own with "
             "`emend covariance`."

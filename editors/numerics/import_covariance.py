@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.numerics.architectures import Architecture, layer_of
+from emend.editors.numerics.architectures import Architecture, resolve_layer
 from emend.editors.numerics.collect_covariance import COUNTS, MOMENT, CorpusCounts, layer_file
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.tensor_files import save_whole, sha256_of
@@ -72,7 +72,7 @@ def import_covariance(
         BadSettings: there are more or fewer layers than files, or the folder is not new.
         BadData: a file is not of that form, of another width than this model's keys, or its numbers are no covariance.
     """
-    numbers = [layer_of(lm.model, layer) for layer in layers]
+    numbers = [resolve_layer(lm.model, layer) for layer in layers]
     if len(set(numbers)) != len(files):
         raise BadSettings(f"{len(files)} covariance files for {len(set(numbers))} layers: give one for each layer.")
     if (folder / COUNTS).exists():

@@ -265,7 +265,7 @@ def _only_at(module: nn.Module, rows: Tensor, places: Tensor, others: Tensor) ->
         yield
 
 
-def logits_of(lm: CausalLM, paths: Architecture, states: Tensor) -> Tensor:
+def compute_logits(lm: CausalLM, paths: Architecture, states: Tensor) -> Tensor:
     """Logits (rows, vocabulary), float32, of hidden states (rows, width) that have passed the last norm."""
     head: Callable[[Tensor], Tensor] = lm.model.get_submodule(paths.head)
     config: Any = lm.model.config.get_text_config()
@@ -292,7 +292,7 @@ def check_logits(lm: CausalLM, paths: Architecture) -> None:
         logits = lm.model(input_ids=ids, use_cache=False).logits[0].float()
         head: Any = lm.model.get_submodule(paths.head)
         fits = normed[-1].shape[-1] == head.weight.shape[-1]
-        ours = logits_of(lm, paths, normed[-1][0]) if fits else torch.zeros(0)
+        ours = compute_logits(lm, paths, normed[-1][0]) if fits else torch.zeros(0)
     if logits.shape != ours.shape or not _close(logits, ours, torch.finfo(lm.model.dtype).eps):
         raise BadSettings(
             f"logits of model type '{lm.model.config.model_type}' are not what '{paths.norm}' and '{paths.head}' give: "
@@ -320,7 +320,7 @@ def _check_suffix(lm: CausalLM, paths: Architecture, layer: int, logits: Tensor)
             suffix = SuffixForward(lm, paths, [PromptSplit(ids[:half], ids[half:])], layer)
             places = torch.arange(len(ids) - half, device=lm.device)
             states = suffix.run(torch.zeros_like(suffix.captured["value"]), torch.zeros_like(places), places)
-            ours = logits_of(lm, paths, states)
+            ours = compute_logits(lm, paths, states)
     except Exception as error:  # noqa: BLE001  the blocks of an unknown model may raise anything
         problem = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
     else:

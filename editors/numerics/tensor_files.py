@@ -64,7 +64,7 @@ def _sha256_of_state(file: Path, *_: int) -> str:
     return sha256_of(file)
 
 
-def digest_of(fingerprint: str) -> str:
+def parse_digest(fingerprint: str) -> str:
     """The digest of weights and tokenizer in a model's fingerprint, without folder name and number format."""
     return fingerprint.rpartition("@")[2].partition("/")[0]
 

@@ -21,7 +21,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.locate import Located, locate, locate_essence
 from emend.editors.numerics.passes import light_passes
-from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, compute_logits
 from emend.editors.numerics.training.descent import optimizer_step
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
@@ -233,7 +233,7 @@ class ValueOptimizer:
         batch = self.batch
         with torch.enable_grad():
             states = batch.suffix.run(self.change[batch.edit_of_row], batch.rows, batch.places)
-            targets, essence = logits_of(self.lm, self.paths, states).tensor_split([len(batch.tokens)])
+            targets, essence = compute_logits(self.lm, self.paths, states).tensor_split([len(batch.tokens)])
             surprise = cross_entropy(targets, batch.tokens, reduction="none")
             nll = torch.zeros(len(batch.jobs), device=surprise.device)
             nll = nll.index_add(0, batch.edit_of_target, surprise * batch.shares)

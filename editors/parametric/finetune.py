@@ -21,7 +21,7 @@ from emend.agents.roles.answer import build_prompt
 from emend.editors.base import EditCost, EditorContext
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas, is_edited
-from emend.editors.numerics.architectures import Architecture, architecture_of, down_projection, layer_of
+from emend.editors.numerics.architectures import Architecture, down_projection, find_architecture, resolve_layer
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.training.compact_adam import check_eight_bit
@@ -175,7 +175,7 @@ class FineTuning(Trainer):
         return self.settings.optimizer == "adam_8bit"
 
     def _train_apart(self, groups: Sequence[Sequence[TrainingRow]]) -> list[dict[str, Tensor]]:
-        layers = [layer_of(self.lm.model, layer) for layer in self.settings.layers]
+        layers = [resolve_layer(self.lm.model, layer) for layer in self.settings.layers]
         assert self._block_paths is not None
         distance = self.settings.norm_constraint
         return GroupedTrainer(self.lm, self._block_paths, layers, groups, self.settings, distance).run()
@@ -194,7 +194,7 @@ class FineTuning(Trainer):
         if not parameters or any(every.count(id(parameter)) > 1 for parameter in parameters):
             return None
         with suppress(BadSettings):
-            paths = architecture_of(self.lm.model, self.settings.architecture, PARTS)
+            paths = find_architecture(self.lm.model, self.settings.architecture, PARTS)
             check_logits(self.lm, paths)
             return paths
         return None
@@ -206,12 +206,12 @@ def training_rows(lm: CausalLM, edits: Sequence[Edit], wording: str, at_prompt_e
     Raises:
         BadData: an edit has neither, its target has no tokens, or they do not fit the model's window.
     """
-    return [row for edit in edits for row in _rows_of(lm, edit, wording, at_prompt_end)]
+    return [row for edit in edits for row in _make_rows(lm, edit, wording, at_prompt_end)]
 
 
-def _rows_of(lm: CausalLM, edit: Edit, wording: str, at_prompt_end: bool) -> list[TrainingRow]:
+def _make_rows(lm: CausalLM, edit: Edit, wording: str, at_prompt_end: bool) -> list[TrainingRow]:
     if edit.target_new and (edit.prompt or edit.question):
-        return [_target_row(lm, edit, _prompt_of(edit, wording), at_prompt_end)]
+        return [_target_row(lm, edit, _build_own_prompt(edit, wording), at_prompt_end)]
     if not edit.text.strip():
         raise BadData(f"edit '{edit.id}' has neither a target with a prompt nor a text: there is nothing to train on.")
     begin, ids = lm.encode("")[:1], lm.encode(edit.text)
@@ -235,7 +235,7 @@ def _target_row(lm: CausalLM, edit: Edit, prompt: str, at_prompt_end: bool) -> T
     return TrainingRow(encoded.ids, encoded.start, at_prompt_end)
 
 
-def _prompt_of(edit: Edit, wording: str) -> str:
+def _build_own_prompt(edit: Edit, wording: str) -> str:
     """The edit's own prompt, as the unedited model is asked it."""
     if edit.prompt:
         return edit.cloze

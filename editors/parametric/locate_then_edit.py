@@ -13,7 +13,7 @@ from emend.agents.local.offload import keep_loaded
 from emend.editors.base import EditCost, EditorContext
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas, is_edited
-from emend.editors.numerics.architectures import architecture_of, check_width, layer_of
+from emend.editors.numerics.architectures import check_width, find_architecture, resolve_layer
 from emend.editors.numerics.contexts import OPENERS, context_prefixes
 from emend.editors.numerics.covariance import load_covariance
 from emend.editors.numerics.key_sums import key_size
@@ -57,8 +57,8 @@ class LocateThenEdit(WeightEditor):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.layers = tuple(layer_of(self.lm.model, layer) for layer in self.settings.layers)
-        self.paths = architecture_of(self.lm.model, self.settings.architecture, PARTS, self.layers)
+        self.layers = tuple(resolve_layer(self.lm.model, layer) for layer in self.settings.layers)
+        self.paths = find_architecture(self.lm.model, self.settings.architecture, PARTS, self.layers)
         self.check_layers()
         check_width(self.lm.model, self.paths, self.layers)
         check_logits(self.lm, self.paths)

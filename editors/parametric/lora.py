@@ -18,7 +18,7 @@ from emend.editors.answerers import direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditorContext
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas
-from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
+from emend.editors.numerics.architectures import find_architecture, input_first, layers_with, resolve_layer
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.passes import light_passes, logits_at
 from emend.editors.numerics.seeded_draws import seeded_draws
@@ -129,8 +129,8 @@ class Lora(Trainer):
         """The matrices that get adapters."""
         model = self.lm.model
         count = model.config.get_text_config().num_hidden_layers
-        layers, names = [layer_of(model, layer) for layer in self.settings.layers], self.settings.target_modules
-        architecture = architecture_of(model, self.settings.architecture, names, layers or None)
+        layers, names = [resolve_layer(model, layer) for layer in self.settings.layers], self.settings.target_modules
+        architecture = find_architecture(model, self.settings.architecture, names, layers or None)
         available = {name: layers or layers_with(model, name, getattr(architecture, name)) for name in names}
         paths = [
             architecture.of_layer(layer, name)

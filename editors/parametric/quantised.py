@@ -11,7 +11,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from emend.agents.local.generation import free_bytes
-from emend.agents.local.offload import computing_device, is_offloaded, weights_of
+from emend.agents.local.offload import computing_device, is_offloaded, load_weights
 from emend.editors.numerics.architectures import input_first
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
@@ -76,7 +76,7 @@ def _four_bit(module: Any) -> nn.Module:
     """The linear module in 4 bits; it computes in the number format of the weights."""
     from bitsandbytes.nn.modules import Linear4bit, Params4bit
 
-    weights = weights_of(module)
+    weights = load_weights(module)
     weight, bias = weights["weight"].detach(), weights.get("bias")
     weight = weight.T.contiguous() if input_first(module) else weight
     outputs, inputs = weight.shape

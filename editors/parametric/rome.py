@@ -56,7 +56,7 @@ class Rome(LocateThenEdit):
         directions = directions / directions.norm(dim=1, keepdim=True)
         path = self.paths.of_layer(layer, "down_projection")
         keys = mean if self.same_key else bare
-        outputs = outputs_of(self.lm.model.get_submodule(path), keys)
+        outputs = compute_outputs(self.lm.model.get_submodule(path), keys)
         lefts: list[Tensor] = []
         rights: list[Tensor] = []
         for n, target in enumerate((values.value + values.change).cpu().double()):
@@ -98,7 +98,7 @@ class RRome(Rome):
     same_key: ClassVar[bool] = True
 
 
-def outputs_of(module: Any, keys: Tensor) -> Tensor:
+def compute_outputs(module: Any, keys: Tensor) -> Tensor:
     """W k + b of each key, shape (edits, outputs), float64 on the CPU; computed where the weights are, in pieces."""
     weight = module.weight.detach().T if input_first(module) else module.weight.detach()
     bias: Tensor | None = getattr(module, "bias", None)

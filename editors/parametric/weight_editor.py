@@ -32,7 +32,7 @@ class WeightEditor(ABC):
 
     def __init__(self, context: EditorContext) -> None:
         self.context = context
-        self.lm = local_model_of(context, self.name)
+        self.lm = require_local_model(context, self.name)
         self.settings = self.settings_for(self.lm, context.settings)
 
     @classmethod
@@ -81,7 +81,7 @@ def ids_of(edits: Sequence[Edit]) -> tuple[str, ...]:
     return tuple(edit.id for edit in edits)
 
 
-def local_model_of(context: EditorContext, editor: str) -> CausalLM:
+def require_local_model(context: EditorContext, editor: str) -> CausalLM:
     """The local model whose weights an editor may change.
 
     Raises:

@@ -17,7 +17,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.config.session_config import SessionConfig
 from emend.evals.run.ask_probe import ask_recorded
 from emend.evals.run.setup.components import load_model_and_policy, open_lazily, refuse_unused_limits
-from emend.graphs.execution import listening
+from emend.graphs.execution import call_on_step
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
 from emend.memory.probe import Answer, Probe, Reading, Step, Style
@@ -116,7 +116,7 @@ class Session:
             if on_step is not None:
                 on_step(step)
 
-        with self._plugin_errors(text), listening(hear):
+        with self._plugin_errors(text), call_on_step(hear):
             answer = ask_recorded(self._config.editor, self._answerer, probe)
             for step in () if steps else answer.steps:
                 hear(step)

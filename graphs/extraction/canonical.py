@@ -11,7 +11,7 @@ import re
 from emend.graphs.extraction import inflection
 from emend.graphs.extraction import words as w
 from emend.graphs.extraction.base import has_name
-from emend.graphs.extraction.inflection import base_of, is_plural
+from emend.graphs.extraction.inflection import find_base, is_plural
 from emend.memory.edit import Triplet
 
 _PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{w.PLACES}) of$")
@@ -31,7 +31,7 @@ def canonical(triplet: Triplet) -> Triplet | None:
         return triplet
     if _is_past(lower) or lower[:3] == ["used", "to", "be"]:
         return None
-    kind, verb, rest = verb_of(words)
+    kind, verb, rest = parse_verb(words)
     text = " ".join(rest)
     if kind and _ended(kind, verb, text):
         return None
@@ -42,7 +42,7 @@ def canonical(triplet: Triplet) -> Triplet | None:
     return triplet.model_copy(update={"relation": f"{verb} {text}".strip() if kind else _noun(text)})
 
 
-def role_of(noun: str) -> str:
+def parse_role(noun: str) -> str:
     """A role without its article and words such as 'new'; empty if an owner has several of the kind."""
     words = noun.split()
     while len(words) > 1 and words[0].lower() in w.CURRENT | {"a", "an", "the", "its", "their", "his", "her"}:
@@ -55,7 +55,7 @@ def _is_past(words: list[str]) -> bool:
     return any(word in w.PAST or word.startswith("ex-") for word in words)
 
 
-def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
+def parse_verb(words: list[str]) -> tuple[str, str, list[str]]:
     """The kind of a relation (`be`, `passive`, `active`, or `''` for a noun), its verb form, and the rest.
 
     'has been named after' is passive, 'named', 'after'; 'is living in' is active, 'lives', 'in'.
@@ -68,19 +68,19 @@ def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
     rest = words[at:]
     main = rest[0].lower() if rest else ""
     be = any(word in w.BE for word in helping)
-    if be and main.endswith("ing") and base_of(main):
+    if be and main.endswith("ing") and find_base(main):
         tense = inflection.past if helping[0] in ("was", "were", "had") else w.third_person
-        return "active", tense(base_of(main)), rest[1:]
+        return "active", tense(find_base(main)), rest[1:]
     if be or not helping:
         if be and _is_participle(main):
             return "passive", main, rest[1:]
-        if be or base_of(main) in w.COPULAR:
+        if be or find_base(main) in w.COPULAR:
             return "be", "is", rest if be else rest[1:]
         return _active(words)
-    if base_of(main) == "become":
+    if find_base(main) == "become":
         return "be", "is", rest[1:]
     if _is_participle(main):
-        return "active", inflection.past(base_of(main)) if base_of(main) else main, rest[1:]
+        return "active", inflection.past(find_base(main)) if find_base(main) else main, rest[1:]
     return "active", "had" if helping[0] == "had" else "has", rest
 
 
@@ -104,14 +104,14 @@ def _is_participle(word: str) -> bool:
 
 def _ended(kind: str, verb: str, rest: str) -> bool:
     """Return whether a role has ended: 'resigned as R of', 'was replaced as R of'."""
-    base = base_of(verb)
+    base = find_base(verb)
     leaves = base in w.ENDED or kind == "passive" and base in ("replace", "succeed")
     return leaves and bool(re.match(r"(?:down )?(?:as|from)\b", rest))
 
 
 def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None:
     """(S, R, O) if the relation says that the subject is the R of the object; without relation if R is past."""
-    base = base_of(verb)
+    base = find_base(verb)
     filled = kind == "be" or base in w.APPOINT and kind == "passive" or base in w.ROLE_VERBS and kind == "active"
     if not filled:
         return None
@@ -133,7 +133,7 @@ def _owned(thing: str, role: str, owner: str, bare: bool) -> Triplet | None:
         return None
     if _is_past(words) or words[0] in w.PAST_FIRST:
         return Triplet(subject=owner, relation="", object=thing)
-    if (bare and words[-1] in w.TAKE_OF) or not (plain := role_of(role)):
+    if (bare and words[-1] in w.TAKE_OF) or not (plain := parse_role(role)):
         return None
     return Triplet(subject=owner.removeprefix("the "), relation=plain, object=thing.removeprefix("the "))
 

@@ -41,7 +41,7 @@ class Cast:
 
 def resolve(sentences: Sequence[str]) -> list[str]:
     """The sentences with names for pronouns, short names and definite descriptions; unclear references stay."""
-    cast = cast_of(sentences)
+    cast = collect_cast(sentences)
     focus, out = cast.main, []
     for sentence in sentences:
         text = _whole_names(sentence, cast)
@@ -53,7 +53,7 @@ def resolve(sentences: Sequence[str]) -> list[str]:
     return out
 
 
-def cast_of(sentences: Iterable[str]) -> Cast:
+def collect_cast(sentences: Iterable[str]) -> Cast:
     """The names of a document; the main subject is the most frequent one, weighted for names before verbs and in front.
 
     A name that only follows prepositions ('Born in Oslo, ...') cannot be the main subject.

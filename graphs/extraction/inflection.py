@@ -7,7 +7,7 @@ _KNOWN = w.BASES | frozenset(w.IRREGULAR_FORMS) | w.APPOINT | w.ROLE_VERBS | w.E
 _ENDINGS = (("ies", "y"), ("ied", "y"), ("ying", "ie"), ("es", ""), ("s", ""), ("ed", ""), ("d", ""))
 
 
-def base_of(verb: str) -> str:
+def find_base(verb: str) -> str:
     """The base of a verb in any of its forms; an empty string for a word that is not a known verb."""
     if verb in _KNOWN or verb in w.INVARIABLE:
         return verb

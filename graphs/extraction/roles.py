@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from emend.graphs.extraction import words as w
-from emend.graphs.extraction.inflection import base_of, is_plural
+from emend.graphs.extraction.inflection import find_base, is_plural
 from emend.graphs.extraction.tagging import Tagged
 from emend.memory.edit import Triplet
 
@@ -31,10 +31,10 @@ def filled_roles(s: Tagged) -> Iterator[Filled]:
     for match in _AS.finditer(s.tags):
         verb = s.words[match.end("verb") - 1].lower()
         as_ = s.words[match.end("thing")].lower() == "as"
-        if as_ and (base_of(verb) in w.APPOINT or verb in w.HAVE):
+        if as_ and (find_base(verb) in w.APPOINT or verb in w.HAVE):
             yield _filled(s, match, match["of"] and "of" or match["whose"] and "whose" or "owner")
     for match in _NAMED.finditer(s.tags):
-        if base_of(s.words[match.end("verb") - 1].lower()) in w.APPOINT and (filled := _named(s, match)):
+        if find_base(s.words[match.end("verb") - 1].lower()) in w.APPOINT and (filled := _named(s, match)):
             yield filled
     for match in _BESIDE.finditer(s.tags):
         noun = s.words[match.end("role") - 1].lower()

@@ -72,7 +72,7 @@ class SpacyExtractor(Extractor):
                 f"spaCy pipeline '{self._nlp.meta['name']}' reads '{self._nlp.meta['lang']}', and a document is in "
                 f"'{language}': name a pipeline of that language with --model."
             )
-        triplets = (triplet for sentence in sentences for triplet in triplets_of(self._parsed(sentence)))
+        triplets = (triplet for sentence in sentences for triplet in extract_triplets(self._parsed(sentence)))
         return ExtractorOutput(triplets=tuple(dict.fromkeys(triplets)))
 
     def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
@@ -110,7 +110,7 @@ def load_pipeline(name: str) -> Any:
         ) from error
 
 
-def triplets_of(doc: Any) -> Iterator[Triplet]:
+def extract_triplets(doc: Any) -> Iterator[Triplet]:
     """Triplets of a parsed text: of its verbs, its appositions and its possessives.
 
     Args:

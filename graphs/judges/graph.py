@@ -125,7 +125,7 @@ class Judge:
         ]
 
 
-def items_of(state: JudgeState) -> list[Item]:
+def parse_items(state: JudgeState) -> list[Item]:
     """The items, as the role takes them."""
     return [Item.model_validate(item) for item in state["items"]]
 
@@ -145,7 +145,7 @@ def ask_question(question: Question, state: JudgeState, model: BaseChatModel) ->
     update: JudgeState = {}
     try:
         if value is not None:
-            judged = [text for item in items_of(state) for text in item.texts]
+            judged = [text for item in parse_items(state) for text in item.texts]
             check_own(reply, [*judged, *map(neutralise, judged)], question.role.stated)
             update = question.read(value, state)
         elif not final and "{" not in reply and reply.strip():
@@ -186,7 +186,7 @@ def one_question(role: Role) -> JudgeGraph:
     """Ask, again if necessary, and settle."""
 
     def prompt(state: JudgeState) -> str:
-        return role.prompt(items_of(state), state.get("swapped", False))
+        return role.prompt(parse_items(state), state.get("swapped", False))
 
     def keep(verdicts: list[Verdict], state: JudgeState) -> JudgeState:
         before = [Verdict.model_validate(verdict) for verdict in state.get("verdicts", [])] or verdicts
@@ -199,8 +199,8 @@ def one_question(role: Role) -> JudgeGraph:
         question = Question(
             prompt=prompt,
             schema=role.schema_of(len(state["items"])),
-            read=lambda value, now: keep(role.read(value, items_of(now)), now),
-            read_words=lambda reply, now: keep(role.read_words(reply, items_of(now)), now),
+            read=lambda value, now: keep(role.read(value, parse_items(now)), now),
+            read_words=lambda reply, now: keep(role.read_words(reply, parse_items(now)), now),
             role=role,
         )
         return ask_question(question, state, runtime.context.model)

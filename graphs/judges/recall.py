@@ -13,7 +13,7 @@ from emend.graphs.judges.graph import (
     JudgeState,
     Question,
     ask_question,
-    items_of,
+    parse_items,
     retry_or,
     settle,
 )
@@ -22,9 +22,9 @@ ROLE = Recall()
 NO_FACT = "the thoughts state no fact"
 
 
-def item_of(state: JudgeState) -> Item:
+def parse_item(state: JudgeState) -> Item:
     """The only item."""
-    return items_of(state)[0]
+    return parse_items(state)[0]
 
 
 def keep_atoms(reply: Atoms, state: JudgeState) -> JudgeState:
@@ -44,17 +44,17 @@ def keep_labels(reply: Labels, state: JudgeState) -> JudgeState:
 
 
 SPLIT = Question(
-    prompt=lambda state: ROLE.split_prompt(item_of(state)),
+    prompt=lambda state: ROLE.split_prompt(parse_item(state)),
     schema=Atoms,
     read=keep_atoms,
     read_words=lambda reply, state: keep_atoms(ROLE.words_to_atoms(reply), state),
     role=ROLE,
 )
 LABEL = Question(
-    prompt=lambda state: ROLE.label_prompt(item_of(state), state["facts"]),
+    prompt=lambda state: ROLE.label_prompt(parse_item(state), state["facts"]),
     schema=Labels,
     read=keep_labels,
-    read_words=lambda reply, state: keep_labels(ROLE.words_to_labels(reply, item_of(state)), state),
+    read_words=lambda reply, state: keep_labels(ROLE.words_to_labels(reply, parse_item(state)), state),
     role=ROLE,
 )
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from emend.memory.distribution import install_command
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
-from emend.memory.embeddings.model_families import DOT, family_of, shaped
+from emend.memory.embeddings.model_families import DOT, find_family, shaped
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.embeddings.threads import is_small, one_thread
 from emend.memory.embeddings.user_embedding import UserEmbedding
@@ -122,7 +122,7 @@ class SentenceEmbedding:
         cache: Path | None = None,
         adapter: Path | None = None,
     ) -> None:
-        family = family_of(str(model))
+        family = find_family(str(model))
         self.model = shaped(load_encoder("SentenceTransformer", str(model), "embedding", KNOWN), family)
         if adapter:
             merge_adapter(self.model[0].auto_model, adapter)

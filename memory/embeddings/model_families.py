@@ -22,7 +22,7 @@ DOT = "dot"
 """Last part of the identity of an embedding whose vectors are not normalised."""
 
 
-def family_of(name: str) -> ModelFamily:
+def find_family(name: str) -> ModelFamily:
     """The family recognised by the last part of a model's name or folder; MiniLM and all others need no settings.
 
     `facebook/contriever-msmarco`, `facebook/mcontriever` and `models/multilingual-e5-large` are known.

@@ -101,7 +101,7 @@ def adapt(component: Any, name: str) -> Any:
     """
     if isinstance(component, type):
         if _is_langchain(component):
-            return _factory_of(component, name, lambda corpus, **settings: _built(component, corpus, settings))
+            return _make_factory(component, name, lambda corpus, **settings: _built(component, corpus, settings))
         return (
             component
             if hasattr(component, "search") or hasattr(component, "search_probe")
@@ -112,12 +112,12 @@ def adapt(component: Any, name: str) -> Any:
     if inspect.isroutine(component):
         known = _parameters(component)
         _check_call(component, name, "", **{field: None for field in ("corpus", "k") if field in known})
-    if _ask_of(component, None) is not None or _is_retriever(component):
-        return _factory_of(type(component), name, lambda corpus: component)
+    if _choose_search(component, None) is not None or _is_retriever(component):
+        return _make_factory(type(component), name, lambda corpus: component)
     return component
 
 
-def _factory_of(cls: Any, name: str, build: Callable[..., Any]) -> Callable[..., Retriever]:
+def _make_factory(cls: Any, name: str, build: Callable[..., Any]) -> Callable[..., Retriever]:
     """A factory with the name of a class, for the run's records, and its settings."""
     strategy = _checked(build, name)
 
@@ -147,7 +147,7 @@ def _checked(build: Callable[..., Any], name: str) -> Callable[..., Retriever]:
         nonlocal is_checked
         _check_call(build, name, corpus, **settings)
         retriever = build(corpus, **settings)
-        ask = _ask_of(retriever, corpus)
+        ask = _choose_search(retriever, corpus)
         if ask is None:
             if not _is_retriever(retriever):
                 raise BadSettings(
@@ -181,7 +181,7 @@ def _check_call(function: Callable[..., Any], name: str, *values: Any, **fields:
         raise BadSettings(f"retriever '{name}' has the parameters {signature} ({error}): {SIGNATURES}") from error
 
 
-def _ask_of(component: Any, corpus: Corpus | None) -> Callable[[str, int], Sequence[Result]] | None:
+def _choose_search(component: Any, corpus: Corpus | None) -> Callable[[str, int], Sequence[Result]] | None:
     """How another library's retriever, a vector store or a function is asked; None for anything else."""
     if hasattr(component, "similarity_search") and hasattr(component, "as_retriever"):
         return lambda query, k: _search_store(component, query, k, {})

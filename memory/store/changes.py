@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from emend.memory.edit import Edit
-from emend.memory.store.rows import MemoryRow, rows_of
+from emend.memory.store.rows import MemoryRow, make_rows
 from emend.memory.store.superseding import Superseding, superseded
 
 
@@ -32,7 +32,7 @@ def plan_changes(
         rule: the superseding rule.
         clock: the order of the first edit, unless a stored row has a later one (from a host with another clock).
     """
-    new = [row for edit in edits for row in rows_of(edit)]
+    new = [row for edit in edits for row in make_rows(edit)]
     facts = _decided_facts([*new, *before.values()], rule)
     others = {row.entry.id: row for row in lookup(facts) if row.entry.id not in before}
     first = max([clock, *(row.order + 1 for row in (*before.values(), *others.values()))])

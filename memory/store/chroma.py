@@ -28,9 +28,9 @@ from emend.memory.store.connection import (
     open_collection,
     refuse_other,
 )
-from emend.memory.store.history import FactHistory, MemoryStats, history_of, stats_of
+from emend.memory.store.history import FactHistory, MemoryStats, build_history, compute_stats
 from emend.memory.store.index_files import IndexFiles
-from emend.memory.store.rows import MemoryRow, collection_of
+from emend.memory.store.rows import MemoryRow, choose_collection
 from emend.memory.store.superseding import Superseding, fact_id, superseded
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class ChromaMemory:
         rows = list(self._rows_about([fact_id(subject, relation)]))
         orders = {row.entry.edit_id: row.order for row in rows}
         edits = [(edit, orders[edit.id]) for edit in (self.edits(list(orders)) if orders else ())]
-        return history_of(subject, relation, edits, self.superseding)
+        return build_history(subject, relation, edits, self.superseding)
 
     def entries(self, edit_ids: Sequence[str]) -> dict[Entry, bool]:
         """The entries of these edits, and whether each is current."""
@@ -209,7 +209,7 @@ class ChromaMemory:
 
     def stats(self) -> MemoryStats:
         """Counts of the stored edits, entries and facts."""
-        return stats_of(self._rows(None), self.identity, self.superseding)
+        return compute_stats(self._rows(None), self.identity, self.superseding)
 
     def count(self) -> int:
         """Number of stored entries, superseded ones included."""
@@ -223,7 +223,7 @@ class ChromaMemory:
         changes = plan_changes(edits, before, self._rows_about, self.superseding, self._clock)
         for current in (True, False):  # if interrupted, the memory lacks superseded edits and never current ones
             for name, stored in self._collections.items():
-                new = [r for r in changes.upsert if r.current == current and collection_of(r.entry) == name]
+                new = [r for r in changes.upsert if r.current == current and choose_collection(r.entry) == name]
                 for start in range(0, len(new), PAGE):
                     self._upsert(stored, new[start : start + PAGE], on_progress)
         self._update_flags(changes.update)
@@ -236,7 +236,7 @@ class ChromaMemory:
     def _update_flags(self, rows: Sequence[MemoryRow]) -> None:
         for name, stored in self._collections.items():
             with self._database_errors():
-                stored.update_flags([row for row in rows if collection_of(row.entry) == name])
+                stored.update_flags([row for row in rows if choose_collection(row.entry) == name])
 
     def _upsert(self, stored: MemoryCollection, rows: Sequence[MemoryRow], on_progress: OnProgress) -> None:
         if self.embedding is None:
@@ -290,6 +290,6 @@ class _IndexedCorpus:
 
 def _to_delete(changes: StoreChanges, rows: Sequence[MemoryRow], name: str) -> list[str]:
     """Ids to delete from a collection: deleted rows, and rows that are now stored in the other one."""
-    homes = {row.entry.id: collection_of(row.entry) for row in (*rows, *changes.upsert)}
-    ids = (row.entry.id for row in rows if collection_of(row.entry) == name)
+    homes = {row.entry.id: choose_collection(row.entry) for row in (*rows, *changes.upsert)}
+    ids = (row.entry.id for row in rows if choose_collection(row.entry) == name)
     return [id_ for id_ in ids if id_ in changes.delete or homes[id_] != name]

@@ -86,7 +86,7 @@ class MemoryCollection:
     def _score(self, distance: float) -> float:
         """The similarity behind a distance: Chroma returns 1 minus the cosine, or minus the dot product."""
         score = 1.0 - distance
-        if space_of(str((self.collection.metadata or {}).get("embedding"))) == "cosine":
+        if choose_space(str((self.collection.metadata or {}).get("embedding"))) == "cosine":
             score = max(-1.0, min(1.0, score))
         return round(score, DECIMALS)
 
@@ -132,6 +132,6 @@ class MemoryCollection:
             yield self.collection.get(where=chosen, include=include)
 
 
-def space_of(identity: str) -> str:
+def choose_space(identity: str) -> str:
     """Chroma's name for the similarity of an embedding's vectors; `ip` is the dot product."""
     return "ip" if identity.endswith(f"/{DOT}") else "cosine"

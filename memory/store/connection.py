@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadData, BadSettings, EmendError, MemoryMismatch, MemoryUnavailable, MissingData
 from emend.memory.files import FILE_MODE, open_file, private_folder
-from emend.memory.store.collection import space_of
+from emend.memory.store.collection import choose_space
 from emend.memory.store.index_files import IndexFiles
 from emend.memory.store.superseding import Superseding
 
@@ -39,7 +39,7 @@ def open_collection(client: "Client", name: str, location: str, create_with: tup
     return client.get_or_create_collection(
         name,
         embedding_function=None,
-        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(create_with[0])})},
+        configuration={"hnsw": cast(Any, INDEX | {"space": choose_space(create_with[0])})},
         metadata={"embedding": create_with[0], "superseding": create_with[1]},
     )
 
@@ -51,7 +51,7 @@ def refuse_other(store: Any, location: str, embedding: Embedding | None, rule: S
     if stored is None or here not in (None, stored):
         raise MemoryMismatch(
             f"collection '{store.name}' in {location} was embedded by '{stored or 'an unnamed model'}', this is "
-            f"'{here}': open it with that embedding ({_spec_of(stored)}), or choose another folder."
+            f"'{here}': open it with that embedding ({_find_option(stored)}), or choose another folder."
         )
     stored_rule = fields.get("superseding")
     if stored_rule is None or rule not in (None, stored_rule):
@@ -61,7 +61,7 @@ def refuse_other(store: Any, location: str, embedding: Embedding | None, rule: S
         )
 
 
-def _spec_of(identity: str | None) -> str:
+def _find_option(identity: str | None) -> str:
     """The command-line option that selects the embedding with this identity."""
     name = (identity or "").partition("/")[0]
     known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}

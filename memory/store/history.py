@@ -44,7 +44,7 @@ class MemoryStats(FrozenModel):
     last: str | None = None
 
 
-def history_of(subject: str, relation: str, edits: Iterable[tuple[Edit, int]], rule: Superseding) -> FactHistory:
+def build_history(subject: str, relation: str, edits: Iterable[tuple[Edit, int]], rule: Superseding) -> FactHistory:
     """The versions of one fact, oldest first.
 
     Args:
@@ -71,7 +71,7 @@ def _version(edit: Edit, claim: Claim, fact: str, latest: str | None, rule: Supe
     return Version(edit=edit, objects=tuple(dict.fromkeys(objects)), current=undecided or edit.id == latest)
 
 
-def stats_of(rows: Sequence[MemoryRow], embedding: str, rule: Superseding) -> MemoryStats:
+def compute_stats(rows: Sequence[MemoryRow], embedding: str, rule: Superseding) -> MemoryStats:
     """The counts over all rows of a memory."""
     edits_of: dict[str, set[str]] = {}
     for row in rows:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
 from emend.memory.json_files import parse_json
-from emend.memory.store.rows import entries_of
+from emend.memory.store.rows import make_entries
 from emend.memory.store.superseding import parse_time
 
 FORMS = '{"subject", "relation", "object"}, {"document"}, {"event", "time"}, or an edit with "form" and "text"'
@@ -89,14 +89,14 @@ def edit_from(fields: dict[str, Any]) -> Edit:
         edit = _from_text(dict(fields))
     else:
         raise BadData(f"{_names(fields)}: this is no edit. Known are {FORMS}.")
-    if not entries_of(edit):
+    if not make_entries(edit):
         raise BadData("the text is blank: there is nothing to store.")
     if edit.time is not None and parse_time(edit.time) is None:
         raise BadData(f"time '{edit.time}' is not ISO 8601: write for example 2026, 2026-05 or 2026-05-31.")
     return edit
 
 
-def lines_of(edits: Iterable[Edit]) -> Iterator[str]:
+def dump_lines(edits: Iterable[Edit]) -> Iterator[str]:
     """JSON lines without default values; `read_edits` returns the same edits."""
     for edit in edits:
         yield json.dumps(edit.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) + "\n"

@@ -9,7 +9,7 @@ from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 from emend.memory.json_files import parse_object
 from emend.memory.retrieval.base import Entry
-from emend.memory.store.superseding import Claim, facts_of, parse_time
+from emend.memory.store.superseding import Claim, compute_fact_ids, parse_time
 
 NO_FACTS = ["-"]  # Chroma stores no empty list, and an upsert would leave the old value of a key that is left out
 
@@ -51,15 +51,15 @@ class MemoryRow(NamedTuple):
         return other is not None and self._replace(order=other.order, current=other.current) == other
 
 
-def entries_of(edit: Edit) -> list[Entry]:
+def make_entries(edit: Edit) -> list[Entry]:
     """The entries that the memory stores for an edit: its text, or each of its triplets when its form is `triplets`.
 
     A blank text gives no entry: an edit from which nothing could be extracted cannot be retrieved.
     """
-    return [row.entry for row in rows_of(edit)]
+    return [row.entry for row in make_rows(edit)]
 
 
-def rows_of(edit: Edit) -> list[MemoryRow]:
+def make_rows(edit: Edit) -> list[MemoryRow]:
     """The entries of an edit as rows, current and with order 0 until `plan_changes` decides both."""
     many = edit.form == "triplets" and bool(edit.triplets)
     texts = [triplet.text for triplet in edit.triplets] if many else [edit.text]
@@ -69,12 +69,12 @@ def rows_of(edit: Edit) -> list[MemoryRow]:
     for index, text in enumerate(texts):
         if text.strip():
             entry = Entry(id=f"{edit.id}.{index:03d}", edit_id=edit.id, text=text, kind=kind, time=edit.time)
-            facts = facts_of(edit, index if many else None)
+            facts = compute_fact_ids(edit, index if many else None)
             rows.append(MemoryRow(entry, facts, order=0, current=True, edit_json="" if rows else edit_json))
     return rows
 
 
-def collection_of(entry: Entry) -> str:
+def choose_collection(entry: Entry) -> str:
     """The name of the collection that holds an entry."""
     return "triplets" if entry.kind == "triplet" else "documents"
 

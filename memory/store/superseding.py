@@ -28,7 +28,7 @@ def fact_id(subject: str, relation: str) -> str:
     return content_id("fact", _normalised(subject), _normalised(relation))
 
 
-def facts_of(edit: Edit, index: int | None = None) -> tuple[str, ...]:
+def compute_fact_ids(edit: Edit, index: int | None = None) -> tuple[str, ...]:
     """The ids of an edit's facts, or of its triplet at `index`; none for a text without triplets."""
     triplets = edit.triplets if index is None else edit.triplets[index : index + 1]
     ids = (fact_id(t.subject, t.relation) for t in triplets if t.subject.strip() and t.relation.strip())

@@ -27,7 +27,7 @@ from torch.nn.functional import kl_div
 from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import EditorContext
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.editors.numerics.locate import Located, locate, locate_essence
 from emend.editors.parametric.finetune import FineTuning, training_rows
@@ -269,7 +269,7 @@ def measure(folder: Path, every: list[Edit], plain: int, texts: list[str]) -> No
     loaded = peak()
     print(f"resident after loading: {loaded:.0f} MB", flush=True)
     # The statistics first: editors refuse to be made where they lack.
-    paths = architecture_of(lm.model)
+    paths = find_architecture(lm.model)
     _, one, _ = timed(lambda: collect_covariance(lm, paths, [5], texts, folder / "one"))
     _, six, rose = timed(lambda: collect_covariance(lm, paths, range(6), texts, folder / "stats"))
     told = f"one layer {one:.2f} CPU s, six layers {six:.2f}, ratio {six / one:.2f} (aim {AIMS['statistics']})"

@@ -16,7 +16,7 @@ import torch
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.cost import Meter
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome
@@ -98,7 +98,7 @@ def bench(chosen: argparse.Namespace, folder: Path) -> None:
 def _method(method: Any, layers: list[int], count: int, model: Any, chosen: argparse.Namespace, folder: Path) -> None:
     lm, every, texts = model.lm, edits(count), corpus(chosen.texts)
     layers = [layer for layer in layers if layer < chosen.layers]
-    paths = architecture_of(lm.model)
+    paths = find_architecture(lm.model)
     name = f"{method.name}, layers {layers}"
     measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect_covariance(lm, paths, layers, texts, folder))
     own: dict[str, Any] = SEARCH | {"layers": layers, "prefixes": PREFIXES, "covariance": str(folder)}

@@ -31,7 +31,7 @@ from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, Vectors, 
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.exact import ExactCorpus, QueryVectors
 from emend.memory.store.chroma import ChromaMemory
-from emend.memory.store.rows import entries_of
+from emend.memory.store.rows import make_entries
 
 QUERIES = 300
 K = 10
@@ -129,7 +129,7 @@ def _search(
     Recall is the share of the true ten nearest that was found. On a machine that others use, the processor's time says
     what the clock would on a free one.
     """
-    exact = ExactCorpus([entry for edit in edits for entry in entries_of(edit)], rows, QueryVectors(embedding))
+    exact = ExactCorpus([entry for edit in edits for entry in make_entries(edit)], rows, QueryVectors(embedding))
     view.embed(asked)
     view.nearest(asked[0], K)
     times, busy, found = [], [], 0

@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from emend.agents.scope.base import Scope, corpus_of
+from emend.agents.scope.base import Scope, embed_corpus
 from emend.agents.scope.examples import decisions
 from emend.agents.scope.load import shipped_scope
 from emend.agents.scope.logistic import DefaultScope
@@ -205,7 +205,7 @@ def speed(data: Path, console: Console, edits: int = 2000, questions: int = 100)
     texts = [text for each in targets for text in each.texts][:edits]
     scope = shipped_scope(embedding)
     assert scope is not None
-    corpus = corpus_of(texts, embedding)
+    corpus = embed_corpus(texts, embedding)
     begin = time.perf_counter()
     probabilities = scope.over(corpus)
     console.print(f"{len(texts)} edits indexed in {time.perf_counter() - begin:.1f} s, their vectors from the cache")

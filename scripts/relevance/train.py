@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.agents.scope.base import Floats, corpus_of
+from emend.agents.scope.base import Floats, embed_corpus
 from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.features import RelevanceFeatures
 from emend.agents.scope.logistic import LogisticScope
-from emend.agents.scope.train import Rows, fit_rows, rows_of
+from emend.agents.scope.train import Rows, fit_rows, weigh_rows
 from emend.evals.measure.train_scope import ScopeQuestions
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
@@ -58,7 +58,7 @@ def sample_of(family: str, pool: ScopeQuestions, embedding: Embedding) -> Sample
     chosen = [int(n) for n in np.sort(order)]
     examples = [ScopeExample(pool.questions[n], pool.about[n], pool.beside[n]) for n in chosen]
     embedding.queries([example.question for example in examples])  # into the cache in one batch
-    features = RelevanceFeatures(corpus_of(pool.texts, embedding), embedding)
+    features = RelevanceFeatures(embed_corpus(pool.texts, embedding), embedding)
     inside = sum(bool(example.about) for example in examples)
     share = {True: 1 / max(1, inside), False: 1 / max(1, len(examples) - inside)}
     rows = [_merged(example, pool.texts, features, embedding, share[bool(example.about)]) for example in examples]
@@ -70,13 +70,13 @@ def _merged(
     example: ScopeExample, texts: Sequence[str], features: RelevanceFeatures, embedding: Embedding, share: float
 ) -> Rows:
     """The rows of a question in its three memories."""
-    parts = [(1.0, rows_of(features, example.question, example.about))]
+    parts = [(1.0, weigh_rows(features, example.question, example.about))]
     if example.about and len(texts) > len(example.about):
         rest = [place for place in range(len(texts)) if place not in example.about]
-        parts.append((ABSENT, rows_of(features, example.question, (), rest)))
+        parts.append((ABSENT, weigh_rows(features, example.question, (), rest)))
     alone = example.about or (example.beside or 0,)
-    few = RelevanceFeatures(corpus_of([texts[place] for place in alone], embedding), embedding)
-    parts.append((ALONE, rows_of(few, example.question, range(len(alone)) if example.about else ())))
+    few = RelevanceFeatures(embed_corpus([texts[place] for place in alone], embedding), embedding)
+    parts.append((ALONE, weigh_rows(few, example.question, range(len(alone)) if example.about else ())))
     columns = zip(*(rows._replace(weights=rows.weights * factor * share) for factor, rows in parts), strict=True)
     return Rows(*(np.concatenate(column) for column in columns))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emend.agents.judging.base import JudgeInput
-from emend.agents.judging.verdicts import thoughts_of
+from emend.agents.judging.verdicts import read_thoughts
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, EXAMPLES
 from emend.editors.conformance_toys import PlainMemory
@@ -36,7 +36,7 @@ def test_a_chain_of_thought_is_read_and_kept_alike_by_every_editor(editor):
     assert answer.text == "Rye" and answer.reply is not None
     outputs = frozenset({"correct_flip"})
     told = JudgeInput(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=outputs)
-    assert thoughts_of(told) == "Sorn moved its seat."
+    assert read_thoughts(told) == "Sorn moved its seat."
 
 
 @pytest.mark.parametrize("editor", [name for name in EDITORS_OF_CHAINS if name != "cot"])
@@ -59,7 +59,7 @@ def test_the_thoughts_before_an_answer_in_bold_have_no_stars_of_it():
     answer = ask("rag", "Salt came later.\n\n**Answer**: Rye")
     outputs = frozenset({"correct_flip"})
     told = JudgeInput(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=outputs)
-    assert (answer.text, thoughts_of(told)) == ("Rye", "Salt came later.")
+    assert (answer.text, read_thoughts(told)) == ("Rye", "Salt came later.")
 
 
 @pytest.mark.parametrize("editor", ["unedited", "in_context", "rag"])

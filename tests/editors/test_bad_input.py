@@ -10,7 +10,7 @@ from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics import oom_retry as module
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.registry import EDITORS
@@ -131,7 +131,7 @@ def test_out_of_memory_halves_the_batch_says_so_and_gives_the_same_edit(
 def test_statistics_count_every_token_once_though_memory_runs_out(model, short_of_memory, tmp_path):
     from safetensors.torch import load_file
 
-    paths, texts = architecture_of(model.lm.model), ["The capital of France is Paris.", "Rome."] * 6
+    paths, texts = find_architecture(model.lm.model), ["The capital of France is Paris.", "Rome."] * 6
     collect_covariance(model.lm, paths, [0, 1], texts, tmp_path / "plain")
     budget = model.lm.batch_tokens
     short_of_memory(2)

@@ -100,10 +100,12 @@ def test_editor_with_a_covariance_makes_the_new_object_likelier(
 ) -> None:
     """The covariance is of three sentences: it shows that the methods run, and constrains nothing of usual text."""
     from emend.editors.hyperparameters import covariance_layers
-    from emend.editors.numerics.architectures import architecture_of
+    from emend.editors.numerics.architectures import find_architecture
     from emend.editors.numerics.collect_covariance import collect_covariance
 
     model = smollm2.lm.model
-    collect_covariance(smollm2.lm, architecture_of(model), covariance_layers(model.config), TEXTS, tmp_path / "moments")
+    collect_covariance(
+        smollm2.lm, find_architecture(model), covariance_layers(model.config), TEXTS, tmp_path / "moments"
+    )
     record = efficacy(editor, cloze=True, overrides={editor: {"covariance": str(tmp_path / "moments")}})
     assert record.values["success"] == 1.0, record

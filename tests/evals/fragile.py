@@ -17,7 +17,7 @@ from emend.editors.memory_based.mello import Mello
 from emend.evals.config.run_config import RunConfig
 from emend.evals.run.run import run
 from emend.evals.run.summary import Summary
-from emend.graphs.execution import listening
+from emend.graphs.execution import call_on_step
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step
 from emend.memory.registry import trust_names
@@ -47,7 +47,7 @@ class Fragile(Mello):
             inner = answerer.respond
 
             def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
-                with listening(self._heard):
+                with call_on_step(self._heard):
                     return inner(probe, targets)
 
             yield FunctionAnswerer(respond, answerer.cost)

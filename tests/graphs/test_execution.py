@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
-from emend.graphs.execution import listening, run_graph
+from emend.graphs.execution import call_on_step, run_graph
 from emend.memory.probe import Usage
 from emend.memory.steps import steps_of
 
@@ -104,7 +104,7 @@ def test_who_listens_hears_of_each_step_before_the_next_one_begins_and_of_none_a
         return {}
 
     app = chain(add, note, add)
-    with listening(lambda step: heard.append((step.node, len(begun)))):
+    with call_on_step(lambda step: heard.append((step.node, len(begun)))):
         run_graph(app, {"count": 1}, Upto(0))
     assert heard == [("add0", 0), ("note1", 1), ("add2", 1)]
     run_graph(app, {"count": 1}, Upto(0))
@@ -133,7 +133,7 @@ def parallel(names, slow=""):
 
 def test_steps_of_nodes_that_run_together_are_ordered_by_name_and_follow_those_before_them():
     heard: list[tuple[str, int]] = []
-    with listening(lambda step: heard.append((step.node, step.place))):
+    with call_on_step(lambda step: heard.append((step.node, step.place))):
         _, steps = run_graph(parallel("cab", slow="a"), {"count": 0}, None)
     assert [(step.node, step.place, step.after) for step in steps] == [
         ("a", 1, ()),

@@ -19,7 +19,7 @@ from emend.agents.local.batching import pack
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.passes import light_passes, replaced_forward
-from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, compute_logits
 from emend.editors.numerics.training.descent import (
     TrainingRow,
     TrainingSettings,
@@ -117,7 +117,7 @@ class GroupedTrainer:
             leaves = [leaf for n in dict.fromkeys(part.numbers) for leaf in self.copies[n].values()]
             with self._copies_in_place(part):  # the backward pass may run blocks again
                 states = part.suffix.run_again(part.lines, part.places)
-                logits = logits_of(self.lm, self.paths, states)[part.which]
+                logits = compute_logits(self.lm, self.paths, states)[part.which]
                 of_rows = mean_losses(logits, part.batch)
                 shares = torch.tensor([1 / len(self.groups[n]) for n in part.numbers], device=of_rows.device)
                 (of_rows @ shares).backward(inputs=leaves)

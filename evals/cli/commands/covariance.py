@@ -82,7 +82,7 @@ def _collect(
     overrides: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
-    from emend.editors.numerics.architectures import architecture_of, layer_of
+    from emend.editors.numerics.architectures import find_architecture, resolve_layer
     from emend.editors.numerics.collect_covariance import collect_covariance
     from emend.editors.numerics.covariance import covariance_folder
     from emend.editors.parametric.covariance_layers import covariance_settings
@@ -90,8 +90,10 @@ def _collect(
 
     settings = list(covariance_settings(lm, overrides).values())
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
-    numbers = sorted({layer_of(lm.model, layer) for layer in layers or [n for each in settings for n in each.layers]})
-    paths = architecture_of(lm.model, custom_paths, ("down_projection",), numbers)
+    numbers = sorted(
+        {resolve_layer(lm.model, layer) for layer in layers or [n for each in settings for n in each.layers]}
+    )
+    paths = find_architecture(lm.model, custom_paths, ("down_projection",), numbers)
     folder = out or covariance_folder(lm, f"{corpus.name}-{cap}")
     _print_cost(lm, paths, numbers, corpus)
     with counter("reading", "texts", corpus.count) as update:
@@ -114,7 +116,7 @@ def _import(
     overrides: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
-    from emend.editors.numerics.architectures import architecture_of
+    from emend.editors.numerics.architectures import find_architecture
     from emend.editors.numerics.covariance import covariance_folder
     from emend.editors.numerics.import_covariance import digest_of_files, import_covariance, layers_of_names
     from emend.editors.parametric.covariance_layers import covariance_settings
@@ -123,7 +125,7 @@ def _import(
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
     folder = out or covariance_folder(lm, f"imported-{digest_of_files(files)}")
     numbers = layers or layers_of_names(files)
-    paths = architecture_of(lm.model, custom_paths, ("down_projection",))
+    paths = find_architecture(lm.model, custom_paths, ("down_projection",))
     counts = import_covariance(lm, paths, numbers, files, folder)
     _show(lm, model, paths, sorted(numbers), folder, counts, as_json)
 

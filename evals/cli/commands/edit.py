@@ -132,12 +132,12 @@ def _solve(
 
 
 def _save(model: str, delta: Path, folder: Path, overrides: dict[str, dict[str, Any]], as_json: bool) -> None:
-    from emend.editors.checkpoint.deltas import dtype_of, read_delta, read_manifest
+    from emend.editors.checkpoint.deltas import parse_dtype, read_delta, read_manifest
     from emend.editors.checkpoint.edited_model import save_edited
     from emend.evals.config.run_config import MODEL
 
     manifest = read_manifest(delta)
-    with local_model(model, {"dtype": dtype_of(manifest)} | overrides.get(MODEL, {})) as loaded:
+    with local_model(model, {"dtype": parse_dtype(manifest)} | overrides.get(MODEL, {})) as loaded:
         save_edited(loaded.lm, read_delta(delta, loaded.lm), manifest, folder)
     name = shlex.quote(str(folder))
     _emit_manifest(

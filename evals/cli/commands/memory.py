@@ -109,15 +109,15 @@ def export(
 ) -> None:
     """Write all edits, superseded ones included, in the order in which they were added."""
     from emend.evals.cli.edit_files import write_whole
-    from emend.memory.store.jsonl import lines_of
+    from emend.memory.store.jsonl import dump_lines
     from emend.memory.store.open_memory import open_memory
 
     with open_memory(where) as opened:
         edits, rule = opened.edits(current=current), opened.superseding
     if file == "-":
-        sys.stdout.writelines(lines_of(edits))
+        sys.stdout.writelines(dump_lines(edits))
         return
-    write_whole(file, lines_of(edits))
+    write_whole(file, dump_lines(edits))
     hint = "" if rule == "arrival" else f"; import them with --superseding {rule} to keep this memory's rule"
     print_text(f"{len(edits)} edits written to {file}{hint}")
 

@@ -276,7 +276,7 @@ def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
         minutes = [calls / config.rpm] if config.rpm else []
         minutes += [(tokens_in + tokens_out) / config.tpm] if config.tpm else []
         seconds = max(calls * SECONDS_PER_CALL / config.concurrency, *(each * 60 * share for each in minutes), 0)
-    cost = None if price is None else price.cost_of({"input_tokens": tokens_in, "output_tokens": tokens_out})
+    cost = None if price is None else price.compute_cost({"input_tokens": tokens_in, "output_tokens": tokens_out})
     return DryRun(model=config.model, rows=rows, cost=cost, currency=prices.currency, seconds=seconds)
 
 

@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.providers.policy import CallPolicy
-from emend.agents.scoring import form_of
+from emend.agents.scoring import resolve_form
 from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
@@ -144,7 +144,7 @@ class RunComponents:
         scorers = probe.scorers
         if self.config.count_only == WRONG_BEFORE and probe.edit_ids:
             scorers = (*scorers, WRONG_BEFORE)
-        form = form_of(self.model, form_for(probe, self.config.form, self.edits_weights))
+        form = resolve_form(self.model, form_for(probe, self.config.form, self.edits_weights))
         return probe.model_copy(update={"form": form, "scorers": scorers})
 
     @cached_property
@@ -393,9 +393,9 @@ def _check_form(config: RunConfig, model: BaseChatModel) -> None:
     Raises:
         BadSettings: it takes no plain text, or has no chat template.
     """
-    if config.form == "plain" and form_of(model, "plain") == "chat":
+    if config.form == "plain" and resolve_form(model, "plain") == "chat":
         raise BadSettings(f"--form plain with model '{config.model}': it takes messages only. Leave --form out.")
-    if config.form == "chat" and form_of(model, "chat") == "plain":
+    if config.form == "chat" and resolve_form(model, "chat") == "plain":
         raise BadSettings(
             f"--form chat with model '{config.model}': it has no chat template, or model.chat=false turns it off. "
             "Leave --form out."

@@ -5,7 +5,7 @@ import pytest
 from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.recall import Recall
 from emend.agents.judging.tendency import Tendency
-from emend.agents.judging.verdicts import thoughts_of
+from emend.agents.judging.verdicts import read_thoughts
 from emend.memory.errors import ModelReplyError
 
 MARKS = "Correctness: {0}; Coherence: {0}; Comprehensive: {0}; Overall: {0}"
@@ -39,4 +39,4 @@ def test_labels_and_marks_in_thoughts_are_none():
 )
 def test_thoughts_end_where_the_answer_begins(reply):
     asked = JudgeInput(kind="counting", question="q", reply=reply, answer="4", outputs=frozenset({"pre_edit"}))
-    assert thoughts_of(asked) == "Die Straße in Meißen, Gießen und İzmir."
+    assert read_thoughts(asked) == "Die Straße in Meißen, Gießen und İzmir."

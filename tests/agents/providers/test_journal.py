@@ -8,7 +8,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, ToolMessage
 
 from emend.agents.llm import load_model
-from emend.agents.parsing.messages import usage_of
+from emend.agents.parsing.messages import read_usage
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, call_key
 from emend.agents.providers.repetition import repetition
@@ -31,7 +31,7 @@ def test_a_cached_reply_costs_nothing_and_says_so(protocol, tmp_path):
         with get_usage_metadata_callback() as counted:
             again = model.invoke("Which town is it?")
     assert str(first.text) == str(again.text) == "Ostrim" and provider.count == 2
-    assert (usage_of(first).calls, usage_of(again)) == (1, Usage(cached=1))
+    assert (read_usage(first).calls, read_usage(again)) == (1, Usage(cached=1))
     assert counted.usage_metadata == {}
     spent = policy.ledger.total()
     assert (spent.requests, spent.replies, spent.cached, spent.output_tokens) == (2, 1, 1, 1)

@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from emend.agents.parsing.messages import usage_of
+from emend.agents.parsing.messages import read_usage
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, run_journal, unit_scope
 from emend.agents.providers.policy import Backoff
@@ -49,7 +49,7 @@ def ask(model: ProviderChatModel, journal: CallJournal | None, unit: str, *promp
             replies.append(model.invoke(prompt))
         if breaks:
             raise Broken
-    return [str(reply.text) for reply in replies], [usage_of(reply) for reply in replies]
+    return [str(reply.text) for reply in replies], [read_usage(reply) for reply in replies]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -27,9 +27,9 @@ def prices(tmp_path):
 
 def test_cost_is_per_million_tokens_and_knows_the_providers_cache(prices):
     price = Prices.read(prices).require("openai:small@http://127.0.0.1/v1")
-    assert price.cost_of({"input_tokens": 1_000_000, "output_tokens": 500_000}) == pytest.approx(1.5)
+    assert price.compute_cost({"input_tokens": 1_000_000, "output_tokens": 500_000}) == pytest.approx(1.5)
     told = {"input_tokens": 1_000_000, "output_tokens": 0, "input_token_details": {"cache_read": 900_000}}
-    assert price.cost_of(told) == pytest.approx(0.05 + 0.09)
+    assert price.compute_cost(told) == pytest.approx(0.05 + 0.09)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_the_default_policy_has_no_limits():
 def test_what_is_written_to_the_provider_s_cache_has_its_price(name):
     price = Price(input=1, output=2, cache_write=1.25)
     details = {"cache_creation": 0, "cache_read": 0} | {name: 1_000_000}
-    assert price.cost_of({"input_tokens": 1_000_000, "input_token_details": details}) == pytest.approx(1.25)
+    assert price.compute_cost({"input_tokens": 1_000_000, "input_token_details": details}) == pytest.approx(1.25)

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, T
 
 from emend.agents.roles.relevance import ScopeEvaluator
 from emend.agents.scope import cross_encoder
-from emend.agents.scope.base import corpus_of
+from emend.agents.scope.base import embed_corpus
 from emend.agents.scope.cross_encoder import CragEvaluator, ElkenScope
 from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.load import load_scope
@@ -60,7 +60,7 @@ def test_crags_t5_reads_question_and_passage_as_one_text_and_gives_the_score_its
         return rows
 
     monkeypatch.setattr(scope, "tokenizer", read)
-    one = [scope.over(corpus_of([text], LexicalEmbedding()))(QUESTION) for text in TEXTS]
+    one = [scope.over(embed_corpus([text], LexicalEmbedding()))(QUESTION) for text in TEXTS]
     assert packed == [f"{QUESTION} [SEP] {text}" for text in TEXTS]
     with torch.inference_mode():
         logits = [float(scope.logits([QUESTION], [text])[0]) for text in TEXTS]
@@ -88,9 +88,9 @@ def test_a_t5_in_pytorchs_own_format_is_told_from_another_by_its_weights(t5):
 
 def test_a_cross_encoder_with_one_output_is_a_classifier(bert):
     scope = load_scope(bert)
-    probabilities = scope.over(corpus_of(TEXTS, LexicalEmbedding()))(QUESTION)
+    probabilities = scope.over(embed_corpus(TEXTS, LexicalEmbedding()))(QUESTION)
     assert probabilities.shape == (2,) and ((0 < probabilities) & (probabilities < 1)).all() and scope.pairwise
-    assert scope.over(corpus_of([], LexicalEmbedding()))(QUESTION).shape == (0,)
+    assert scope.over(embed_corpus([], LexicalEmbedding()))(QUESTION).shape == (0,)
 
 
 def test_a_folder_of_another_model_or_a_damaged_one_is_refused(tmp_path):
@@ -127,7 +127,7 @@ def test_elkens_classifier_reads_event_and_question_as_one_text_and_keeps_its_fo
         return tokenizer(texts, **options)
 
     monkeypatch.setattr(scope, "tokenizer", read)
-    probabilities = scope.over(corpus_of(TEXTS, LexicalEmbedding()))(QUESTION)
+    probabilities = scope.over(embed_corpus(TEXTS, LexicalEmbedding()))(QUESTION)
     assert packed == [f"Event: {text} Question: {QUESTION}" for text in TEXTS]
     assert ((0 < probabilities) & (probabilities < 1)).all()
     assert (scope.threshold, scope.identity.partition("/")[0]) == (0.5, "elken")

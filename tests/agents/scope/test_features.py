@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from emend.agents.scope.base import WEIGHTS, corpus_of, save_threshold
-from emend.agents.scope.examples import ScopeExample, choose_threshold, decisions, examples_of
+from emend.agents.scope.base import WEIGHTS, embed_corpus, save_threshold
+from emend.agents.scope.examples import ScopeExample, choose_threshold, collect_examples, decisions
 from emend.agents.scope.features import RIVAL, RelevanceFeatures, WordFeatures, names_in, without_names
 from emend.agents.scope.load import SHIPPED, load_scope, shipped_scope
 from emend.agents.scope.logistic import DefaultScope, LogisticScope
-from emend.agents.scope.train import NEAR, Rows, fit_rows, rows_of, train_scope
+from emend.agents.scope.train import NEAR, Rows, fit_rows, train_scope, weigh_rows
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
@@ -59,7 +59,7 @@ def test_a_question_without_its_names_keeps_its_relation(text, plain):
 
 
 def test_word_features_are_shares_of_the_question_in_each_text():
-    corpus = corpus_of(["The capital of Veldania is Ostrim.", "The capital of Sorn is Lunden."], LexicalEmbedding())
+    corpus = embed_corpus(["The capital of Veldania is Ostrim.", "The capital of Sorn is Lunden."], LexicalEmbedding())
     shares = WordFeatures(corpus, LexicalEmbedding())("What is the capital of Veldania?")[:, 1:]
     assert shares[:, 0].tolist() == [1.0, 0.0] and shares[:, 1].tolist() == [0.0, 0.0]
     assert shares[:, 2].tolist() == [1.0, 0.5]
@@ -67,7 +67,9 @@ def test_word_features_are_shares_of_the_question_in_each_text():
 
 
 def test_untrained_it_chooses_the_text_with_the_names_of_the_question():
-    probabilities = DefaultScope().over(corpus_of([*RIVERS, "The capital of Veldania is Ostrim."], LexicalEmbedding()))
+    probabilities = DefaultScope().over(
+        embed_corpus([*RIVERS, "The capital of Veldania is Ostrim."], LexicalEmbedding())
+    )
     assert probabilities("What is the capital of Veldania?").argmax() == 20
     assert probabilities("What is the capital of Veldania?").max() > 0.5
     assert probabilities("What is the capital of Orland?").max() < 0.5
@@ -99,11 +101,11 @@ def test_the_weights_are_those_of_a_logistic_regression():
 
 
 def test_a_question_is_paired_with_its_own_texts_and_the_nearest_others_which_share_one_weight():
-    features = WordFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
-    rows = rows_of(features, "Which river flows through Land7?", (7, 12))
+    features = WordFeatures(embed_corpus(RIVERS, LexicalEmbedding()), LexicalEmbedding())
+    rows = weigh_rows(features, "Which river flows through Land7?", (7, 12))
     assert rows.labels.sum() == 2 and len(rows.labels) in (NEAR, NEAR + 1)
     assert rows.weights[rows.labels].tolist() == [1, 1] and rows.weights[~rows.labels].sum() == pytest.approx(1)
-    among = rows_of(features, "Which river flows through Land7?", (), [3, 5])
+    among = weigh_rows(features, "Which river flows through Land7?", (), [3, 5])
     assert among.features.shape == (2, 5) and not among.labels.any() and among.weights.sum() == pytest.approx(1)
 
 
@@ -135,7 +137,7 @@ def test_a_decision_is_correct_only_with_the_questions_text_or_with_none_out_of_
 
 
 def test_examples_come_from_questions_and_texts_and_a_single_known_text_is_compared_alone():
-    texts, examples = examples_of([("A?", "a", True), ("B?", "b", False), ("C?", "a", False)])
+    texts, examples = collect_examples([("A?", "a", True), ("B?", "b", False), ("C?", "a", False)])
     assert texts == ["a", "b"]
     assert examples == [
         ScopeExample("A?", (0,)),
@@ -152,7 +154,7 @@ def test_a_classifier_is_saved_and_loaded_exactly(tmp_path):
     trained.save(tmp_path / "scope")
     loaded = load_scope(tmp_path / "scope")
     assert (loaded.identity, loaded.threshold, loaded.lower) == (trained.identity, trained.threshold, trained.lower)
-    corpus = corpus_of(RIVERS, LexicalEmbedding())
+    corpus = embed_corpus(RIVERS, LexicalEmbedding())
     assert loaded.over(corpus)("Land3?").tolist() == trained.over(corpus)("Land3?").tolist()
     assert sorted(path.name for path in (tmp_path / "scope").iterdir()) == ["scope.json", "scope.safetensors"]
     save_threshold(tmp_path / "scope", 0.25)
@@ -183,7 +185,7 @@ def test_the_error_of_a_folder_names_its_fault(tmp_path):
 
 def test_relevance_is_the_best_sentence_and_the_lead_over_the_next_text_or_a_fixed_score():
     texts = [f"Land{n} is old. The river of Land{n} is Aske{n}." for n in range(6)]
-    corpus, question = corpus_of(texts, LexicalEmbedding()), "Which river flows through Land4?"
+    corpus, question = embed_corpus(texts, LexicalEmbedding()), "Which river flows through Land4?"
     features = RelevanceFeatures(corpus, LexicalEmbedding())(question)
     vectors = LexicalEmbedding().documents(["Land4 is old.", "The river of Land4 is Aske4."])
     assert features[4, 0] == pytest.approx((vectors @ LexicalEmbedding().queries([question])[0]).max(), abs=1e-5)
@@ -191,13 +193,13 @@ def test_relevance_is_the_best_sentence_and_the_lead_over_the_next_text_or_a_fix
     scores = np.sort(DENSE * corpus.cosines(question) + words)
     assert features[4, 1] == pytest.approx(scores[-1] - max(scores[-2], RIVAL), abs=1e-4)
     assert np.delete(features[:, 1], 4).max() == pytest.approx(scores[-2] - scores[-1], abs=1e-4)
-    alone = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
+    alone = RelevanceFeatures(embed_corpus(RIVERS, LexicalEmbedding()), LexicalEmbedding())
     score = alone.scores("Which river flows through Land7?")[7]
     assert alone("Which river flows through Land7?", [7])[0, 1] == pytest.approx(score - RIVAL, abs=1e-4)
 
 
 def test_a_question_word_for_word_has_a_cosine_of_one_and_the_encoder_sees_it_focused():
-    features = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
+    features = RelevanceFeatures(embed_corpus(RIVERS, LexicalEmbedding()), LexicalEmbedding())
     sentence = features("The river of Land7 is")[:, 0]
     assert sentence[7] == 1 and np.delete(sentence, 7).max() < 1
     assert features("the river of LAND1, is: ")[:, 0].argmax() == 1  # not that of Land10 to Land19
@@ -238,7 +240,7 @@ def test_over_an_encoder_a_question_with_an_edits_name_but_another_relation_is_o
     asked = [ScopeExample(f"Which river flows through Isle{n}?", (n,)) for n in range(40)]
     asked += [ScopeExample(f"How old is the mayor of Isle{n}?") for n in range(40)]
     assert np.mean([one.right for one in decisions(scope, texts, asked)]) == 1
-    assert scope.over(corpus_of([], Dense()))("Who?").shape == (0,)
+    assert scope.over(embed_corpus([], Dense()))("Who?").shape == (0,)
 
 
 def test_texts_of_one_group_are_held_out_together():
@@ -268,7 +270,7 @@ def test_the_shipped_classifier_lets_in_a_paraphrase_and_keeps_out_another_subje
     edits = ["Danielle Darrieux's mother tongue is English.", "The capital of Norway is Bergen."]
     edits.append("The Space Needle is in Berlin. It was built in 1962. Many people visit it each year.")
     for texts in (edits, edits[:1], edits[2:]):  # with others and alone
-        of = scope.over(corpus_of(texts, embedding))
+        of = scope.over(embed_corpus(texts, embedding))
         for text, inside, outside in (
             (edits[0], "What language did Danielle Darrieux grow up with?", "The mother tongue of Leon Blum is"),
             (edits[2], "In which city does the Space Needle stand?", "Where is the Eiffel Tower?"),
@@ -282,5 +284,5 @@ def test_another_encoders_edits_are_embedded_again():
     scope = shipped_scope(Dense())
     assert isinstance(scope, LogisticScope) and scope.embedding.identity.startswith("all-MiniLM")
     question = "Which river flows through Land7?"
-    own = scope.over(corpus_of(LANDS, scope.embedding))(question)
-    assert scope.over(corpus_of(LANDS, Dense()))(question).tolist() == own.tolist()
+    own = scope.over(embed_corpus(LANDS, scope.embedding))(question)
+    assert scope.over(embed_corpus(LANDS, Dense()))(question).tolist() == own.tolist()

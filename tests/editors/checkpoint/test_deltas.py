@@ -9,7 +9,7 @@ import torch
 
 from emend.agents.llm import load_model
 from emend.editors.base import NO_COST, EditorContext
-from emend.editors.checkpoint.deltas import check_weight_editor, dtype_of, read_delta, read_manifest, write_delta
+from emend.editors.checkpoint.deltas import check_weight_editor, parse_dtype, read_delta, read_manifest, write_delta
 from emend.editors.checkpoint.edited_model import SUBFOLDER, revert, save_edited
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
@@ -84,7 +84,7 @@ def test_the_manifest_says_how_the_delta_came_about(random_model, tmp_path):
     manifest = written(model, tmp_path / "delta")
     assert read_manifest(tmp_path / "delta").model_dump_json() == manifest.model_dump_json()
     assert (manifest.method, manifest.edits, manifest.model) == ("rome", EDITS, model.lm.fingerprint)
-    assert manifest.fingerprint["settings"]["v_num_grad_steps"] == 4 and dtype_of(manifest) == "float32"
+    assert manifest.fingerprint["settings"]["v_num_grad_steps"] == 4 and parse_dtype(manifest) == "float32"
 
 
 def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, tmp_path):
@@ -96,7 +96,7 @@ def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, t
         live = model.lm.log_probs(PAIRS)
     save_edited(model.lm, delta, manifest, tmp_path / "edited")
     assert json.loads((tmp_path / "edited/config.json").read_text())["dtype"] == "bfloat16"
-    again: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu", dtype=dtype_of(manifest))
+    again: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu", dtype=parse_dtype(manifest))
     assert again.lm.log_probs(PAIRS) == live
     revert(tmp_path / "edited")
     back: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu", dtype="bfloat16")

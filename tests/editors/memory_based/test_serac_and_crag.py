@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from emend.agents.llm import load_model
 from emend.agents.providers.policy import CallPolicy
 from emend.agents.roles.relevance import ScopeEvaluator
-from emend.agents.scope.base import corpus_of
+from emend.agents.scope.base import embed_corpus
 from emend.agents.scope.logistic import DefaultScope
 from emend.editors.base import Demonstration, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
@@ -121,7 +121,7 @@ class Counted:
 
 
 def test_passages_are_scored_among_all_applied_edits_and_strips_among_themselves():
-    corpus = corpus_of([LUNDEN, ASKE, "Mira plays the cello."], LexicalEmbedding())
+    corpus = embed_corpus([LUNDEN, ASKE, "Mira plays the cello."], LexicalEmbedding())
     evaluator = ScopeEvaluator(Counted()).over(corpus)
     assert evaluator.judge("Q?", [ASKE, LUNDEN]).scores == pytest.approx([-0.4, -0.4])
     assert evaluator.judge("Q?", ["A strip.", ASKE, "Another.", "A strip."]).scores == pytest.approx(

@@ -2,7 +2,7 @@
 
 from safetensors.torch import load_file
 
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file
 from emend.editors.numerics.covariance import load_covariance
 
@@ -17,12 +17,12 @@ TEXTS = [
 
 def collected(lm, folder, layers=(0,), texts=TEXTS, **settings):
     """Collect the covariance of these layers into the folder; returns the counts."""
-    return collect_covariance(lm, architecture_of(lm.model), list(layers), texts, folder, **settings)
+    return collect_covariance(lm, find_architecture(lm.model), list(layers), texts, folder, **settings)
 
 
 def load(lm, layers, name):
     """The covariance that a setting names."""
-    return load_covariance(lm, architecture_of(lm.model), layers, str(name))
+    return load_covariance(lm, find_architecture(lm.model), layers, str(name))
 
 
 def moment(folder, layer):

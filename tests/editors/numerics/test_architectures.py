@@ -3,9 +3,9 @@ import pytest
 from emend.editors.numerics.architectures import (
     ARCHITECTURES,
     NAMES,
-    architecture_of,
     check_width,
     down_projection,
+    find_architecture,
     input_first,
     layers_with,
     linear_paths,
@@ -21,7 +21,7 @@ def test_the_table_leads_to_the_matrix_that_ends_the_mlp(kind):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind))
     text = model.config.get_text_config()
-    architecture_of(model)
+    find_architecture(model)
     module = model.get_submodule(down_projection(model, -1))
     inputs, outputs = module.weight.shape if input_first(module) else module.weight.shape[::-1]
     assert (outputs, inputs > outputs) == (text.hidden_size, True)
@@ -57,7 +57,7 @@ def test_an_unknown_architecture_is_refused_with_the_names_to_choose_from(random
     with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\].*transformer.h.{}.mlp.c_proj"):
         down_projection(model, 0)
     with pytest.raises(BadSettings, match="norm, head; and adds = false where a norm or a factor follows"):
-        architecture_of(model)
+        find_architecture(model)
     given = {name: getattr(ARCHITECTURES["gpt2"], name) for name in NAMES}
     assert down_projection(model, 1, given) == "transformer.h.1.mlp.c_proj"
 
@@ -67,9 +67,9 @@ def test_only_the_paths_that_are_used_need_a_name(random_model, monkeypatch):
     monkeypatch.setattr(model.config, "model_type", "unheard_of")
     assert down_projection(model, 1, {"down_projection": "transformer.h.{}.mlp.c_proj"}) == "transformer.h.1.mlp.c_proj"
     given = {"query": "transformer.h.{}.attn.c_attn"}
-    assert architecture_of(model, given, ("query",)).of_layer(0, "query") == "transformer.h.0.attn.c_attn"
+    assert find_architecture(model, given, ("query",)).of_layer(0, "query") == "transformer.h.0.attn.c_attn"
     with pytest.raises(BadSettings, match="lacks: value"):
-        architecture_of(model, given, ("query", "value"))
+        find_architecture(model, given, ("query", "value"))
 
 
 @pytest.mark.parametrize("path", ["model.layers.{}.mlp.down", "model.layer.{}.mlp.down_proj"])
@@ -95,7 +95,7 @@ def test_a_mixture_of_experts_is_refused_with_the_editors_that_work(kind, named)
         with pytest.raises(BadSettings, match=said):
             down_projection(model, 0, given)
     with pytest.raises(BadSettings) as raised:
-        architecture_of(model, {}, ("query", "value"))
+        find_architecture(model, {}, ("query", "value"))
     assert "experts each" not in str(raised.value)
 
 
@@ -109,10 +109,10 @@ def test_paths_are_looked_at_in_the_layers_that_are_named_else_in_any(own_model)
     inner.model.layers[0].self_attn.q_proj = None
     assert layers_with(inner, "query", ARCHITECTURES["llama"].query) == [1]
     for layers in ((1,), None):
-        assert architecture_of(inner, layers=layers) == ARCHITECTURES["llama"]
+        assert find_architecture(inner, layers=layers) == ARCHITECTURES["llama"]
     with pytest.raises(BadSettings, match=r"no such module in layer 0. Choose among the layers that have it \(1\)"):
-        architecture_of(inner, layers=(1, 0))
-    assert architecture_of(inner, needed=("norm", "value"), layers=(0, 1)) == ARCHITECTURES["llama"]
+        find_architecture(inner, layers=(1, 0))
+    assert find_architecture(inner, needed=("norm", "value"), layers=(0, 1)) == ARCHITECTURES["llama"]
 
 
 def test_the_width_is_looked_at_in_the_layers_that_are_written(own_model):

@@ -11,7 +11,7 @@ from emend.agents.llm import load_model
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.numerics import collect_covariance as collection
 from emend.editors.numerics import covariance as moments
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import COUNTS, collect_covariance, layer_file, read_counts
 from emend.editors.numerics.covariance import covariance_folder
 from emend.editors.parametric.alphaedit import AlphaEdit
@@ -127,7 +127,7 @@ def test_statistics_of_another_corpus_cap_or_model_are_refused(lm, tmp_path, ran
     gpt2 = random_model("gpt2").lm
     for other, more in ((lm, {"corpus": "two"}), (lm, {"corpus": "one", "cap": 9}), (gpt2, {"corpus": "one"})):
         with pytest.raises(BadData, match="holds the covariance of model .*: name another folder"):
-            collect_covariance(other, architecture_of(other.model), [1], TEXTS, tmp_path, **more)
+            collect_covariance(other, find_architecture(other.model), [1], TEXTS, tmp_path, **more)
 
 
 def test_no_text_is_an_error(lm, tmp_path):
@@ -257,12 +257,12 @@ def test_keys_that_overflow_in_half_precision_end_the_pass_at_once_with_the_reme
 
     said = r"layer 1 are not finite in float16.*--set model.dtype=float32, or bfloat16"
     with pytest.raises(ModelError, match=said):
-        collect_covariance(model.lm, architecture_of(model.lm.model), [0, 1], texts(), tmp_path, every=0.0)
+        collect_covariance(model.lm, find_architecture(model.lm.model), [0, 1], texts(), tmp_path, every=0.0)
     assert len(read) == 2 and not list(tmp_path.glob("*"))
     model.close()
     for dtype in ("float32", "bfloat16"):
         model = overflowing(random_folder, dtype)
-        collect_covariance(model.lm, architecture_of(model.lm.model), [0, 1], TEXTS, tmp_path / dtype)
+        collect_covariance(model.lm, find_architecture(model.lm.model), [0, 1], TEXTS, tmp_path / dtype)
         assert moment(tmp_path / dtype, 1).isfinite().all()
         model.close()
 
@@ -272,7 +272,7 @@ def test_non_finite_weights_are_reported_in_any_format(random_folder, tmp_path):
     with torch.no_grad():
         model.lm.model.model.layers[0].mlp.up_proj.weight[3] = torch.nan
     with pytest.raises(ModelError, match="layer 0 are not finite in float32.*other weights"):
-        collect_covariance(model.lm, architecture_of(model.lm.model), [0], TEXTS, tmp_path)
+        collect_covariance(model.lm, find_architecture(model.lm.model), [0], TEXTS, tmp_path)
     model.close()
 
 

@@ -17,10 +17,10 @@ from emend.editors.hyperparameters import covariance_layers
 from emend.editors.numerics import covariance as moments
 from emend.editors.numerics import factorise as decomposing
 from emend.editors.numerics import tensor_files
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts
 from emend.editors.numerics.covariance import KeyCovariance, covariance_folder, load_covariance
-from emend.editors.numerics.tensor_files import digest_of, sha256_of
+from emend.editors.numerics.tensor_files import parse_digest, sha256_of
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.covariance_layers import covariance_settings
 from emend.editors.parametric.memit import Memit
@@ -63,8 +63,8 @@ def test_a_layer_or_a_count_that_is_not_there_is_an_error(lm, tmp_path):
 def test_statistics_of_another_model_are_refused_by_its_digest(lm, tmp_path, random_model):
     collected(lm, tmp_path)
     other = random_model("gpt2").lm
-    with pytest.raises(BadData, match=f"{digest_of(lm.fingerprint)}.*{digest_of(other.fingerprint)}"):
-        load_covariance(other, architecture_of(other.model), [0], str(tmp_path))
+    with pytest.raises(BadData, match=f"{parse_digest(lm.fingerprint)}.*{parse_digest(other.fingerprint)}"):
+        load_covariance(other, find_architecture(other.model), [0], str(tmp_path))
     assert load(lm, [0], tmp_path).folder == tmp_path
 
 
@@ -141,11 +141,11 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
     renamed = shutil.copytree(lm.folder, tmp_path / "renamed")
     other = CausalLM(renamed, device="cpu")
     assert covariance_folder(other, "text") == covariance_folder(lm, "text")
-    collect_covariance(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
-    collect_covariance(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
-    load_covariance(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
+    collect_covariance(lm, find_architecture(lm.model), [0], TEXTS, tmp_path / "kept")
+    collect_covariance(other, find_architecture(other.model), [0], TEXTS, tmp_path / "kept")
+    load_covariance(other, find_architecture(other.model), [0], str(tmp_path / "kept"))
     with pytest.raises(MissingData, match="has no layer 1.* emend covariance --model .*renamed --corpus FILES --out "):
-        load_covariance(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
+        load_covariance(other, find_architecture(other.model), [0, 1], str(tmp_path / "kept"))
 
 
 @pytest.mark.parametrize("broken", ["eigh", "cholesky_ex"])

@@ -9,7 +9,7 @@ from torch.nn.functional import kl_div
 
 from emend.agents.llm import load_model
 from emend.editors.numerics import value_search as values
-from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, architecture_of
+from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, find_architecture
 from emend.editors.numerics.locate import locate, locate_essence
 from emend.editors.numerics.value_search import ValueSearchSettings, search_values
 from emend.memory.edit import Edit, Triplet
@@ -47,14 +47,14 @@ def lm(request, random_model):
 
 
 def change(lm, edits, plan=PLAN, layer=0, at="mlp"):
-    return search_values(lm, architecture_of(lm.model), edits, PREFIXES, layer, at, plan)
+    return search_values(lm, find_architecture(lm.model), edits, PREFIXES, layer, at, plan)
 
 
 class Plainly:
     """The published search written out: whole prompts through the whole model, one edit alone."""
 
     def __init__(self, lm, edit, layer, at):
-        paths = architecture_of(lm.model)
+        paths = find_architecture(lm.model)
         self.lm, self.at = lm, at
         self.module = lm.model.get_submodule(paths.of_layer(layer, "down_projection"))
         self.block = lm.model.get_submodule(paths.of_layer(layer, "block"))

@@ -13,7 +13,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.hyperparameters import read_settings
 from emend.editors.numerics.apply_delta import DeltaStack
 from emend.editors.numerics.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
-from emend.editors.numerics.architectures import NAMES, architecture_of
+from emend.editors.numerics.architectures import NAMES, find_architecture
 from emend.editors.numerics.contexts import OPENERS, context_prefixes
 from emend.editors.numerics.suffix_forward import _check_adds
 from emend.editors.parametric.alphaedit import AlphaEdit
@@ -182,7 +182,7 @@ def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_to_set_adds(
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "opt"])
 def test_the_table_says_of_each_architecture_whether_its_blocks_add_what_the_mlp_gives(architecture, random_model):
     lm = random_model(architecture).lm
-    paths = architecture_of(lm.model)
+    paths = find_architecture(lm.model)
     if paths.adds:
         _check_adds(lm, paths)
         return

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from emend.agents.llm import load_model
-from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.evals.config.run_config import RunConfig
 from emend.evals.run.run import run
@@ -108,7 +108,7 @@ def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell,
 
 def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     model: Any = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
-    paths, there = architecture_of(model.lm.model), tmp_path / "there"
+    paths, there = find_architecture(model.lm.model), tmp_path / "there"
     config = RunConfig(
         benchmark=BENCHMARK,
         editors=("rome",),

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emend.agents.scope import cross_encoder
-from emend.agents.scope.base import corpus_of
+from emend.agents.scope.base import embed_corpus
 from emend.agents.scope.load import load_scope
 from emend.evals.case import Case
 from emend.evals.cli.commands.train import _print_steps
@@ -142,9 +142,9 @@ def test_a_cross_encoder_is_trained_and_loaded(tmp_path, monkeypatch, classifier
     loaded = load_scope(tmp_path / "scope")
     assert loaded.identity.startswith(f"{classifier}/") and loaded.threshold == rows[0].threshold
     assert classifier == "cross-encoder" or loaded.threshold == 0.5
-    probabilities = loaded.over(corpus_of(["The capital of Vouna is Meburg.", "x"], LexicalEmbedding()))(
+    probabilities = loaded.over(embed_corpus(["The capital of Vouna is Meburg.", "x"], LexicalEmbedding()))(
         "What is the capital of Vouna?"
     )
     assert probabilities.shape == (2,) and ((0 < probabilities) & (probabilities < 1)).all()
     assert not list(tmp_path.rglob("*.bin")) and list((tmp_path / "scope").glob("*.safetensors"))
-    assert loaded.over(corpus_of([], LexicalEmbedding()))("x").shape == (0,)
+    assert loaded.over(embed_corpus([], LexicalEmbedding()))("x").shape == (0,)

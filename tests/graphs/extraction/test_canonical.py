@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from emend.graphs.extraction.canonical import canonical, verb_of
-from emend.graphs.extraction.inflection import base_of, is_plural, past
+from emend.graphs.extraction.canonical import canonical, parse_verb
+from emend.graphs.extraction.inflection import find_base, is_plural, past
 from emend.graphs.extraction.rules import RulesExtractor
 from emend.graphs.extraction.words import third_person
 from emend.memory.edit import Triplet
@@ -68,7 +68,7 @@ def test_a_form_that_is_canonical_stays_and_a_plain_base_takes_its_ending():
     for wording in SAME:
         for triplet in read(wording.format(o="Mira Tolvane", r="mayor", s="Vera Stadrin")):
             assert form(*triplet) == triplet
-    assert verb_of(["live", "in"]) == ("active", "lives", ["in"])
+    assert parse_verb(["live", "in"]) == ("active", "lives", ["in"])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_form_that_is_canonical_stays_and_a_plain_base_takes_its_ending():
     [("wrote", "write"), ("living", "live"), ("studies", "study"), ("running", "run"), ("died", "die"), ("xed", "")],
 )
 def test_a_verb_has_one_base(inflected, base):
-    assert base_of(inflected) == base
+    assert find_base(inflected) == base
 
 
 def test_forms_are_spelled_as_english_spells_them():
@@ -94,4 +94,4 @@ def test_forms_are_spelled_as_english_spells_them():
 def test_a_base_that_is_also_a_past_form_is_kept_as_it_is(form):
     triplet = Triplet(subject="Ana Rojo", relation=f"{form} in", object="Lima")
     assert canonical(triplet) == triplet
-    assert verb_of([form, "in"]) == ("active", form, ["in"])
+    assert parse_verb([form, "in"]) == ("active", form, ["in"])

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from emend.graphs.extraction.base import has_name
-from emend.graphs.extraction.coreference import cast_of, resolve
+from emend.graphs.extraction.coreference import collect_cast, resolve
 from emend.graphs.extraction.patterns import find_triplets
 from emend.graphs.extraction.rules import LONGEST, RulesExtractor
 from emend.graphs.extraction.sentences import split_sentences
@@ -85,7 +85,7 @@ def test_it_is_the_thing_that_the_document_is_about_but_not_where_it_stands_for_
 def test_names_that_are_shared_absent_or_whole_resolve_to_nothing_else():
     story = ["Ana Rojo met Juan Rojo.", "Rojo was born in Oslo."]
     assert resolve(story)[1] == story[1]
-    assert cast_of(["it was late.", "nobody came."]).main == ""
+    assert collect_cast(["it was late.", "nobody came."]).main == ""
     assert resolve(["it was late."]) == ["it was late."]
     story = ["Pell Academy is in Chile.", "The Academy of Pell Academy is old.", "Academy is a word."]
     assert "Pell Pell" not in " ".join(resolve(story))
@@ -149,7 +149,7 @@ def test_a_document_of_one_endless_sentence_ends_soon(part):
     ids=["a person named early", "about a thing", "a person named late"],
 )
 def test_a_first_name_is_short_for_a_person_named_early_in_a_document_about_a_person(story, full):
-    assert cast_of(story).full == full
+    assert collect_cast(story).full == full
     assert resolve(story)[-1] == f"{full.get('George', 'George')} lives in Lima."
 
 
@@ -163,4 +163,4 @@ def test_a_first_name_is_short_for_a_person_named_early_in_a_document_about_a_pe
     ids=["acting counts three", "the first sentence counts one more", "acting outweighs coming first"],
 )
 def test_the_main_subject_is_chosen_by_mentions_actions_and_place(story, main):
-    assert cast_of(story).main == main
+    assert collect_cast(story).main == main

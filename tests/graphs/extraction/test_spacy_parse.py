@@ -6,7 +6,7 @@ import pytest
 
 from emend.graphs.extraction.graph import ExtractContext, extract_document
 from emend.graphs.extraction.load import load_extractor
-from emend.graphs.extraction.spacy_parse import SpacyExtractor, triplets_of
+from emend.graphs.extraction.spacy_parse import SpacyExtractor, extract_triplets
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingExtra
@@ -49,7 +49,7 @@ def parsed(name, nlp=None):
     ],
 )
 def test_a_parse_gives_its_triplets(name, triplets):
-    assert [(t.subject, t.relation, t.object) for t in triplets_of(parsed(name))] == triplets
+    assert [(t.subject, t.relation, t.object) for t in extract_triplets(parsed(name))] == triplets
 
 
 class Pipeline:

@@ -6,7 +6,7 @@ import pytest
 
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, load_embedding
-from emend.memory.embeddings.model_families import ModelFamily, family_of, shaped
+from emend.memory.embeddings.model_families import ModelFamily, find_family, shaped
 from emend.memory.errors import MemoryMismatch
 from emend.memory.store.chroma import ChromaMemory
 from tests.memory.tiny import tiny_bert
@@ -27,7 +27,7 @@ TEXTS = ["the capital", "the river of a city is in the capital of a city", "a"]
     ],
 )
 def test_the_name_of_a_model_or_its_folder_tells_its_family(name, family):
-    assert family_of(name) == family
+    assert find_family(name) == family
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_a_normalisation_that_was_saved_with_contriever_is_left_out(folders, tmp
 
 def test_prompts_that_a_model_has_are_kept_and_none_are_made_for_other_families():
     model: Any = SimpleNamespace(prompts={"query": "own: "}, eval=lambda: model)
-    assert shaped(model, family_of("e5-base")).prompts == {"query": "own: ", "document": "passage: "}
+    assert shaped(model, find_family("e5-base")).prompts == {"query": "own: ", "document": "passage: "}
     plain: Any = SimpleNamespace(prompts={}, eval=lambda: plain)
     assert shaped(plain, ModelFamily()).prompts == {}
 

@@ -13,7 +13,7 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.store.chroma import ChromaMemory
-from emend.memory.store.rows import entries_of
+from emend.memory.store.rows import make_entries
 
 SMALL = LexicalEmbedding(256)
 METZ = Triplet(subject="Metz", relation="twin city", object="Ostrim")
@@ -44,7 +44,7 @@ def test_stored_entries_are_returned_unchanged(memory):
     memory.add(edits)
     stored = memory.view().entries()
     assert sorted(stored, key=lambda e: e.id) == sorted(
-        (entry for edit in edits for entry in entries_of(edit)), key=lambda e: e.id
+        (entry for edit in edits for entry in make_entries(edit)), key=lambda e: e.id
     )
     assert [entry.edit_id for entry in stored] == ["a", "b", "c", "d", "d", "d"]
     assert [entry.kind for entry in stored] == ["event", "document", *["triplet"] * 4]

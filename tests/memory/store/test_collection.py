@@ -8,14 +8,14 @@ import pytest
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 from emend.memory.store.collection import MemoryCollection
-from emend.memory.store.rows import metadata, rows_of
+from emend.memory.store.rows import make_rows, metadata
 
 
 @pytest.mark.parametrize(
     "identity, scores", [("minilm/256/abc", [1.0, 0.75, -1.0]), ("contriever/512/abc/dot", [4.0, 0.75, -1.5])]
 )
 def test_a_cosine_stays_between_its_bounds_and_a_dot_product_has_none(identity, scores):
-    rows = [row for text in "abc" for row in rows_of(Edit(form="document", text=text))]
+    rows = [row for text in "abc" for row in make_rows(Edit(form="document", text=text))]
     page = {
         "ids": [[row.entry.id for row in rows]],
         "documents": [[row.entry.text for row in rows]],
@@ -31,6 +31,6 @@ def test_a_cosine_stays_between_its_bounds_and_a_dot_product_has_none(identity, 
     "damaged", ["", "[]", "{", "[" * 5000, '{"form": "rumour"}', '{"form": "document", "more": 1}']
 )
 def test_a_damaged_stored_edit_is_named(damaged):
-    (row,) = rows_of(Edit(id="x", form="document", text="a"))
+    (row,) = make_rows(Edit(id="x", form="document", text="a"))
     with pytest.raises(BadData, match="^stored edit 'x': "):
         _ = row._replace(edit_json=damaged).edit

@@ -7,7 +7,7 @@ import pytest
 
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
-from emend.memory.store.jsonl import lines_of, read_edits, read_text
+from emend.memory.store.jsonl import dump_lines, read_edits, read_text
 from tests.paths import DATA
 
 
@@ -48,7 +48,7 @@ def test_written_edits_are_read_back_unchanged():
         Edit(form="document", text="d", id="own"),
         Edit(form="facts", text="f", language="fr"),
     ]
-    lines = list(lines_of(edits))
+    lines = list(dump_lines(edits))
     assert read_edits(lines, "x") == edits
     assert all(json.loads(line)["id"] for line in lines)
 

@@ -11,7 +11,7 @@ from emend.memory.errors import BadData, BadSettings, MemoryMismatch
 from emend.memory.retrieval.default import Default
 from emend.memory.store.changes import StoreChanges, find_conflicts
 from emend.memory.store.chroma import ChromaMemory
-from emend.memory.store.rows import MemoryRow, rows_of
+from emend.memory.store.rows import MemoryRow, make_rows
 from emend.memory.store.superseding import Claim, fact_id, in_order, parse_time, superseded
 from tests.memory.facts import fact, told
 
@@ -29,7 +29,7 @@ def test_quotes_of_any_language_are_quotes(name):
 def test_two_concurrent_writers_leave_one_value_current():
     """Each has looked before the other wrote; whoever looks last puts right what both have written."""
     one, other = fact("Ann"), fact("Bo")
-    rows = [rows_of(edit)[0]._replace(order=order) for order, edit in enumerate((one, other))]
+    rows = [make_rows(edit)[0]._replace(order=order) for order, edit in enumerate((one, other))]
     about: dict[str, list[MemoryRow]] = {fact: rows for fact in rows[0].facts}
 
     def stored(facts):
@@ -77,7 +77,7 @@ def test_the_rule_by_time_ignores_edits_without_time():
 def test_two_concurrent_withdrawals_leave_the_value_before_current():
     """One has deleted what the other took for the successor of the value that it deleted itself."""
     rows = [
-        rows_of(fact(name))[0]._replace(order=order, current=False) for order, name in enumerate(("Ann", "Bo", "Cy"))
+        make_rows(fact(name))[0]._replace(order=order, current=False) for order, name in enumerate(("Ann", "Bo", "Cy"))
     ]
 
     def stored(facts):
