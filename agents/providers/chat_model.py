@@ -26,7 +26,7 @@ from emend.agents.parsing.messages import (
     was_cut_off,
 )
 from emend.agents.providers.errors import TRANSIENT, as_model_error, find_status, retry_after
-from emend.agents.providers.http_client import call_end
+from emend.agents.providers.http_network import call_end
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy
 from emend.agents.providers.repair import NoChoices, attach_responses

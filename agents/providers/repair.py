@@ -17,6 +17,8 @@ from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
 
 TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
+MOST_TOKENS = 10**12
+"""A larger number of tokens is no number of tokens."""
 CALLS = ("tool_calls", "invalid_tool_calls")
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
 """Errors of clients over an unexpected body: a page in HTML, an error with status 200."""
@@ -136,3 +138,28 @@ def _last_text(blocks: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]
 def _id_of(block: str | dict[str, Any]) -> str:
     """Id of a text block; empty for any other."""
     return str(block.get("id") or "") if isinstance(block, dict) and block.get("type") == "text" else ""
+
+
+def replace_usage(body: Any) -> bool:
+    """Put zeros in place of a usage that is not made of numbers; return True if there is one.
+
+    `repaired` takes zeros for an unknown usage, and clients need the fields.
+    """
+    holders = [body, body.get("response"), body.get("message")] if isinstance(body, dict) else []
+    wrong = [holder for holder in holders if isinstance(holder, dict) and not _is_usage(holder.get("usage") or {})]
+    for holder in wrong:
+        usage = holder["usage"] if isinstance(holder["usage"], dict) else {}
+        holder["usage"] = {name: 0 for name in usage if name.endswith("tokens")} or None
+    return bool(wrong)
+
+
+def _is_usage(usage: Any) -> bool:
+    return isinstance(usage, dict) and all(
+        _is_usage(value) if isinstance(value, dict) else value is None or _is_count(value)
+        for name, value in usage.items()
+        if name.endswith(("tokens", "details"))
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS

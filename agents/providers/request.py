@@ -90,7 +90,7 @@ def call_once(
     kwargs: dict[str, Any],
     payload: dict[str, Any],
 ) -> AIMessage:
-    """Make one attempt through the provider's client, whose call `build_payload` makes; raises what the client raises."""
+    """Make one attempt through the provider's client, whose call `build_payload` makes; raises what that raises."""
     streamed = bool(getattr(client, "streaming", False))
     arguments: dict[str, Any] = {"stop": None if stop is None else list(stop), "run_manager": run_manager, **kwargs}
     try:

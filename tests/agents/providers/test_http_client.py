@@ -70,6 +70,26 @@ def test_a_server_that_closes_without_a_word_costs_one_call(keys):
         assert requests.empty() and policy.ledger.total().retries == 1
 
 
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY", "setting"])
+def test_a_proxy_gets_the_request_and_its_password_and_hosts_without_one_are_asked_directly(name, monkeypatch):
+    with closing_server() as (port, requests), Provider(lambda asked: "Sorn") as provider:
+        address, settings = f"http://me:secret@127.0.0.1:{port}", {}
+        if name == "setting":
+            settings = {"openai_proxy": address}
+        else:
+            monkeypatch.setenv(name, address)
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+        model = load_model("openai:any@http://models.invalid/v1", quick_policy(), **settings)
+        assert model.invoke("Where?").text == "Ostrim"
+        sent = requests.get(timeout=20)
+        assert sent.startswith(b"POST http://models.invalid/v1/chat/completions HTTP/1.1\r\n")
+        assert b"proxy-authorization: basic bWU6c2VjcmV0" in sent.replace(b"Basic", b"basic").replace(
+            b"Proxy-A", b"proxy-a"
+        )
+        if name != "setting":
+            assert load_model(f"openai:any@{provider.openai}", quick_policy()).invoke("Where?").text == "Sorn"
+
+
 @contextmanager
 def closing_server() -> Iterator[tuple[int, SimpleQueue[bytes]]]:
     """A server that closes every connection after its reply, which does not say so; its port and answered requests."""

@@ -1,0 +1,271 @@
+"""Transport for httpx that ends every wait at the call's end, whatever the server does, on public parts of httpcore."""
+
+import importlib
+import socket
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, TypeVar
+from urllib.request import getproxies, proxy_bypass
+
+CHUNK_BYTES = 1 << 16
+"""Bytes that are sent between two looks at the clock."""
+FRESH = 1.0
+"""Seconds after a reply for which its connection is taken to be open; servers close idle ones after more."""
+IDLE_SECONDS = 5.0
+"""Seconds after which an unused connection is closed, as httpx does."""
+# Finds out that a server is gone while its reply is waited for, as Anthropic's client does.
+KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
+        if hasattr(socket, name)
+    ),
+]
+ERRORS = ("TimeoutException", "NetworkError", "ProtocolError", "ProxyError", "UnsupportedProtocol")
+"""Base classes of httpcore's errors; httpx has classes of the same names."""
+T = TypeVar("T")
+_CALL_END: ContextVar[float] = ContextVar("call_end", default=float("inf"))
+
+
+@contextmanager
+def call_end(at: float) -> Iterator[None]:
+    """End exchanges that are made inside at this time of `time.monotonic`."""
+    token = _CALL_END.set(at)
+    try:
+        yield
+    finally:
+        _CALL_END.reset(token)
+
+
+def time_of_end() -> float:
+    """Return when the call ends, in seconds of `time.monotonic`; infinite if it has no end."""
+    return _CALL_END.get()
+
+
+def _left(timeout: float | None) -> float:
+    """Seconds that one more wait for the network may take: a server may send a byte whenever one is about to be missed.
+
+    Raises:
+        TimeoutError: none.
+    """
+    left = _CALL_END.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the call's time is over")
+    return left if timeout is None else min(timeout, left)
+
+
+def _until(end: float, act: Callable[[], T], close: Callable[[T], object]) -> T:
+    """Return the result of a thread of its own, which can be left behind where the network keeps it waiting.
+
+    Raises:
+        TimeoutError: there was none by the end; a late one is closed.
+    """
+    future = Future[T]()
+
+    def work() -> None:
+        try:
+            future.set_result(act())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="emend-http", daemon=True).start()
+    try:
+        return future.result(None if end == float("inf") else end - time.monotonic())
+    except TimeoutError:
+        future.add_done_callback(lambda late: late.exception() or close(late.result()))
+        raise
+
+
+class BoundedStream:
+    """Network stream for httpcore that waits for a server until the call ends, however slowly it sends or reads.
+
+    Head and body of a request are sent together, before the reply is waited for: each wait lets other threads run.
+    """
+
+    def __init__(self, stream: Any, network: "BoundedNetwork") -> None:
+        self._stream, self._network = stream, network
+        self._unsent: list[bytes] = []
+        self._used = 0.0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Send what was written, and return what has come."""
+        if self._unsent:
+            with suppress(Exception):  # the server may have closed its side, and have said why
+                self._send(timeout)
+        content: bytes = b""
+        try:
+            content = self._stream.read(max_bytes, _left(timeout))
+        except Exception as error:
+            if isinstance(error.__cause__, ConnectionError):
+                self._network.fresh_seconds = 0.0
+            raise
+        if not content:  # the server closes connections without saying so
+            self._network.fresh_seconds = 0.0
+        self._used = time.monotonic()
+        return content
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Keep a little, and send much."""
+        self._unsent.append(buffer)
+        if len(buffer) > CHUNK_BYTES:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        content, self._unsent = b"".join(self._unsent), []
+        for at in range(0, len(content), CHUNK_BYTES):
+            self._stream.write(content[at : at + CHUNK_BYTES], _left(timeout))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def start_tls(self, *args: Any, **settings: Any) -> "BoundedStream":
+        """Encrypt: a handshake has many messages, and a server may delay each."""
+        stream = self._stream
+        secured = _until(_CALL_END.get(), lambda: stream.start_tls(*args, **settings), lambda late: late.close())
+        return BoundedStream(secured, self._network)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what the stream tells of its socket; one that was just read from is taken to be open.
+
+        To ask the system whether the server has closed it lets other threads run, while the call holds its place.
+        A call that meets a closed connection is made again, and from then on the system is asked.
+        """
+        if info == "is_readable" and time.monotonic() - self._used < self._network.fresh_seconds:
+            return False
+        return self._stream.get_extra_info(info)
+
+
+class BoundedNetwork:
+    """Network backend for httpcore whose streams are bounded by the call's end."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+        self.fresh_seconds = FRESH
+
+    def connect_tcp(self, *args: Any, **settings: Any) -> BoundedStream:
+        """Connect: a name may have many addresses, and each be waited for."""
+        connect = self._network.connect_tcp
+        stream = _until(_CALL_END.get(), lambda: connect(*args, **settings), lambda late: late.close())
+        return BoundedStream(stream, self)
+
+    def connect_unix_socket(self, *args: Any, **settings: Any) -> BoundedStream:
+        """Connect to a socket of this machine."""
+        return BoundedStream(self._network.connect_unix_socket(*args, **settings), self)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two attempts to connect."""
+        time.sleep(_left(seconds))
+
+
+class BoundedTransport:
+    """Transport whose connections are bounded, each in a pool of its own.
+
+    A pool shared by many threads looks at all of its connections twice a request, and asks the system about the idle
+    ones, while all threads wait for its lock: with 64 calls at once that is the longest wait of a call.
+
+    Args:
+        library: `httpx`, or `httpx2` of OpenAI's and Anthropic's packages, each of which has an httpcore.
+        proxy: the address that requests go through; None takes those of the environment.
+    """
+
+    def __init__(self, library: str, proxy: Any = None) -> None:
+        self._httpx = httpx = importlib.import_module(library)
+        self._core = core = importlib.import_module(library.replace("httpx", "httpcore"))
+        self._certificates = httpx.create_ssl_context()
+        self._network = BoundedNetwork(core.SyncBackend())
+        self._proxy = None if proxy is None else _as_proxy(httpx, proxy)
+        addresses = {} if proxy is not None else getproxies()
+        schemes = (name for name in ("http", "https", "all") if addresses.get(name))
+        self._proxies = {name: _as_proxy(httpx, addresses[name]) for name in schemes}
+        self._errors = tuple(getattr(core, name) for name in ERRORS)
+        self._body = type("Body", (_ResponseBody, httpx.SyncByteStream), {})
+        self._idle: dict[Any, deque[Any]] = defaultdict(deque)
+        self._all: list[Any] = []
+        for each in (self._proxy, *self._proxies.values()):
+            self._new_pool(each).close()  # a proxy that cannot be used is refused now
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request over the connection that was used last, since that of another may have been closed."""
+        proxy = self._proxy or self._environment_proxy(request.url)
+        idle = self._idle[proxy and str(proxy.url)]
+        try:
+            pool = idle.pop()
+        except IndexError:
+            self._all.append(pool := self._new_pool(proxy))
+        url = request.url
+        address = self._core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        sent = self._core.Request(
+            request.method, address, headers=request.headers.raw, content=request.stream, extensions=request.extensions
+        )
+        try:
+            with self._named_errors():
+                response = pool.handle_request(sent)
+        except BaseException:
+            idle.append(pool)
+            raise
+        body = self._body(response.stream, lambda: idle.append(pool), self._named_errors)
+        return self._httpx.Response(
+            response.status, headers=response.headers, stream=body, extensions=response.extensions
+        )
+
+    def _environment_proxy(self, url: Any) -> Any:
+        proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
+        return None if proxy is None or proxy_bypass(url.host) else proxy
+
+    def _new_pool(self, proxy: Any) -> Any:
+        settings: dict[str, Any] = {
+            "ssl_context": self._certificates,
+            "network_backend": self._network,
+            "keepalive_expiry": IDLE_SECONDS,
+        }
+        if proxy is None:
+            return self._core.ConnectionPool(**settings, socket_options=KEEP_ALIVE)
+        settings |= {"proxy_url": self._core.URL(str(proxy.url)), "proxy_auth": proxy.raw_auth}
+        if proxy.url.scheme.startswith("socks"):
+            return self._core.SOCKSProxy(**settings)
+        return self._core.HTTPProxy(**settings, proxy_headers=proxy.headers.raw, socket_options=KEEP_ALIVE)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Raise httpx's error in place of httpcore's."""
+        try:
+            yield
+        except self._errors as error:
+            raise getattr(self._httpx, type(error).__name__)(str(error)) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        for pool in self._all:
+            pool.close()
+
+
+def _as_proxy(httpx: Any, address: Any) -> Any:
+    if isinstance(address, str) and "://" not in address:
+        address = f"http://{address}"
+    return address if isinstance(address, httpx.Proxy) else httpx.Proxy(address)
+
+
+class _ResponseBody:
+    """Body of a response, whose connection is free again when it is closed."""
+
+    def __init__(self, stream: Any, give_back: Callable[[], None], named_errors: Callable[[], Any]) -> None:
+        self._stream, self._give_back, self._named_errors = stream, give_back, named_errors
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._named_errors():
+            yield from self._stream
+
+    def close(self) -> None:
+        """Close the body, once."""
+        give_back, self._give_back = self._give_back, lambda: None
+        try:
+            self._stream.close()
+        finally:
+            give_back()
