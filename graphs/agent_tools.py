@@ -27,7 +27,7 @@ class WithToolbox(Protocol):
 
     @property
     def toolbox(self) -> Toolbox:
-        """What the tools search."""
+        """The toolbox that the tools search."""
         ...
 
 

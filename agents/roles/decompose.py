@@ -153,6 +153,26 @@ def read_round(reply: str, checking: bool = False) -> Round:
     return Round(verdict, question, tentative, None, "\n".join(lines[: last + 2]))
 
 
+def sample_round(prompt: str, text: str, hops: int) -> str:
+    """A generation for estimates, which `read_round` reads: another of so many subquestions, or the final answer.
+
+    Args:
+        prompt: what a model is asked; if it asks for no steps, the generation is empty.
+        text: stands for each question and answer.
+        hops: number of subquestions.
+    """
+    if SUBQUESTION not in prompt:
+        return ""
+    rounds = count_sampled(prompt, text)
+    check = f"{CHECKED} {VERDICTS[1]} the generated answer, so the intermediate answer is: {text}\n" if rounds else ""
+    return check + (f"{FINAL} {text}" if rounds >= hops else f"{SUBQUESTION} {text}?\n{TENTATIVE} {text}")
+
+
+def count_sampled(prompt: str, text: str) -> int:
+    """Number of subquestions in a prompt that `sample_round` gave; those of demonstrations are others."""
+    return prompt.count(f"{SUBQUESTION} {text.strip()}")
+
+
 def read_check(line: str) -> FactCheck | None:
     """The check that a line states; None if it states none."""
     hit = _VERDICT.match(line.strip())

@@ -39,7 +39,7 @@ class ToolResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolbox:
-    """What the tools find among the applied edits.
+    """Searches of the applied edits, one for each tool.
 
     Args:
         retriever: searches the applied edits.

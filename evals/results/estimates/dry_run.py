@@ -17,6 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from emend.agents.llm import LOCAL, check_spec
 from emend.agents.providers.prices import Prices
+from emend.agents.roles.decompose import count_sampled, sample_round
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig, Share
@@ -65,11 +66,11 @@ class StandIn(BaseChatModel):
     ) -> ChatResult:
         tools = kwargs.get("tools") or ()
         prompt = "\n".join(str(message.text) for message in messages)
-        reply = AIMessage(content=self._decomposed(prompt))
+        reply = AIMessage(content=sample_round(prompt, self.text, HOPS) or self.text)
         if tools and not any(isinstance(message, ToolMessage) for message in messages):
             function = tools[0]["function"]
             arguments = {
-                name: self._rounds(prompt) >= HOPS if field.get("type") == "boolean" else self.text
+                name: count_sampled(prompt, self.text) >= HOPS if field.get("type") == "boolean" else self.text
                 for name, field in function["parameters"]["properties"].items()
             }
             call = {"name": function["name"], "args": arguments, "id": "1", "type": "tool_call"}
@@ -80,20 +81,6 @@ class StandIn(BaseChatModel):
             input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
         )
         return ChatResult(generations=[ChatGeneration(message=reply)])
-
-    def _rounds(self, prompt: str) -> int:
-        """Number of MeLLo's subquestions in the prompt so far, without those of its demonstrations."""
-        return prompt.count(f"Subquestion: {self.text.strip()}")
-
-    def _decomposed(self, prompt: str) -> str:
-        """Reply to a prompt, in MeLLo's form where the prompt has that."""
-        if "Subquestion:" not in prompt:
-            return self.text
-        subquestion = f"Subquestion: {self.text}?"
-        rounds = self._rounds(prompt)
-        verdict = f"Retrieved fact does not contradict the generated answer, so the intermediate answer is: {self.text}"
-        following = f"{subquestion}\nGenerated answer: {self.text}" if rounds < HOPS else f"Final answer: {self.text}"
-        return f"{verdict}\n{following}" if rounds else following
 
 
 class ScoringStandIn(StandIn):
