@@ -169,7 +169,8 @@ def test_the_published_presets_are_those_of_the_papers_code():
         assert "context_openers" not in other
     assert shipped_settings("ft", model_of("mistral", 4096, 32))["layers"] == [21]
     assert shipped_settings("ft", model_of("qwen2", 3584, 28))["layers"] == [27]
-    assert shipped_settings("ft", model_of("qwen2", 896, 24))["layers"] == [15]  # by the depth of the default
+    assert shipped_settings("ft", model_of("qwen2", 896, 24))["layers"] == [15]
+    assert shipped_settings("ft", model_of("qwen2", 2048, 36))["layers"] == [24]  # by the depth of the default
 
 
 def test_the_default_table_names_every_setting_that_has_no_default():
