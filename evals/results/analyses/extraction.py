@@ -20,7 +20,7 @@ from emend.evals.results.analyses.base import (
     ordered,
     row_of,
 )
-from emend.evals.run.setup.components import load_benchmark
+from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.paths import cache_folder
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from emend.agents.llm import LOCAL
+from emend.agents.llm import is_local_spec
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.registry import EDITORS
 from emend.evals.data.benchmarks.registry import BENCHMARKS
@@ -110,7 +110,7 @@ def _limit(
     cell: Cell, spec: str, need: Need, applying: Sequence[CellRule], is_other: bool
 ) -> tuple[Status | None, str]:
     """Return the status and reason of a figure that the paper's model cannot give; None where it can."""
-    if spec and spec.partition(":")[0] not in LOCAL and getattr(EDITORS.load(need.editor), "needs_weights", False):
+    if spec and not is_local_spec(spec) and getattr(EDITORS.load(need.editor), "needs_weights", False):
         return "no", f"{need.editor} edits weights, which a model behind an API does not show"
     if reason := next((rule.model for rule in applying if rule.model), ""):
         return "model", reason
