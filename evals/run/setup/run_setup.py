@@ -56,6 +56,7 @@ class RunSetup:
         concurrency: number of calls, or of local models' units, at a time.
         perplexity_texts: texts that no edit is about.
         model: the model under test.
+        model_name: its name, as the configuration has it.
         policy: how providers are called; a local model does not need it.
         memory: of the editors that have one.
         unfinished: cases that are left of a resumed run by setting, once all have been counted.
@@ -74,6 +75,7 @@ class RunSetup:
     concurrency: int
     perplexity_texts: tuple[str, ...]
     model: BaseChatModel
+    model_name: str
     policy: CallPolicy
     memory: LazyMemory
     unfinished: dict[str, UnfinishedCases] = field(default_factory=dict)
@@ -145,7 +147,7 @@ class RunSetup:
     @cached_property
     def model_fingerprint(self) -> dict[str, Any]:
         """Fingerprint of the model under test."""
-        return model_fingerprint(self.config.model, self.model)
+        return model_fingerprint(self.model_name, self.model)
 
     @cached_property
     def passes(self) -> tuple[EditorPass, ...]:
@@ -155,7 +157,7 @@ class RunSetup:
             EditorPass(
                 editor=editors[setting, name],
                 name=name,
-                model=self.config.model,
+                model=self.model_name,
                 model_fingerprint=self.model_fingerprint,
                 setting=setting,
                 mode=self.mode,
@@ -226,6 +228,7 @@ def load_setup(config: RunConfig, folder: Path, model: BaseChatModel | None = No
         concurrency=config.concurrency,
         perplexity_texts=texts,
         model=model,
+        model_name=config.model,
         policy=policy,
         memory=memory,
     )

@@ -52,10 +52,10 @@ def groups_of(task: Task, setup: RunSetup) -> Iterator[Group]:
         yield from groups(lambda: iter(task.cases or ()), editor_pass.mode)
         return
     for group in setup.groups(editor_pass.setting):
-        yield group if task.part == (0, 1) else group._replace(cases=partial(_share, group, *task.part))
+        yield group if task.stride == (0, 1) else group._replace(cases=partial(_every, group, *task.stride))
 
 
-def _share(group: Group, first: int, step: int) -> Iterator[Case]:
+def _every(group: Group, first: int, step: int) -> Iterator[Case]:
     return islice(group.cases(), first, None, step)
 
 

@@ -7,7 +7,8 @@ from emend.evals.config.run_config import Checkpoints, FailureLimit, Mode, Parse
 
 def test_short_texts_are_parsed_to_what_they_mean():
     texts = {"mode": "sequential", "reevaluate_at": "2,end", "share": "2/3", "fail_on_error": "false"}
-    config = RunConfig(benchmark="tinyworld", editors=("rag",), workers="ray:host", gpus_per_worker=0.5, **texts)
+    workers = {"workers": "ray:host", "gpus_per_worker": 0.5}
+    config = RunConfig.model_validate({"benchmark": "tinyworld", "editors": ("rag",)} | texts | workers)
     assert config.parsed() == ParsedFields(
         mode=Mode("sequential"),
         checkpoints=Checkpoints((2,), end=True),
