@@ -165,24 +165,24 @@ def lacking(planned: PlannedCell, recipe: Recipe) -> str:
     return extract_option(need) if need is not None and need.file not in recipe.triples else ""
 
 
-def with_files(recipe: Recipe, planned: Sequence[PlannedCell], words: Mapping[str, str], folder: Path) -> Recipe:
-    """The recipe with files of triplets to be made in a folder, by `words`: `llm` = model, `tool` = method.
+def with_files(recipe: Recipe, planned: Sequence[PlannedCell], methods: Mapping[str, str], folder: Path) -> Recipe:
+    """The recipe with files of triplets to be made in a folder, by `methods`: a model for `llm`, a method for `tool`.
 
     Raises:
         BadSettings: there are no such triplets.
     """
-    if unknown := [word for word in words if word not in (LLM, TOOL)]:
+    if unknown := [kind for kind in methods if kind not in (LLM, TOOL)]:
         raise BadSettings(f"--extract {unknown[0]}: {nearest(unknown[0], [LLM, TOOL])}")
     triples, extract = dict(recipe.triples), dict[str, dict[str, Any]]()
     needs = [each.need for each in planned if each.need and each.need.file]
-    if words and not needs:
+    if methods and not needs:
         raise BadSettings(f"--extract: no figure of {recipe.table} that is wanted needs triplets: leave it out.")
     for need in needs:
         kind = LLM if need.make[METHOD] == LLM else TOOL
-        if kind in words and need.file not in recipe.triples:
-            word = re.sub(r"[^\w.]+", "-", words[kind])
-            triples[need.file] = str(folder / f"{recipe.table.partition(':')[0]}_{need.file}_{word}.jsonl")
-            chosen = {MODEL: words[kind]} if kind == LLM else {METHOD: words[kind]}
+        if kind in methods and need.file not in recipe.triples:
+            suffix = re.sub(r"[^\w.]+", "-", methods[kind])
+            triples[need.file] = str(folder / f"{recipe.table.partition(':')[0]}_{need.file}_{suffix}.jsonl")
+            chosen = {MODEL: methods[kind]} if kind == LLM else {METHOD: methods[kind]}
             extract[triples[need.file]] = need.make | chosen
     return recipe.model_copy(update={"triples": triples, "extract": extract})
 
