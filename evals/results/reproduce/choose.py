@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from emend.evals.results.papers.recipes import paper_models
+from emend.evals.results.papers.table_rules import paper_models
 from emend.evals.results.papers.tables import DIMENSIONS, Cell, PaperTable, table
 from emend.evals.results.reproduce.needs import PlannedCell, plan_cells
 from emend.evals.results.reproduce.recipe import Recipe
