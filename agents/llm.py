@@ -94,6 +94,11 @@ SUPPORTED = re.compile(r"providers are: (.*)", re.DOTALL)
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
+def is_local_spec(spec: str) -> bool:
+    """True if the model of that name runs on this machine."""
+    return spec.partition(":")[0] in LOCAL
+
+
 def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -> "BaseChatModel":
     """Return the model of that name: a local one on its device, with no thread started, or a `ProviderChatModel`.
 

@@ -16,7 +16,8 @@ from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
 from emend.evals.config.session_config import SessionConfig
 from emend.evals.run.ask_probe import ask_recorded
-from emend.evals.run.setup.components import load_model_and_policy, open_lazily, refuse_unused_limits
+from emend.evals.run.setup.memory import open_lazily
+from emend.evals.run.setup.model import load_model_and_policy, refuse_unused_limits
 from emend.graphs.execution import call_on_step
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError

@@ -178,11 +178,12 @@ class Share(NamedTuple):
 
 
 class WorkersSpec(NamedTuple):
-    """Where units are evaluated: kind, number of processes, and address of a Ray cluster."""
+    """Where units are evaluated: kind, number of processes, address of a Ray cluster, and GPUs of each worker there."""
 
     kind: Literal["auto", "threads", "processes", "ray"]
     number: int = 0
     address: str = ""
+    gpus: float = 0.0
 
     @classmethod
     def parse(cls, text: str, gpus: float = 0.0) -> Self:
@@ -195,7 +196,7 @@ class WorkersSpec(NamedTuple):
         if kind == "processes" and rest.isascii() and rest.isdigit() and 0 < len(rest) <= 3 and int(rest):
             spec = cls("processes", int(rest))
         elif kind == "ray" and bool(rest) == bool(colon):
-            spec = cls("ray", address=rest)
+            spec = cls("ray", address=rest, gpus=gpus)
         elif kind in ("auto", "threads") and not colon:
             spec = cls(kind)  # type: ignore[arg-type]
         else:
@@ -208,6 +209,10 @@ class WorkersSpec(NamedTuple):
                 "deals them out."
             )
         return spec
+
+    def __str__(self) -> str:
+        rest = str(self.number) if self.number else self.address
+        return f"{self.kind}:{rest}" if rest else self.kind
 
 
 class FailureLimit(NamedTuple):
@@ -241,6 +246,16 @@ class FailureLimit(NamedTuple):
     def exceeded(self, failed: int, tried: int) -> bool:
         """Return whether so many failures are too many."""
         return failed > (self.limit if self.kind == "count" else self.limit * tried)
+
+
+class ParsedFields(NamedTuple):
+    """Fields of a configuration that are short texts, as what they mean; no mode is the benchmark's."""
+
+    mode: Mode | None
+    checkpoints: Checkpoints
+    failure_limit: FailureLimit
+    share: Share | None
+    workers: WorkersSpec
 
 
 class CallLimits(FrozenModel):
@@ -390,8 +405,8 @@ class RunConfig(CallLimits):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        mode = None if self.mode is None else Mode.parse(self.mode)
-        if Checkpoints.parse(self.reevaluate_at) != NO_CHECKPOINTS and (mode is None or mode.kind != "sequential"):
+        parsed = self.parsed()
+        if parsed.checkpoints != NO_CHECKPOINTS and (parsed.mode is None or parsed.mode.kind != "sequential"):
             raise BadSettings(
                 f"--reevaluate-at {self.reevaluate_at} with mode {self.mode or 'of the benchmark'}: only mode "
                 "sequential has checkpoints. Give --mode sequential, or leave them out."
@@ -403,10 +418,8 @@ class RunConfig(CallLimits):
         ):
             if value is not None and value not in known:
                 raise BadSettings(f"{option} is '{value}': {nearest(value, list(known))}")
-        FailureLimit.parse(self.fail_on_error)
-        WorkersSpec.parse(self.workers, self.gpus_per_worker)
-        if self.share is not None:
-            Share.parse(self.share).limits(self)
+        if parsed.share is not None:
+            parsed.share.limits(self)
         if self.memory_server is not None and not SERVER.fullmatch(self.memory_server):
             address = hide_keys(USER.sub("//...@", self.memory_server))
             raise BadSettings(
@@ -430,11 +443,26 @@ class RunConfig(CallLimits):
                 )
         return self
 
+    def parsed(self) -> ParsedFields:
+        """Parse the fields that are short texts.
+
+        Raises:
+            BadSettings: one of them has another form.
+        """
+        return ParsedFields(
+            mode=None if self.mode is None else Mode.parse(self.mode),
+            checkpoints=Checkpoints.parse(self.reevaluate_at),
+            failure_limit=FailureLimit.parse(self.fail_on_error),
+            share=None if self.share is None else Share.parse(self.share),
+            workers=WorkersSpec.parse(self.workers, self.gpus_per_worker),
+        )
+
     def policy(self, **replacements: Any) -> "CallPolicy":
         """The call policy with these limits, in a share with its part of them.
 
         Raises:
             BadSettings: see `CallLimits.policy`.
         """
-        limits = {} if self.share is None else Share.parse(self.share).limits(self)
+        share = self.parsed().share
+        limits = {} if share is None else share.limits(self)
         return super().policy(**limits | replacements)

@@ -1,1 +1,1 @@
-"""The benchmarks' real files: where they come from, how they are fetched, whether they are whole, what they hold."""
+"""Data of runs: `benchmarks`, and their real files, where they come from, whether they are whole."""

@@ -1,1 +1,1 @@
-"""LLM judges over a run's records: scoring, calibration and stress tests."""
+"""Verdicts on the records of a run: by models as judges, calibrated and stress-tested, and by people in `annotate`."""

@@ -23,7 +23,7 @@ from emend.evals.judging.store import (
 )
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import Manifest, versions
-from emend.evals.run.setup.components import model_fingerprint
+from emend.evals.run.setup.model import model_fingerprint
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings

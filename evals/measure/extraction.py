@@ -19,7 +19,7 @@ from emend.evals.measure.extraction_file import (
 )
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
 from emend.evals.run.results import Progress
-from emend.evals.run.setup.components import load_benchmark
+from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.extraction.base import rules_digest
 from emend.graphs.extraction.graph import ExtractContext, build, extract_document
 from emend.graphs.extraction.load import load_extractor

@@ -14,7 +14,7 @@ from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
 from emend.evals.config.measure_config import ScopeConfig, TrainingConfig
 from emend.evals.metrics.estimate import estimate
-from emend.evals.run.setup.components import load_benchmark
+from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadData, BadSettings

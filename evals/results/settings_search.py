@@ -20,8 +20,9 @@ from emend.evals.aggregate.rows import Report, report
 from emend.evals.case import Benchmark, Case
 from emend.evals.config.measure_config import TuneConfig
 from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.log.lines import BROKEN_RATIO
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import load_benchmark
+from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, EmendError
 from emend.memory.files import replace_file
@@ -31,8 +32,6 @@ DEPTH = "depth"
 """Name in a search space: the share of the model's depth at which the last of the layers stands."""
 KINDS = ("efficacy", "paraphrase", "neighborhood")
 """Kinds of probes that the score is made of."""
-MOST_PERPLEXITY = 2.0
-"""Settings under which perplexity grows to more than this many times that of the unedited model score 0."""
 FIRST_SHARE, KEPT_SHARE = 3, 3
 """All settings are tried on one fact in so many; the best one in so many of them on all facts."""
 FEWEST = 4
@@ -161,12 +160,13 @@ def score_of(measured: Report, editor: str) -> float | None:
 
     The first three are ES, PS and NS on CounterFact, whose harmonic mean is the S of Meng et al. (2022); the margin is
     EM, by how much the new object is the more probable: S is as high for edits that the model hardly believes.
+    Settings that break the model, see `BROKEN_RATIO`, score 0.
     """
     means = [row.mean / scale for row, scale in _parts(measured, editor) if row.mean is not None]
     ratio = _perplexity_ratio(measured, editor)
     if not means:
         return None
-    if (ratio is not None and ratio > MOST_PERPLEXITY) or min(means) <= 0:
+    if (ratio is not None and ratio > BROKEN_RATIO) or min(means) <= 0:
         return 0.0
     return 100 * float(harmonic_mean(means))
 

@@ -23,7 +23,7 @@ from emend.evals.run.perplexity import Perplexity
 from emend.evals.run.queues import TaskQueue
 from emend.evals.run.results import Results, UnitShares
 from emend.evals.run.sequence import AppliedEdits
-from emend.evals.run.setup.components import RunComponents
+from emend.evals.run.setup.run_setup import RunSetup
 from emend.evals.run.units import EditorPass, Group, Unit
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import (
@@ -48,7 +48,7 @@ MAX_COST_IDS = 100
 class EvaluationContext:
     """State that all passes of a run share."""
 
-    components: RunComponents
+    setup: RunSetup
     baseline: Baseline
     perplexity: Perplexity
     edit_check: EditCheck
@@ -70,11 +70,11 @@ class PassEvaluator:
 
     def __init__(self, editor_pass: EditorPass, context: EvaluationContext, pool: ThreadPoolExecutor) -> None:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
-        bound = 2 * context.components.units_at_once
+        bound = 2 * context.setup.units_at_once
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
         # Calls to a provider are journalled in the order of a unit's probes.
         is_local = self.editor.needs_weights and context.journal is None
-        self._probes_at_once = context.components.units_at_once if is_local else 1
+        self._probes_at_once = context.setup.units_at_once if is_local else 1
         self._lookahead = Lookahead(editor_pass, self._meter, self._report_edits)
 
     def evaluate(self, groups: Iterator[Group] | None = None) -> None:
@@ -204,7 +204,7 @@ class PassEvaluator:
         """Measure what the edits may harm; called while none is applied."""
         self.context.perplexity.measure_unedited(self.editor_pass)
         if self.editor.needs_weights:
-            self.context.edit_check.prepare(edits, self.context.components.other_edits(self.editor_pass.setting))
+            self.context.edit_check.prepare(edits, self.context.setup.source.other_edits(self.editor_pass.setting))
 
     def _measure_edited(self, edits: Sequence[Edit], active_edits: int) -> None:
         """Measure the edited model, and write what went wrong to log and run folder; no cost of the edits."""
@@ -245,7 +245,7 @@ class PassEvaluator:
             self.context.results.failure(self.editor_pass, unit, error)
 
     def _groups(self) -> Iterator[Group]:
-        return self.context.components.groups(self.editor_pass.setting)
+        return self.context.setup.groups(self.editor_pass.setting)
 
     def _pending(self, group: Group) -> Iterator[Unit]:
         return (unit for unit in group.units(self.editor_pass) if unit.key not in self.context.finished)
@@ -262,7 +262,7 @@ class PassEvaluator:
         return pending
 
     def _meter(self) -> Meter:
-        return Meter(self.editor.needs_weights, getattr(self.context.components.model, "lm", None))
+        return Meter(self.editor.needs_weights, getattr(self.context.setup.model, "lm", None))
 
     def _report_edits(self, seconds: float, units: int) -> None:
         """Report the time of edits before these units are asked, if it is worth a message and nobody asks meanwhile."""

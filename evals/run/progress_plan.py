@@ -11,7 +11,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from emend.evals.case import Case
 from emend.evals.log.manifest import Manifest
 from emend.evals.run.results import Progress
-from emend.evals.run.setup.components import RunComponents
+from emend.evals.run.setup.run_setup import RunSetup
 from emend.evals.run.units import EditorPass
 
 TRAINING = 3
@@ -28,28 +28,26 @@ REPLY = 5
 """Tokens of a reply."""
 
 
-def plan_progress(progress: Progress, components: RunComponents, manifest: Manifest, finished: int) -> None:
+def plan_progress(progress: Progress, setup: RunSetup, manifest: Manifest, finished: int) -> None:
     """Tell the progress what is left; passes come one after the other, so the first units are the finished ones."""
     units: dict[str, float] = defaultdict(float)
     tokens: dict[str, float] = {}
-    counts = [
-        manifest.cases[each.setting].cases + manifest.cases[each.setting].again for each in components.share_passes
-    ]
+    counts = [manifest.cases[each.setting].cases + manifest.cases[each.setting].again for each in setup.share_passes]
     share = manifest.units / max(1, sum(counts))
     before = float(finished)
-    samples = {setting: tuple(islice(components.cases(setting), SAMPLE)) for setting in components.settings}
-    for editor_pass, count in zip(components.share_passes, counts, strict=True):
+    samples = {setting: tuple(islice(setup.source.cases(setting), SAMPLE)) for setting in setup.source.settings}
+    for editor_pass, count in zip(setup.share_passes, counts, strict=True):
         behind = min(before, count * share)
         before -= behind
         units[editor_pass.name] += count * share - behind
         if editor_pass.name not in tokens:
-            tokens[editor_pass.name] = _unit_tokens(components, editor_pass, samples[editor_pass.setting])
+            tokens[editor_pass.name] = _unit_tokens(setup, editor_pass, samples[editor_pass.setting])
     progress.plan(units, tokens)
 
 
-def _unit_tokens(components: RunComponents, editor_pass: EditorPass, cases: Sequence[Case]) -> float:
+def _unit_tokens(setup: RunSetup, editor_pass: EditorPass, cases: Sequence[Case]) -> float:
     """Tokens that a unit passes through a local model, in tokens that are read; 1 for a model elsewhere."""
-    if components.calls_providers:
+    if setup.calls_providers:
         return 1.0
     prompts = count_tokens_approximately([probe.prompt for case in cases for probe in case.probes])
     tokens = prompts + WRITTEN * REPLY * sum(len(case.probes) for case in cases)

@@ -25,7 +25,8 @@ from emend.evals.run.failures import Failures
 from emend.evals.run.perplexity import Perplexity, check_texts
 from emend.evals.run.progress_plan import plan_progress
 from emend.evals.run.results import Progress, ResultWriter
-from emend.evals.run.setup.components import RunComponents, load_components, refuse_unused_limits
+from emend.evals.run.setup.model import refuse_unused_limits
+from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.start import DRAFTS, check_folder, prepare_run
 from emend.evals.run.summary import Summary, save_usage
 from emend.evals.run.workers.base import RunState, Workers
@@ -58,30 +59,30 @@ def run(
     """
     with owned_folder(out, drafts=DRAFTS), ExitStack() as stack:
         check_folder(config, out, mirror)
-        components = load_components(config, out, model)
-        stack.callback(components.memory.close)
-        calls_providers = components.calls_providers
+        setup = load_setup(config, out, model)
+        stack.callback(setup.memory.close)
+        calls_providers = setup.calls_providers
         if model is None:
-            stack.callback(components.policy.close)
-            refuse_unused_limits(config, components.policy)
+            stack.callback(setup.policy.close)
+            refuse_unused_limits(config, setup.policy)
         whole = finished_units(out)
-        manifest = prepare_run(components, out, whole[0])
+        manifest = prepare_run(setup, out, whole[0])
         finished, repairs = repair_torn_tail(out, whole)
         log = _open_log(out, repairs, mirror, stack)
         answers = BaselineFile(log, baselines)
         journal = stack.enter_context(run_journal(out, finished.union(answers.keys))) if calls_providers else None
-        writer = ResultWriter(log, progress or Progress(), Failures(components.failure_limit))
-        components.policy.on_wait = writer.waiting
+        writer = ResultWriter(log, progress or Progress(), Failures(setup.failure_limit))
+        setup.policy.on_wait = writer.waiting
         try:
-            state = _state(components, writer, answers, finished, journal)
-            workers = make_workers(components, out, manifest.units - len(finished), model is not None)
-            plan_progress(writer.progress, components, manifest, len(finished))
+            state = _state(setup, writer, answers, finished, journal)
+            workers = make_workers(setup, out, manifest.units - len(finished))
+            plan_progress(writer.progress, setup, manifest, len(finished))
             summary = _evaluate(state, workers, manifest.units)
             writer.failures.check_at_end(out)
             keep_index(out)
             return summary
         finally:
-            save_usage(out, components.policy.ledger)
+            save_usage(out, setup.policy.ledger)
 
 
 def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stack: ExitStack) -> RunLog:
@@ -94,20 +95,20 @@ def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stac
 
 
 def _state(
-    components: RunComponents,
+    setup: RunSetup,
     writer: ResultWriter,
     answers: BaselineFile,
     finished: set[str],
     journal: CallJournal | None,
 ) -> RunState:
-    texts = components.perplexity_texts
+    texts = setup.perplexity_texts
     is_measured = check_texts(writer.log.folder, texts)
     context = EvaluationContext(
-        components=components,
-        baseline=Baseline(components.unedited(), answers, components.model_fingerprint, journal),
-        perplexity=Perplexity(components.model, texts, writer.cost, is_measured),
-        edit_check=EditCheck(components.model),
-        restore_check=RestoreCheck(components.model),
+        setup=setup,
+        baseline=Baseline(setup.editors.unedited(), answers, setup.model_fingerprint, journal),
+        perplexity=Perplexity(setup.model, texts, writer.cost, is_measured),
+        edit_check=EditCheck(setup.model),
+        restore_check=RestoreCheck(setup.model),
         results=writer,
         finished=finished,
         journal=journal,
@@ -150,5 +151,5 @@ def _summary(state: RunState, units: int, seconds: float, cpu_seconds: float) ->
         seconds=round(seconds, 3),
         cpu_seconds=round(cpu_seconds, 3),
         peak_bytes=highest_memory(),
-        spent=context.components.policy.ledger.by_model(),
+        spent=context.setup.policy.ledger.by_model(),
     )

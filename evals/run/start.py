@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Case
-from emend.evals.config.run_config import NO_CHECKPOINTS, RunConfig, Share
+from emend.evals.config.run_config import NO_CHECKPOINTS, RunConfig
 from emend.evals.log.lines import CASES
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, SharePart, git_state, machine, now, versions
 from emend.evals.log.mirror_copy import restore_run
 from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
-from emend.evals.run.setup.components import MEMORY, RunComponents
+from emend.evals.run.setup.memory import MEMORY
+from emend.evals.run.setup.run_setup import RunSetup
 from emend.graphs.registry import GRAPHS
 from emend.memory.errors import BadData, RunRefused
 
@@ -49,11 +50,11 @@ def check_folder(config: RunConfig, folder: Path, mirror: str | None = None) -> 
         )
 
 
-def prepare_run(components: RunComponents, folder: Path, finished: Collection[str] = ()) -> Manifest:
+def prepare_run(setup: RunSetup, folder: Path, finished: Collection[str] = ()) -> Manifest:
     """Return the manifest of the run in the folder, written now if the run is new.
 
     Args:
-        components: of the run.
+        setup: of the run.
         folder: the run folder.
         finished: keys of finished units, by which unfinished cases are told meanwhile.
 
@@ -61,57 +62,56 @@ def prepare_run(components: RunComponents, folder: Path, finished: Collection[st
         RunRefused: the run that is there was started with something else.
     """
     if not os.path.lexists(folder / MANIFEST):
-        manifest = _manifest(components, list_cases(components, folder))
+        manifest = _manifest(setup, list_cases(setup, folder))
         manifest.write(folder)
         return manifest
     started = Manifest.read(folder)
-    manifest = _manifest(components, list_cases(components, None if (folder / CASES).exists() else folder, finished))
+    manifest = _manifest(setup, list_cases(setup, None if (folder / CASES).exists() else folder, finished))
     started.refuse_change(manifest.model_dump(mode="json"), folder)
     return started
 
 
-def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest:
+def _manifest(setup: RunSetup, cases: dict[str, CaseList]) -> Manifest:
     editors: dict[str, dict[str, dict[str, Any]]] = {}
-    for editor_pass in components.passes:
+    for editor_pass in setup.passes:
         editors.setdefault(editor_pass.setting, {})[editor_pass.name] = editor_pass.editor.fingerprint
-    shortfalls = [*components.refusals, *_shortfalls(components, cases)]
+    shortfalls = [*setup.refusals, *_shortfalls(setup, cases)]
     for text in shortfalls:
         logging.getLogger(__name__).warning(text)
     return Manifest(
-        config=components.config,
+        config=setup.config,
         cases=cases,
-        model=components.model_fingerprint,
+        model=setup.model_fingerprint,
         editors=editors,
-        benchmark=_provenance(components) | ({"shortfalls": shortfalls} if shortfalls else {}),
-        metrics=components.metrics,
-        mode=str(components.mode),
-        graphs=_graphs(components),
+        benchmark=_provenance(setup) | ({"shortfalls": shortfalls} if shortfalls else {}),
+        metrics=setup.source.metrics,
+        mode=str(setup.mode),
+        graphs=_graphs(setup),
         versions=versions(),
         git=git_state(),
         platform=machine(),
         started=now(),
-        share=_share_part(components, cases),
+        share=_share_part(setup, cases),
     )
 
 
-def _share_part(components: RunComponents, cases: dict[str, CaseList]) -> SharePart | None:
+def _share_part(setup: RunSetup, cases: dict[str, CaseList]) -> SharePart | None:
     """Return what a share evaluates; None for a whole run."""
-    deal, config = components.deal, components.config
-    if deal is None:
+    partition, share = setup.partition, setup.share
+    if partition is None or share is None:
         return None
-    share = Share.parse(str(config.share))
     counts = {setting: listed.cases + listed.again for setting, listed in cases.items()}
-    if components.mode.kind != "sequential":
-        counts = {setting: deal.count(setting, listed.cases) for setting, listed in cases.items()}
-    units = sum(counts[each.setting] for each in components.share_passes)
-    return SharePart(number=share.number, of=share.of, together=deal.size, units=units)
+    if setup.mode.kind != "sequential":
+        counts = {setting: partition.count(setting, listed.cases) for setting, listed in cases.items()}
+    units = sum(counts[each.setting] for each in setup.share_passes)
+    return SharePart(number=share.number, of=share.of, together=partition.size, units=units)
 
 
-def _provenance(components: RunComponents) -> dict[str, Any]:
+def _provenance(setup: RunSetup) -> dict[str, Any]:
     """Return the benchmark's provenance, with what readers should know about how this run asks it."""
-    provenance = dict(components.benchmark.provenance)
-    parametric = sorted({editor_pass.name for editor_pass in components.passes if editor_pass.editor.needs_weights})
-    if parametric and components.config.form == "chat":
+    provenance = dict(setup.source.benchmark.provenance)
+    parametric = sorted({editor_pass.name for editor_pass in setup.passes if editor_pass.editor.needs_weights})
+    if parametric and setup.source.form == "chat":
         choice = (
             f"{', '.join(parametric)}: edits are written on plain text, and the model is asked through its chat "
             "template; --form plain asks in plain text, as the papers do"
@@ -120,9 +120,9 @@ def _provenance(components: RunComponents) -> dict[str, Any]:
     return provenance
 
 
-def _shortfalls(components: RunComponents, cases: dict[str, CaseList]) -> list[str]:
+def _shortfalls(setup: RunSetup, cases: dict[str, CaseList]) -> list[str]:
     """Say for each setting that has fewer cases than were asked for how many there are, and where more may be."""
-    limit, benchmark = components.config.limit or 0, components.benchmark
+    limit, benchmark = setup.source.limit or 0, setup.source.benchmark
     short = {setting: listed.cases for setting, listed in cases.items() if listed.cases < limit}
     if not short:
         return []
@@ -137,10 +137,10 @@ def _shortfalls(components: RunComponents, cases: dict[str, CaseList]) -> list[s
     ]
 
 
-def _graphs(components: RunComponents) -> dict[str, Any]:
+def _graphs(setup: RunSetup) -> dict[str, Any]:
     """Draw the editors' graphs, by name: an editor's own if it has one; an unknown one is left out."""
     graphs: dict[str, Any] = {}
-    for editor_pass in components.passes:
+    for editor_pass in setup.passes:
         name, app = editor_pass.editor.fingerprint.get("graph"), getattr(editor_pass.editor, "app", None)
         if app is None and name in GRAPHS.names():
             app = GRAPHS.load(name)()
@@ -150,7 +150,7 @@ def _graphs(components: RunComponents) -> dict[str, Any]:
     return dict(sorted(graphs.items()))
 
 
-def list_cases(components: RunComponents, folder: Path | None, finished: Collection[str] = ()) -> dict[str, CaseList]:
+def list_cases(setup: RunSetup, folder: Path | None, finished: Collection[str] = ()) -> dict[str, CaseList]:
     """Count and digest the cases of every setting, and find the unfinished ones; with a folder, write `cases.jsonl`."""
     listed: dict[str, CaseList] = {}
     with ExitStack() as stack:
@@ -158,10 +158,10 @@ def list_cases(components: RunComponents, folder: Path | None, finished: Collect
         if folder is not None:
             cut_file(folder / DRAFT, 0)
             draft = stack.enter_context(AppendLog(folder, [DRAFT], "Make room, or give another --out."))
-        for setting in components.settings:
+        for setting in setup.source.settings:
             digest, probes, number = hashlib.sha256(), 0, 0
-            unfinished = components.find_unfinished(setting, finished) if finished else None
-            for number, case in enumerate(components.cases(setting), 1):
+            unfinished = setup.find_unfinished(setting, finished) if finished else None
+            for number, case in enumerate(setup.source.cases(setting), 1):
                 if unfinished is not None:
                     unfinished.add(case)
                 digest.update(case.id.encode())
@@ -170,10 +170,10 @@ def list_cases(components: RunComponents, folder: Path | None, finished: Collect
                     draft.append({DRAFT: _case_line(case, setting, number)})
             if not number:
                 raise BadData(
-                    f"{components.config.benchmark}, setting '{setting}': no case in the data. "
+                    f"{setup.source.name}, setting '{setting}': no case in the data. "
                     "Check the data folder and the options."
                 )
-            again = _count_reevaluated(components, setting)
+            again = _count_reevaluated(setup, setting)
             listed[setting] = CaseList(cases=number, probes=probes, digest=digest.hexdigest()[:16], again=again)
     if folder is not None:
         with write_errors(f"'{folder / CASES}'"):
@@ -181,14 +181,14 @@ def list_cases(components: RunComponents, folder: Path | None, finished: Collect
     return listed
 
 
-def _count_reevaluated(components: RunComponents, setting: str) -> int:
+def _count_reevaluated(setup: RunSetup, setting: str) -> int:
     """Count the cases that are asked again, at all checkpoints together."""
-    if components.checkpoints == NO_CHECKPOINTS:
+    if setup.checkpoints == NO_CHECKPOINTS:
         return 0
     edits = again = 0
-    for group in components.groups(setting):
+    for group in setup.groups(setting):
         edits, again = len(group.edits), again + group.again
-    components.checkpoints.refuse_beyond(edits, setting)
+    setup.checkpoints.refuse_beyond(edits, setting)
     return again
 
 

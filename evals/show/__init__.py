@@ -1,1 +1,1 @@
-"""Everything for eyes: terminal, files, lists."""
+"""Texts, tables and plots for terminals and files, and lists of what there is."""

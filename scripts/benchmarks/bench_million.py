@@ -30,7 +30,7 @@ from emend.evals.log.records import RunLog
 from emend.evals.run.ask_probe import needs_baseline
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import load_components
+from emend.evals.run.setup.run_setup import load_setup
 from emend.evals.run.start import prepare_run
 from emend.evals.run.units import EditorPass
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
@@ -70,30 +70,30 @@ def make(folder: Path, chosen: RunConfig) -> None:
     sample = folder.with_name("sample")
     run(chosen.model_copy(update={"limit": 1}), sample, model=ScriptedModel())
     folder.mkdir()
-    components = load_components(chosen, folder, ScriptedModel())
-    prepare_run(components, folder)
+    setup = load_setup(chosen, folder, ScriptedModel())
+    prepare_run(setup, folder)
     for name in (ERRORS, COSTS):
         shutil.copyfile(sample / name, folder / name)
-    _make_baseline(components, folder, (sample / BASELINE).read_bytes().splitlines(keepends=True)[0])
+    _make_baseline(setup, folder, (sample / BASELINE).read_bytes().splitlines(keepends=True)[0])
     left = int(chosen.benchmark_options["cases"]) * len(EDITORS) - LEFT
     with (folder / RECORDS).open("wb") as records, (folder / EVENTS).open("wb") as events:
-        for editor_pass in components.passes:
-            cases = components.cases("plain")
-            template = Template(sample, editor_pass, next(components.cases("plain")))
+        for editor_pass in setup.passes:
+            cases = setup.source.cases("plain")
+            template = Template(sample, editor_pass, next(setup.source.cases("plain")))
             for case in itertools.islice(cases, max(0, left)):
                 records.write(template.renamed(template.records, editor_pass, case))
                 events.write(template.renamed(template.events, editor_pass, case))
                 left -= 1
-    components.memory.close()
+    setup.memory.close()
 
 
-def _make_baseline(components: Any, folder: Path, line: bytes) -> None:
+def _make_baseline(setup: Any, folder: Path, line: bytes) -> None:
     """Write an answer of the unedited model for every probe that is compared with it, but those of the last cases."""
     fields = json.loads(line)
     with RunLog(folder) as log, (folder / BASELINE).open("wb") as file:
-        baseline = Baseline(components.unedited(), BaselineFile(log), components.model_fingerprint)
+        baseline = Baseline(setup.editors.unedited(), BaselineFile(log), setup.model_fingerprint)
         for case in itertools.islice(
-            components.cases("plain"), max(0, int(components.config.benchmark_options["cases"]) - LEFT)
+            setup.source.cases("plain"), max(0, int(setup.config.benchmark_options["cases"]) - LEFT)
         ):
             for probe in filter(needs_baseline, case.probes):
                 key = baseline._key(probe, 0)

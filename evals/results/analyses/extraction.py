@@ -20,7 +20,7 @@ from emend.evals.results.analyses.base import (
     ordered,
     row_of,
 )
-from emend.evals.run.setup.components import load_benchmark
+from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.paths import cache_folder
 
@@ -80,9 +80,9 @@ def _lacks(inventory: Inventory) -> str:
 
 def _no_file(run: Run) -> str:
     """Remedy for files of the run's own documents, with its benchmark, data and options."""
-    words = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
-    words += [word for name, value in run.options.items() for word in ("--benchmark-option", f"{name}={value}")]
-    command = f"emend extract {shlex.join(words)}"
+    arguments = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
+    arguments += [each for name, value in run.options.items() for each in ("--benchmark-option", f"{name}={value}")]
+    command = f"emend extract {shlex.join(arguments)}"
     return (
         f"no file of extracted triplets is told: make one for each way of extracting, for example {command} --out "
         f"all.jsonl and {command} --no-deduplication --out plain.jsonl, and give them with --triples all.jsonl "

@@ -15,19 +15,19 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from emend.agents.llm import LOCAL, check_spec
+from emend.agents.llm import check_spec, is_local_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.roles.decompose import count_sampled, sample_round
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
-from emend.evals.config.run_config import RunConfig, Share
+from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.manifest import CaseList
 from emend.evals.log.records import read_records
 from emend.evals.results.estimates.local_needs import need_lines
 from emend.evals.results.estimates.local_time import local_seconds, parameters_of
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import RunComponents, load_components
+from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.start import list_cases
 from emend.memory.edit import FrozenModel
 from emend.memory.probe import Usage
@@ -135,14 +135,14 @@ def dry_run(config: RunConfig) -> DryRun:
     check_spec(config.model)
     with tempfile.TemporaryDirectory(prefix="emend-dry-run-") as home:
         counting = _changed(config, ("unedited",), memory_server=None, share=None)
-        components = load_components(counting, Path(home), StandIn())
-        cases = list_cases(components, None)
-        sample = _sample_config(config, components)
-        model = _stand_in(config.model)(text=_usual_answer(components))
+        setup = load_setup(counting, Path(home), StandIn())
+        cases = list_cases(setup, None)
+        sample = _sample_config(config, setup)
+        model = _stand_in(config.model)(text=_usual_answer(setup))
         with _without_warnings():  # of a sample; the run will have its own
             run(sample, Path(home) / "run", model=model)
-        nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
-        rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(components)))
+        nameless = {setting for setting in setup.source.settings if not setup.source.names_subjects(setting)}
+        rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(setup)))
     needs = tuple(need_lines(config)) if is_local(config) else ()
     return priced(config, rows).model_copy(update={"needs": needs})
 
@@ -164,9 +164,9 @@ def _changed(config: RunConfig, editors: Sequence[str], **changes: Any) -> RunCo
     return RunConfig.model_validate(fields | {"workers": "threads", "gpus_per_worker": 0.0} | changes)
 
 
-def _sample_config(config: RunConfig, components: RunComponents) -> RunConfig:
+def _sample_config(config: RunConfig, setup: RunSetup) -> RunConfig:
     names = [name if not _writes_weights(name) else UNEDITED for name in config.editors]
-    mode = components.mode
+    mode = setup.mode
     again = {"reevaluate_at": "none"} if mode.kind == "sequential" else {}
     return _changed(
         config,
@@ -190,18 +190,18 @@ def _stand_in(spec: str) -> type[StandIn]:
     return StandIn if spec.partition(":")[0] in API_PROVIDERS else ScoringStandIn
 
 
-def _usual_answer(components: RunComponents) -> str:
+def _usual_answer(setup: RunSetup) -> str:
     """A text as long as the benchmark's answers are in the mean."""
-    cases = (case for setting in components.settings for case in islice(components.cases(setting), SAMPLE))
+    cases = (case for setting in setup.source.settings for case in islice(setup.source.cases(setting), SAMPLE))
     lengths = [len(probe.gold[0]) for case in cases for probe in case.probes if probe.gold] or [10]
     return ("answer " * 1000)[: max(1, sum(lengths) // len(lengths))]
 
 
-def _edits(components: RunComponents) -> dict[str, tuple[float, float]]:
+def _edits(setup: RunSetup) -> dict[str, tuple[float, float]]:
     """By setting, the edits of a case and their tokens in the mean of the first cases."""
     means = {}
-    for setting in components.settings:
-        edits = [case.edits for case in islice(components.cases(setting), SAMPLE)]
+    for setting in setup.source.settings:
+        edits = [case.edits for case in islice(setup.source.cases(setting), SAMPLE)]
         tokens = count_tokens_approximately([edit.text for each in edits for edit in each])
         means[setting] = sum(map(len, edits)) / max(1, len(edits)), tokens / max(1, len(edits))
     return means
@@ -227,7 +227,8 @@ def _rows(
         whole[place] = whole.get(place, Usage()).plus(record.usage)
         if not record.from_baseline:
             fresh[place] = fresh.get(place, Usage()).plus(record.usage)
-    times = config.repeats / (Share.parse(config.share).of if config.share else 1)
+    share = config.parsed().share
+    times = config.repeats / (share.of if share else 1)
     for setting, listed in cases.items():
         count = (listed.cases + listed.again) * times
         for editor in config.editors:
@@ -259,14 +260,15 @@ def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
         parameters = parameters_of(config.model)
         seconds = local_seconds(config, rows, parameters) if parameters else None
     else:
-        share = Share.parse(config.share).of if config.share else 1
+        share = config.parsed().share
+        shares = share.of if share else 1
         minutes = [calls / config.rpm] if config.rpm else []
         minutes += [(tokens_in + tokens_out) / config.tpm] if config.tpm else []
-        seconds = max(calls * SECONDS_PER_CALL / config.concurrency, *(each * 60 * share for each in minutes), 0)
+        seconds = max(calls * SECONDS_PER_CALL / config.concurrency, *(each * 60 * shares for each in minutes), 0)
     cost = None if price is None else price.compute_cost({"input_tokens": tokens_in, "output_tokens": tokens_out})
     return DryRun(model=config.model, rows=rows, cost=cost, currency=prices.currency, seconds=seconds)
 
 
 def is_local(config: RunConfig) -> bool:
     """True if the model runs on this machine."""
-    return config.model.partition(":")[0] in LOCAL
+    return is_local_spec(config.model)

@@ -9,7 +9,7 @@ from emend.agents.local.model_folder import is_half_precision, weights_digest
 from emend.editors.hyperparameters import covariance_editors, covariance_layers, folder_config
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.estimates.local_time import editor_settings, model_folder, parameters_of
-from emend.evals.results.papers.recipes import memory_factor
+from emend.evals.results.papers.table_rules import memory_factor
 
 COLLECTED = "collected"
 GB = 1e9

@@ -1,8 +1,8 @@
-"""Choice of a table's figures and models by the words of the command line."""
+"""Choice of a table's figures and models by the arguments of the command line."""
 
 from collections.abc import Mapping, Sequence
 
-from emend.evals.results.papers.recipes import paper_models
+from emend.evals.results.papers.table_rules import paper_models
 from emend.evals.results.papers.tables import DIMENSIONS, Cell, PaperTable, table
 from emend.evals.results.reproduce.needs import PlannedCell, plan_cells
 from emend.evals.results.reproduce.recipe import Recipe
@@ -20,21 +20,21 @@ def plan_recipe(recipe: Recipe) -> tuple[PaperTable, list[PlannedCell]]:
     return published, plan_cells(published, recipe.models, _choose_cells(published, recipe.only))
 
 
-def choose_models(published: PaperTable, words: Sequence[str]) -> dict[str, str]:
+def choose_models(published: PaperTable, arguments: Sequence[str]) -> dict[str, str]:
     """The model for each of the table's: `NAME=MODEL` for one, `MODEL` for all that are not named.
 
     Raises:
         BadSettings: no paper has a model of that name.
     """
     models, default = dict[str, str](), ""
-    for word in words:
-        name, equals, spec = word.partition("=")
+    for argument in arguments:
+        name, equals, spec = argument.partition("=")
         if equals and name in paper_models():
             models[name] = spec
         elif equals and not any(sign in name for sign in ":/"):
-            raise BadSettings(f"--model '{word}': {nearest(name, list(paper_models()))}")
+            raise BadSettings(f"--model '{argument}': {nearest(name, list(paper_models()))}")
         else:
-            default = word
+            default = argument
     names = dict.fromkeys(cell.model for cell in published.cells) if default else ()
     return dict.fromkeys(names, default) | models
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emend.agents.llm import LOCAL
+from emend.agents.llm import is_local_spec
 from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.triples import OPTION
@@ -13,7 +13,7 @@ from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.results.estimates.dry_run import COUNTS, DryRun, dry_run, is_local, priced
 from emend.evals.results.estimates.local_time import parameters_of
-from emend.evals.results.papers.recipes import gigabytes_needed
+from emend.evals.results.papers.table_rules import gigabytes_needed
 from emend.evals.results.reproduce.choose import plan_recipe
 from emend.evals.results.reproduce.execute import RunOutcome
 from emend.evals.results.reproduce.recipe import Recipe, lacking
@@ -54,7 +54,7 @@ class RecipeEstimate(FrozenModel):
         """True if what is left calls a provider."""
         models = [each.config.model for each in self.runs if each.left]
         models += [str(self.extract[file].get(MODEL) or "tiny") for file in self.documents]
-        return any(model.partition(":")[0] not in LOCAL for model in models)
+        return not all(map(is_local_spec, models))
 
     @property
     def documents(self) -> dict[str, int]:

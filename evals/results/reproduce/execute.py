@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emend.agents.llm import LOCAL, load_model
+from emend.agents.llm import is_local_spec, load_model
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.aggregate.runs import list_runs
 from emend.evals.config.measure_config import BenchmarkConfig, ExtractionConfig
@@ -18,7 +18,7 @@ from emend.evals.measure.extraction import extract_documents
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import LIMITS
+from emend.evals.run.setup.model import LIMITS
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BudgetReached, EmendError, MissingData
@@ -212,7 +212,7 @@ class RecipeRunner:
 
     def _shared_model(self, config: RunConfig) -> "BaseChatModel | None":
         """The local model of a run, loaded once for runs that follow each other; None where the run loads its own."""
-        if config.model.partition(":")[0] not in LOCAL or config.workers not in SHARED_WORKERS:
+        if not is_local_spec(config.model) or config.workers not in SHARED_WORKERS:
             return None
         if not self.recipe.judges and any(getattr(config, name) is not None for name in LIMITS):
             return None  # the limits are those of models that editors load

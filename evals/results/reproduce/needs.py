@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from emend.agents.llm import LOCAL
+from emend.agents.llm import is_local_spec
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.registry import EDITORS
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.results.papers.counterparts import MethodRule, MetricRule, rules, same_model
-from emend.evals.results.papers.recipes import CellRule, gigabytes_needed, gpu_gigabytes, paper_models, recipes
+from emend.evals.results.papers.table_rules import CellRule, gigabytes_needed, gpu_gigabytes, paper_models, table_rules
 from emend.evals.results.papers.tables import Cell, PaperTable, paper
 from emend.memory.edit import FrozenModel
 
@@ -72,7 +72,7 @@ def plan_cells(table: PaperTable, models: Mapping[str, str], cells: Sequence[Cel
         cells: figures to plan, with those of which they are means; by default all.
     """
     plans = {cell.key(): _plan_cell(table.paper, cell, models.get(cell.model, "")) for cell in table.cells}
-    for cell in (cell for cell in table.cells if cell.data == recipes(table.paper).average):
+    for cell in (cell for cell in table.cells if cell.data == table_rules(table.paper).average):
         parts = [plans[each.key()] for each in table.cells if each.data != cell.data and _is_beside(each, cell)]
         worst = max(parts, key=lambda part: [*STATUSES].index(part.status))
         fields = {"status": worst.status, "reason": worst.reason, "parts": tuple(part.cell for part in parts)}
@@ -92,7 +92,7 @@ def _plan_cell(name: str, cell: Cell, model: str) -> PlannedCell:
     hub = published.hub if published else ""
     is_difference = not model and bool(difference_remedy(hub))
     spec = model or (f"hf:{hub}" if hub and not is_difference else "")
-    applying = tuple(rule for rule in recipes(name).rules if rule.applies(cell, is_other))
+    applying = tuple(rule for rule in table_rules(name).rules if rule.applies(cell, is_other))
     need = next(_CellReader(name, cell, applying).needs(), None)
     blocked = next((rule.blocked for rule in applying if rule.blocked), "")
     if blocked or need is None:
@@ -110,7 +110,7 @@ def _limit(
     cell: Cell, spec: str, need: Need, applying: Sequence[CellRule], is_other: bool
 ) -> tuple[Status | None, str]:
     """Return the status and reason of a figure that the paper's model cannot give; None where it can."""
-    if spec and spec.partition(":")[0] not in LOCAL and getattr(EDITORS.load(need.editor), "needs_weights", False):
+    if spec and not is_local_spec(spec) and getattr(EDITORS.load(need.editor), "needs_weights", False):
         return "no", f"{need.editor} edits weights, which a model behind an API does not show"
     if reason := next((rule.model for rule in applying if rule.model), ""):
         return "model", reason
@@ -142,7 +142,7 @@ def extract_option(need: Need) -> str:
 
 
 class _CellReader(NamedTuple):
-    """Reads the counterparts of a figure, in the paper of that name, under the rules of recipes that apply to it."""
+    """Reads the counterparts of a figure, in the paper of that name, under the rules that apply to it."""
 
     paper: str
     cell: Cell
@@ -189,7 +189,7 @@ class _CellReader(NamedTuple):
 
     def _options(self, metric: MetricRule, defaults: Mapping[str, str]) -> dict[str, str]:
         """Merge options of the benchmark, without its defaults."""
-        of_paper, options = recipes(self.paper), dict[str, str]()
+        of_paper, options = table_rules(self.paper), dict[str, str]()
         by_data = {of_paper.by_data: self.cell.data} if of_paper.by_data else {}
         for part in (metric.when, *(rule.options for rule in self.applying), by_data):
             for key, value in part.items():

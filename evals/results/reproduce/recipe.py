@@ -13,7 +13,7 @@ from emend.evals.config.presets import PRESET, find_preset
 from emend.evals.config.run_config import MODEL, RESUMABLE_FIELDS, RunConfig
 from emend.evals.config.run_file import RunPlan, parse_yaml, typed_fields
 from emend.evals.data.benchmarks.triples import OPTION
-from emend.evals.results.papers.recipes import paper_models, recipes
+from emend.evals.results.papers.table_rules import paper_models, table_rules
 from emend.evals.results.papers.tables import PaperTable, paper
 from emend.evals.results.reproduce.needs import (
     LLM,
@@ -136,7 +136,7 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
         MissingData: a file of the preset is absent.
     """
     groups: dict[str, list[tuple[PlannedCell, Need]]] = {}
-    joined, set_up = recipes(table.paper).joined, find_preset(common[PRESET]) if PRESET in common else {}
+    joined, set_up = table_rules(table.paper).joined, find_preset(common[PRESET]) if PRESET in common else {}
     for each, need in ((each, each.need) for each in planned if each.need and not lacking(each, recipe)):
         options = {key: value for key, value in need.options.items() if key not in joined}
         apart = need.editor if need.editor in set_up else ""  # as it has options of the run
@@ -165,24 +165,24 @@ def lacking(planned: PlannedCell, recipe: Recipe) -> str:
     return extract_option(need) if need is not None and need.file not in recipe.triples else ""
 
 
-def with_files(recipe: Recipe, planned: Sequence[PlannedCell], words: Mapping[str, str], folder: Path) -> Recipe:
-    """The recipe with files of triplets to be made in a folder, by `words`: `llm` = model, `tool` = method.
+def with_files(recipe: Recipe, planned: Sequence[PlannedCell], methods: Mapping[str, str], folder: Path) -> Recipe:
+    """The recipe with files of triplets to be made in a folder, by `methods`: a model for `llm`, a method for `tool`.
 
     Raises:
         BadSettings: there are no such triplets.
     """
-    if unknown := [word for word in words if word not in (LLM, TOOL)]:
+    if unknown := [kind for kind in methods if kind not in (LLM, TOOL)]:
         raise BadSettings(f"--extract {unknown[0]}: {nearest(unknown[0], [LLM, TOOL])}")
     triples, extract = dict(recipe.triples), dict[str, dict[str, Any]]()
     needs = [each.need for each in planned if each.need and each.need.file]
-    if words and not needs:
+    if methods and not needs:
         raise BadSettings(f"--extract: no figure of {recipe.table} that is wanted needs triplets: leave it out.")
     for need in needs:
         kind = LLM if need.make[METHOD] == LLM else TOOL
-        if kind in words and need.file not in recipe.triples:
-            word = re.sub(r"[^\w.]+", "-", words[kind])
-            triples[need.file] = str(folder / f"{recipe.table.partition(':')[0]}_{need.file}_{word}.jsonl")
-            chosen = {MODEL: words[kind]} if kind == LLM else {METHOD: words[kind]}
+        if kind in methods and need.file not in recipe.triples:
+            suffix = re.sub(r"[^\w.]+", "-", methods[kind])
+            triples[need.file] = str(folder / f"{recipe.table.partition(':')[0]}_{need.file}_{suffix}.jsonl")
+            chosen = {MODEL: methods[kind]} if kind == LLM else {METHOD: methods[kind]}
             extract[triples[need.file]] = need.make | chosen
     return recipe.model_copy(update={"triples": triples, "extract": extract})
 
@@ -193,7 +193,7 @@ def _runs(
     """Yield runs in which each editor has exactly the settings that it is needed in, in as few runs as that takes."""
     (planned, first), needs = group[0], [need for _, need in group]
     options = dict(first.options)
-    for key in recipes(table.paper).joined:
+    for key in table_rules(table.paper).joined:
         options |= {key: join(*(need.options.get(key, "") for need in needs))}
     options |= {OPTION: recipe.triples[first.file]} if first.file else {}
     fields = {"benchmark": paper(table.paper).benchmark, MODEL: planned.model, "mode": first.mode, **first.run}

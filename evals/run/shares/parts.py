@@ -16,7 +16,7 @@ from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, parse
 from emend.evals.log.manifest import MANIFEST, Manifest, SharePart, changes, decisive_fields
 from emend.evals.log.records import read_errors
 from emend.evals.log.units import complete_units, record_head
-from emend.evals.run.shares.deal import PASSES, Deal, pass_ids
+from emend.evals.run.shares.partition import PASSES, Partition, pass_ids
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.json_files import JsonLine, JsonLines
@@ -107,21 +107,21 @@ class SharePlan:
                     f"and the manifests count {listed.probes} of {listed.cases}. {REMEDY}"
                 )
 
-    def deal_of(self, part: SharePart) -> Callable[[Place, str], bool]:
-        """Return the function that says whether a unit of a setting is dealt to that share.
+    def membership(self, part: SharePart) -> Callable[[Place, str], bool]:
+        """Return the function that says whether a unit of a setting belongs to that share.
 
         Raises:
             BadSettings: there are more shares than parts.
         """
         share, config = Share(part.number, part.of), self.manifest.config
         if self.manifest.mode == "sequential":
-            passes = Deal.of(share, {PASSES: pass_ids(self.manifest.cases, config)})
+            passes = Partition.of(share, {PASSES: pass_ids(self.manifest.cases, config.repeats, config.editors)})
             return lambda place, setting: passes.has(PASSES, place.pass_number)
         ids: dict[str, list[str]] = {setting: [] for setting in self.manifest.cases}
         for setting, case in self.cases:
             ids[setting].append(case)
-        deal = Deal.of(share, ids, part.together)
-        return lambda place, setting: deal.has(setting, place.case - 1)
+        partition = Partition.of(share, ids, part.together)
+        return lambda place, setting: partition.has(setting, place.case - 1)
 
 
 @dataclass
@@ -147,7 +147,7 @@ class ShareFolder:
             BadData: a file is damaged, or holds something else.
         """
         read_cases(self.path, self.manifest)
-        dealt = plan.deal_of(self.part)
+        dealt = plan.membership(self.part)
         for unit in finished_units(self.path):
             place = self._place(plan, unit)
             if not dealt(place, unit.head.setting):

@@ -93,8 +93,8 @@ class Task(NamedTuple):
     pass_index: int
     cases: tuple[Case, ...] | None
     """Cases of whole groups; None for a part of the pass, whose cases the worker reads itself."""
-    part: tuple[int, int] = (0, 1)
-    """Every how-manieth case, from which on: (1, 4) has the second, the sixth and so on."""
+    stride: tuple[int, int] = (0, 1)
+    """Place of the first case, and distance to the next: (1, 4) has the second, the sixth and so on."""
     finished: frozenset[str] = frozenset()
     """Keys of its units that are finished, or have failed."""
     replays: bool = False

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from emend.evals.config.run_config import RunConfig, WorkersSpec
-from emend.evals.run.setup.components import MEMORY, RunComponents
+from emend.evals.config.run_config import WorkersSpec
+from emend.evals.run.setup.memory import MEMORY
+from emend.evals.run.setup.run_setup import RunSetup
 from emend.evals.run.workers.base import RunState, Workers, WorkerSetup
 from emend.evals.run.workers.driver import DealtWorkers
 from emend.evals.run.workers.processes import ProcessTransport, processors
@@ -11,11 +12,7 @@ from emend.evals.run.workers.threads import ThreadWorkers
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trusted_names
 
-LOCAL = ("object:", "__main__:")
-"""How names of components begin that exist in this process alone."""
-
-
-MOST_PROCESSES = 4
+MAX_PROCESSES = 4
 """Largest number of processes that are chosen."""
 MIN_CALLS, MIN_UNITS = 64, 1_000
 """Measured with 64 calls of 0.2 s at a time on four idle cores (scripts/benchmarks/bench_workers.py wait): two
@@ -23,71 +20,66 @@ processes ask 1.9 times as fast as threads, four 2.1 times, and they are ahead b
 included."""
 
 
-def make_workers(components: RunComponents, folder: Path, units: int, has_model: bool = False) -> Workers:
+def make_workers(setup: RunSetup, folder: Path, units: int) -> Workers:
     """Make the workers of a run.
 
     Args:
-        components: of the run.
+        setup: of the run.
         folder: of the run.
         units: number of units that are to be evaluated.
-        has_model: whether an object takes the place of the configuration's model.
 
     Raises:
         BadSettings: a component is an object of this process, and the workers are others.
     """
-    config = components.config
-    spec = WorkersSpec.parse(config.workers, config.gpus_per_worker)
-    names = [config.benchmark, *config.editors, config.model, config.retriever, config.embedding]
-    objects = ["the model"] * has_model + [name for name in names if name.startswith(LOCAL)]
-    if spec.kind == "auto" and not objects and _processes_pay(components, units):
-        spec = WorkersSpec("processes", min(MOST_PROCESSES, processors()))
+    spec = setup.workers
+    if spec.kind == "auto" and not setup.objects and _processes_pay(setup, units):
+        spec = WorkersSpec("processes", min(MAX_PROCESSES, processors()))
     if spec.kind in ("auto", "threads"):
         return ThreadWorkers()
-    if objects:
+    if setup.objects:
         raise BadSettings(
-            f"{objects[0]} is an object of this process, which --workers {config.workers} cannot use: define it in a "
+            f"{setup.objects[0]} is an object of this process, which --workers {spec} cannot use: define it in a "
             "module that can be imported, or give --workers threads."
         )
-    return _actors(config, spec.address) if spec.kind == "ray" else _processes(spec.number, folder)
+    return _actors(spec) if spec.kind == "ray" else _processes(spec.number, folder)
 
 
-def _processes_pay(components: RunComponents, units: int) -> bool:
+def _processes_pay(setup: RunSetup, units: int) -> bool:
     """Return whether one process could not make the calls of a run as fast as its concurrency allows."""
-    config = components.config
-    is_large = config.concurrency >= MIN_CALLS and units >= MIN_UNITS and processors() > 1
-    edits_weights = any(editor_pass.editor.needs_weights for editor_pass in components.passes)
-    return is_large and components.calls_providers and config.rpm is None and not edits_weights
+    is_large = setup.concurrency >= MIN_CALLS and units >= MIN_UNITS and processors() > 1
+    edits_weights = any(editor_pass.editor.needs_weights for editor_pass in setup.passes)
+    return is_large and setup.calls_providers and setup.policy.limiter.rpm is None and not edits_weights
 
 
 def _processes(count: int, folder: Path) -> Workers:
     memories = folder / MEMORY / "workers"
 
-    def setup(state: RunState, place: int, number: int) -> WorkerSetup:
+    def set_up(state: RunState, place: int, number: int) -> WorkerSetup:
         return worker_setup(state, place, count, str(memories / str(number)))
 
-    return DealtWorkers(f"processes:{count}", ProcessTransport(count, memories), setup, count)
+    return DealtWorkers(f"processes:{count}", ProcessTransport(count, memories), set_up, count)
 
 
-def _actors(config: RunConfig, address: str) -> Workers:
+def _actors(spec: WorkersSpec) -> Workers:
     from emend.evals.run.workers.ray_cluster import RayTransport
 
-    transport = RayTransport(address, config.gpus_per_worker)
+    transport = RayTransport(spec.address, spec.gpus)
     count = transport.places
 
-    def setup(state: RunState, place: int, number: int) -> WorkerSetup:
+    def set_up(state: RunState, place: int, number: int) -> WorkerSetup:
         return worker_setup(state, place, count, None)
 
-    return DealtWorkers(f"ray, {count} workers", transport, setup, count)
+    return DealtWorkers(f"ray, {count} workers", transport, set_up, count)
 
 
 def worker_setup(state: RunState, place: int, workers: int, memory: str | None) -> WorkerSetup:
     """Set up a worker: the calls at a time of all workers together are the run's."""
-    components = state.context.components
-    whole, rest = divmod(components.config.concurrency, workers)
+    setup = state.context.setup
+    whole, rest = divmod(setup.concurrency, workers)
     return WorkerSetup(
         place=place,
-        config=components.config.model_copy(update={"concurrency": max(1, whole + (place < rest))}),
-        passes=tuple(editor_pass.content_id for editor_pass in components.passes),
+        config=setup.config.model_copy(update={"concurrency": max(1, whole + (place < rest))}),
+        passes=tuple(editor_pass.content_id for editor_pass in setup.passes),
         memory=memory,
         trusted=trusted_names(),
         keeps_replies=state.journal is not None,

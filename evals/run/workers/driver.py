@@ -59,8 +59,8 @@ class Driver:
         self, state: RunState, transport: Transport, setups: Callable[[int, int], WorkerSetup], workers: int
     ) -> None:
         self._state, self._transport, self._setups, self._workers = state, transport, setups, workers
-        self._components, self._writer = state.context.components, state.writer
-        self._tasks = tasks_of(self._components, state.context.finished, workers)
+        self._setup, self._writer = state.context.setup, state.writer
+        self._tasks = tasks_of(self._setup, state.context.finished, workers)
         self._ahead = deque(islice(self._tasks, workers))
         self._open: dict[int, OpenTask] = {}
         self._suspects = deque[OpenTask]()
@@ -69,7 +69,7 @@ class Driver:
         self._forgettable: list[str] = []
         self._is_ending = threading.Event()
         self._error: BaseException | None = None
-        self._calls = SharedCalls(self._components.policy, self._answer, self._throttle)
+        self._calls = SharedCalls(self._setup.policy, self._answer, self._throttle)
         self._claims = BaselineClaims(state.answers, self._answer)
         self._unedited_measured = state.unedited_measured
         self._handlers = self._table()
@@ -77,7 +77,7 @@ class Driver:
 
     def _table(self) -> dict[str, Callable[..., None]]:
         """Map names of messages to their handlers, which take the source of the message and its values."""
-        policy, calls, writer = self._components.policy, self._calls, self._writer
+        policy, calls, writer = self._setup.policy, self._calls, self._writer
         return {
             "ready": self._ready,
             "unit": self._unit,
@@ -139,7 +139,7 @@ class Driver:
         self._members = {worker: member for worker, member in self._members.items() if member.is_ready}
         for worker in self._members:
             self._transport.send(worker, "stop")
-        with self._components.policy.ending():
+        with self._setup.policy.ending():
             while self._members:
                 self._handle_all(self._transport.receive(TICK))
 
@@ -175,7 +175,7 @@ class Driver:
             self._transport.send(worker, "throttle", on)
 
     def _ready(self, source: Source) -> None:
-        """Take a worker whose components are loaded."""
+        """Take a worker whose parts are loaded."""
         self._members[source.worker].is_ready, self._failed_starts = True, 0
         if self._calls.throttles:
             self._throttle([source.worker], True)
@@ -273,11 +273,11 @@ class Driver:
             "`emend resume` tries it again; give fewer --workers."
         )
         for unit in self._missing_units(task):
-            self._writer.failure(self._components.share_passes[task.task.pass_index], unit, error)
+            self._writer.failure(self._setup.share_passes[task.task.pass_index], unit, error)
 
     def _missing_units(self, task: OpenTask) -> Iterator[Unit]:
         known = task.keys | task.task.finished
-        return (unit for unit in units_of(task.task, self._components) if unit.key not in known)
+        return (unit for unit in units_of(task.task, self._setup) if unit.key not in known)
 
     def _replace_workers(self) -> None:
         """Start workers for the places that have none, as far as there is work for them."""
@@ -310,10 +310,10 @@ class Driver:
 
     def _depth(self, task: Task) -> int:
         """Return how many tasks like this one a worker has at a time: more than one, so that it need not wait."""
-        editor = self._components.share_passes[task.pass_index].editor
+        editor = self._setup.share_passes[task.pass_index].editor
         if task.cases is None or (editor.needs_weights and len(task.cases) > 1):
             return 1
-        share = -(-self._components.units_at_once // self._workers)
+        share = -(-self._setup.units_at_once // self._workers)
         return 2 if editor.needs_weights else 2 * share + 1
 
 

@@ -144,7 +144,7 @@ class ProcessTransport:
         self._server: _ForkServer | None = None
 
     def start(self, worker: int, setup: WorkerSetup) -> None:
-        """Start a process; it loads its components by itself."""
+        """Start a process; it loads what the run needs by itself."""
         try:
             process = self._fork()
         except OSError:  # somebody has killed the fork server

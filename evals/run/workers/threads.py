@@ -14,13 +14,13 @@ class ThreadWorkers:
 
     def evaluate(self, state: RunState) -> None:
         """Evaluate pass after pass."""
-        components, context = state.context.components, state.context
-        pool = ThreadPoolExecutor(components.units_at_once, "emend-unit")
+        setup, context = state.context.setup, state.context
+        pool = ThreadPoolExecutor(setup.units_at_once, "emend-unit")
         try:
-            for editor_pass in components.share_passes:
-                if not components.is_finished(editor_pass):
+            for editor_pass in setup.share_passes:
+                if not setup.is_finished(editor_pass):
                     PassEvaluator(editor_pass, context, pool).evaluate()
         finally:
             context.stop.set()
-            with components.policy.ending():
+            with setup.policy.ending():
                 pool.shutdown(wait=True, cancel_futures=True)

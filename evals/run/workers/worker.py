@@ -1,4 +1,4 @@
-"""A worker: loads the components once, evaluates the tasks it is given, and sends every result to the driver."""
+"""A worker: loads what the run needs once, evaluates the tasks it is given, and sends every result to the driver."""
 
 import gc
 import logging
@@ -20,7 +20,7 @@ from emend.evals.run.baseline import Baseline
 from emend.evals.run.evaluate import EvaluationContext, PassEvaluator
 from emend.evals.run.perplexity import Perplexity
 from emend.evals.run.queues import TaskQueue
-from emend.evals.run.setup.components import RunComponents, load_components
+from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.workers.base import Task, WorkerSetup
 from emend.evals.run.workers.port import Port
 from emend.evals.run.workers.remote import RemoteBaseline, RemoteJournal, RemoteLedger, RemoteLimiter, TaskResults
@@ -66,10 +66,10 @@ class Worker:
         self._inbox.put(None)
 
     def _apply_state(self) -> None:
-        """Tell the components what the driver has said, which may have been before they were loaded."""
+        """Tell the policy what the driver has said, which may have been before it was loaded."""
         if self._context is None:
             return
-        policy = self._context.components.policy
+        policy = self._context.setup.policy
         if isinstance(policy.limiter, RemoteLimiter):
             policy.limiter.throttles = self._throttles
         if self._is_stopped:
@@ -103,32 +103,32 @@ class Worker:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         logging.disable(logging.WARNING)  # the driver has warned of the same
         try:
-            components = load_components(setup.config, folder)
-            stack.callback(components.memory.close)
-            stack.callback(components.policy.close)
-            self._check(components)
+            loaded = load_setup(setup.config, folder)
+            stack.callback(loaded.memory.close)
+            stack.callback(loaded.policy.close)
+            self._check(loaded)
         finally:
             logging.disable(logging.NOTSET)
-        policy, ledger = components.policy, components.policy.ledger
+        policy, ledger = loaded.policy, loaded.policy.ledger
         policy.limiter = RemoteLimiter(port, policy.limiter.rpm, policy.limiter.tpm)
         policy.ledger = RemoteLedger(port, ledger.prices, ledger.max_cost, ledger.max_calls)
         policy.on_wait = lambda seconds, reason: port.send("waiting", seconds, hide_keys(reason))
         journal = RemoteJournal(port, setup.replays) if setup.keeps_replies else None
         results = TaskResults(port, -1)
         self._context = EvaluationContext(
-            components=components,
-            baseline=Baseline(components.unedited(), RemoteBaseline(port), components.model_fingerprint, journal),
-            perplexity=Perplexity(components.model, components.perplexity_texts, results.cost, setup.unedited_measured),
-            edit_check=EditCheck(components.model),
-            restore_check=RestoreCheck(components.model),
+            setup=loaded,
+            baseline=Baseline(loaded.editors.unedited(), RemoteBaseline(port), loaded.model_fingerprint, journal),
+            perplexity=Perplexity(loaded.model, loaded.perplexity_texts, results.cost, setup.unedited_measured),
+            edit_check=EditCheck(loaded.model),
+            restore_check=RestoreCheck(loaded.model),
             results=results,
             finished=set(),
             journal=journal,
         )
         self._apply_state()
 
-    def _check(self, components: RunComponents) -> None:
-        ids = tuple(editor_pass.content_id for editor_pass in components.passes)
+    def _check(self, loaded: RunSetup) -> None:
+        ids = tuple(editor_pass.content_id for editor_pass in loaded.passes)
         if ids != self._setup.passes:
             raise RunRefused(
                 "a worker loads another model, other editors or other settings than the driver: give both the same "
@@ -139,7 +139,7 @@ class Worker:
         """Evaluate tasks; groups of an editor that leaves the weights alone share a pool, as in a run by threads."""
         context = self._context
         assert context is not None
-        pool = ThreadPoolExecutor(context.components.units_at_once, "emend-unit")
+        pool = ThreadPoolExecutor(context.setup.units_at_once, "emend-unit")
         pending: set[Future[None]] = set()
         last_pass = -1
         try:
@@ -150,7 +150,7 @@ class Worker:
                 context.finished.update(task.finished)
                 if isinstance(context.journal, RemoteJournal):
                     context.journal.replays |= task.replays
-                editor = context.components.share_passes[task.pass_index].editor
+                editor = context.setup.share_passes[task.pass_index].editor
                 if task.cases is None or editor.needs_weights:
                     self._evaluate_task(task, pool)
                 else:
@@ -160,20 +160,20 @@ class Worker:
                 raise task
         finally:
             context.stop.set()
-            context.components.policy.stopped.set()
+            context.setup.policy.stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _evaluate_task(self, task: Task, pool: ThreadPoolExecutor) -> None:
         evaluator = self._evaluator(task, pool)
-        components = evaluator.context.components
-        evaluator.evaluate(None if components.mode.kind == "sequential" else groups_of(task, components))
+        loaded = evaluator.context.setup
+        evaluator.evaluate(None if loaded.mode.kind == "sequential" else groups_of(task, loaded))
         self._finish(task)
 
     def _evaluate_groups(self, task: Task, pool: ThreadPoolExecutor) -> None:
         """Evaluate one group after the other in this thread of the pool; an error ends the worker."""
         evaluator = self._evaluator(task, pool)
         try:
-            for group in groups_of(task, evaluator.context.components):
+            for group in groups_of(task, evaluator.context.setup):
                 evaluator.evaluate_group(group, TaskQueue())
         except Exception as error:  # noqa: BLE001  of those that end the run
             self._inbox.put(error)
@@ -183,7 +183,7 @@ class Worker:
     def _evaluator(self, task: Task, pool: ThreadPoolExecutor) -> PassEvaluator:
         assert self._context is not None
         context = replace(self._context, results=TaskResults(self._port, task.number))
-        return PassEvaluator(context.components.share_passes[task.pass_index], context, pool)
+        return PassEvaluator(context.setup.share_passes[task.pass_index], context, pool)
 
     def _finish(self, task: Task) -> None:
         if self._context is not None and not self._context.stop.is_set():

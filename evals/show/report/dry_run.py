@@ -1,6 +1,6 @@
 """Lines of text about what a run is expected to need."""
 
-from emend.agents.llm import LOCAL
+from emend.agents.llm import is_local_spec
 from emend.evals.results.estimates.dry_run import COUNTS, HOPS, SAMPLE, SECONDS_PER_CALL, DryRun
 from emend.evals.results.estimates.local_time import SPREAD
 from emend.evals.show.report.progress import duration
@@ -10,7 +10,7 @@ def _time_text(estimate: DryRun) -> str:
     """Format the time of a run: of a local model as a range."""
     if estimate.seconds is None:
         return ""
-    if estimate.model.partition(":")[0] in LOCAL:
+    if is_local_spec(estimate.model):
         low, high = duration(estimate.seconds / SPREAD), duration(estimate.seconds * SPREAD)
         return f", {low} to {high} at the speed of this machine now"
     return f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
@@ -28,7 +28,7 @@ def estimate_lines(estimate: DryRun) -> list[str]:
         lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
     lines += [f"  {line}" for line in estimate.needs]
     whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
-    unknown = "" if estimate.model.partition(":")[0] in LOCAL else " (give one with --prices FILE)"
+    unknown = "" if is_local_spec(estimate.model) else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
     lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
     lines.append(

@@ -21,7 +21,8 @@ from emend.evals.run.ask_probe import needs_baseline
 from emend.evals.run.ask_unit import hit_at_1
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import RunComponents, load_components, refuse_unused_limits
+from emend.evals.run.setup.model import refuse_unused_limits
+from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.summary import Summary
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
@@ -265,10 +266,10 @@ def make_ready() -> FakeListChatModel:
     return READY
 
 
-def components(tmp_path: Any, counterfactual: str, **more: Any) -> RunComponents:
+def loaded_setup(tmp_path: Any, counterfactual: str, **more: Any) -> RunSetup:
     overrides = {"serac": {"counterfactual": counterfactual}}
     config = RunConfig(benchmark="tinyworld", editors=("serac",), model="tiny", overrides=overrides, **more)
-    return load_components(config, tmp_path)
+    return load_setup(config, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -282,14 +283,14 @@ def components(tmp_path: Any, counterfactual: str, **more: Any) -> RunComponents
     ],
 )
 def test_a_second_model_is_called_through_the_policy_unless_it_is_local(tmp_path, counterfactual, calls):
-    assert components(tmp_path, counterfactual).calls_providers is calls
+    assert loaded_setup(tmp_path, counterfactual).calls_providers is calls
 
 
 def test_limits_are_taken_for_a_second_model_of_ones_own(tmp_path):
-    remote = components(tmp_path, f"{__name__}:READY", max_calls=5)
+    remote = loaded_setup(tmp_path, f"{__name__}:READY", max_calls=5)
     assert remote.calls_providers and remote.policy.ledger.max_calls == 5
     refuse_unused_limits(remote.config, remote.policy)
-    local = components(tmp_path, "", max_calls=5)
+    local = loaded_setup(tmp_path, "", max_calls=5)
     assert local.passes
     with pytest.raises(BadSettings, match="--max-calls with model 'tiny': a model on this machine"):
         refuse_unused_limits(local.config, local.policy)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from emend.evals.run.setup.components import LazyMemory
+from emend.evals.run.setup.memory import LazyMemory
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 

@@ -14,7 +14,7 @@ from emend.evals.log.records import read_records
 from emend.evals.run.evaluate import PassEvaluator
 from emend.evals.run.failures import IN_A_ROW
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import load_components
+from emend.evals.run.setup.run_setup import load_setup
 from emend.evals.run.summary import Summary
 from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
 from tests.evals.toys import BENCHMARK
@@ -178,8 +178,8 @@ def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_p
         max_calls=3,
         embedding="lexical",
     )
-    parts = load_components(config, tmp_path)
-    second = parts.editor("serac", "triplet").counterfactual  # type: ignore[attr-defined]
+    parts = load_setup(config, tmp_path)
+    second = parts.editors.editor("serac", "triplet").counterfactual  # type: ignore[attr-defined]
     assert second.policy is parts.policy
     parts.policy.close()
 

@@ -43,5 +43,5 @@ def show_answers(rows: Sequence[AnswerRow], folder: Path, console: Console) -> N
         console.print(Text(f"and {len(rows) - MAX_ROWS:,} more: --json lists all", style="dim"))
     first = rows[0]
     case = str(first.number) if len({row.setting for row in rows}) == 1 else first.case  # numbers are of a setting
-    words = ["emend", "trace", str(folder), case, "--editor", first.editor, "--probe", first.probe]
-    console.print(Text(f"One of them, step by step: {shlex.join(words)}", style="dim"), soft_wrap=True)
+    command = ["emend", "trace", str(folder), case, "--editor", first.editor, "--probe", first.probe]
+    console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)

@@ -44,8 +44,8 @@ def show_overview(overview: Overview, folder: Path, filters: StepFilter, console
 
 def _options(filters: StepFilter) -> list[str]:
     options = {"--node": filters.node, "--grep": filters.grep}
-    words = [part for name, value in options.items() if value for part in (name, value)]
-    return [*words, "--errors"] if filters.errors else words
+    arguments = [part for name, value in options.items() if value for part in (name, value)]
+    return [*arguments, "--errors"] if filters.errors else arguments
 
 
 def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Frame:

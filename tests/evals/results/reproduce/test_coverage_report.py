@@ -13,7 +13,7 @@ from emend.evals.aggregate.columns import MetricRow
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.papers.counterparts import places, rules
-from emend.evals.results.papers.recipes import gigabytes_needed, paper_models, recipes
+from emend.evals.results.papers.table_rules import gigabytes_needed, paper_models, table_rules
 from emend.evals.results.papers.tables import DIMENSIONS, PaperTable, paper, papers
 from emend.evals.results.reproduce.coverage_report import coverage_rows, status_counts
 from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, plan_cells
@@ -184,7 +184,7 @@ def test_rules_name_figures_that_exist_and_files_have_a_command() -> None:
     for each in papers():
         cells = [cell for table in each.tables for cell in table.cells]
         assert {cell.model for cell in cells} - {""} <= {*paper_models()}
-        for rule in recipes(each.name).rules:
+        for rule in table_rules(each.name).rules:
             assert any(rule.applies(cell) for cell in cells), rule
             assert {*rule.cells} <= {*DIMENSIONS, "table"}
             assert bool(rule.file) == bool(rule.make)

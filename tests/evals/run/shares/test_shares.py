@@ -15,8 +15,8 @@ from emend.evals.config.run_config import RunConfig, Share
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
-from emend.evals.run.shares.deal import Deal
 from emend.evals.run.shares.merge import merge
+from emend.evals.run.shares.partition import Partition
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings, RunRefused, TooManyFailures
 from tests.evals.command_line import caller
@@ -104,26 +104,26 @@ def test_merged_shares_are_the_whole_run(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize("size", [1, 3])
 def test_every_portion_is_dealt_once_and_evenly(of: int, size: int) -> None:
     ids = {"a": [f"a{n}" for n in range(20)], "b": [f"b{n}" for n in range(11)]}
-    deals = [Deal.of(Share(number, of), ids, size) for number in range(1, of + 1)]
+    partitions = [Partition.of(Share(number, of), ids, size) for number in range(1, of + 1)]
     for name, items in ids.items():
-        parts = [list(deal.pick(name, items)) for deal in deals]
+        parts = [list(partition.pick(name, items)) for partition in partitions]
         assert sorted(item for part in parts for item in part) == sorted(items)
-        assert [len(part) for part in parts] == [deal.count(name, len(items)) for deal in deals]
-    portions = [sum(int(mask.sum()) for mask in deal.portions.values()) for deal in deals]
+        assert [len(part) for part in parts] == [partition.count(name, len(items)) for partition in partitions]
+    portions = [sum(int(mask.sum()) for mask in partition.portions.values()) for partition in partitions]
     assert max(portions) - min(portions) <= 1
 
 
 def test_a_case_stays_with_its_share_when_others_are_added_before_it() -> None:
     ids = [f"case {n}" for n in range(50)]
-    first, second = (set(Deal.of(Share(1, 2), {"a": names}).pick("a", names)) for names in (ids, ids[::-1]))
+    first, second = (set(Partition.of(Share(1, 2), {"a": names}).pick("a", names)) for names in (ids, ids[::-1]))
     assert first == second
 
 
 def test_the_deal_is_that_of_earlier_versions_whose_shares_are_merged_with_new_ones() -> None:
     ids = {"a": tuple("abcdefg"), "b": tuple("ab")}
-    deals = [Deal.of(Share(number, 3), ids) for number in (1, 2, 3)]
-    assert ["".join(deal.pick("a", ids["a"])) for deal in deals] == ["bdg", "ef", "ac"]
-    assert ["".join(deal.pick("b", ids["b"])) for deal in deals] == ["", "b", "a"]
+    partitions = [Partition.of(Share(number, 3), ids) for number in (1, 2, 3)]
+    assert ["".join(partition.pick("a", ids["a"])) for partition in partitions] == ["bdg", "ef", "ac"]
+    assert ["".join(partition.pick("b", ids["b"])) for partition in partitions] == ["", "b", "a"]
 
 
 def test_a_share_cannot_be_dealt_nothing(tmp_path: Path) -> None:

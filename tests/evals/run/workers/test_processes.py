@@ -17,8 +17,8 @@ from emend.evals.log.lines import BASELINE, COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
-from emend.evals.run.setup.components import load_components
-from emend.evals.run.workers.choose import MOST_PROCESSES, make_workers
+from emend.evals.run.setup.run_setup import load_setup
+from emend.evals.run.workers.choose import MAX_PROCESSES, make_workers
 from emend.evals.run.workers.processes import processors, share_of_processors
 from emend.memory import registry
 from emend.memory.errors import BadSettings, WorkerDied
@@ -83,9 +83,9 @@ def chosen(folder: Path, monkeypatch: pytest.MonkeyPatch, units: int, cores: int
     monkeypatch.setitem(registry._objects, "rag", EDITORS.load("rag"))
     registry.trust_names(["object:rag"])
     asked = config(**{"editors": ("rag",), "model": "openai:any-model", "concurrency": 64} | changed)
-    components = load_components(asked, folder)
-    components.policy.close()
-    return make_workers(components, folder, units).name
+    setup = load_setup(asked, folder)
+    setup.policy.close()
+    return make_workers(setup, folder, units).name
 
 
 @pytest.mark.usefixtures("keys")
@@ -108,7 +108,7 @@ def test_auto_takes_processes_for_large_runs_of_api_models(
 
 
 @pytest.mark.usefixtures("keys")
-@pytest.mark.parametrize(("cores", "name"), [(1, "threads"), (2, "processes:2"), (64, f"processes:{MOST_PROCESSES}")])
+@pytest.mark.parametrize(("cores", "name"), [(1, "threads"), (2, "processes:2"), (64, f"processes:{MAX_PROCESSES}")])
 def test_auto_takes_a_process_for_each_core_up_to_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, name: str
 ):

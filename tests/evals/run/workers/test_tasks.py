@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.run.setup.components import load_components
+from emend.evals.run.setup.run_setup import load_setup
 from emend.evals.run.workers.tasks import tasks_of
 from tests.evals.run.test_batch_ahead import EDITOR as PRESOLVING
 from tests.evals.toy_runs import config
@@ -23,6 +23,6 @@ from tests.evals.toys import EDITOR, ScriptedModel
 )
 def test_a_task_is_a_group_or_those_that_are_solved_together(tmp_path: Path, editor, mode, cases) -> None:
     plan = config(editors=(editor,), mode=mode, benchmark_options={"cases": "18"})
-    tasks = list(tasks_of(load_components(plan, tmp_path, ScriptedModel()), (), workers=3))
+    tasks = list(tasks_of(load_setup(plan, tmp_path, ScriptedModel()), (), workers=3))
     assert [task.cases and len(task.cases) for task in tasks] == cases
     assert [task.number for task in tasks] == list(range(len(cases)))

@@ -9,7 +9,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
 from emend.evals.data.benchmarks.fact_file.read import READERS, check_facts, read_facts
 from emend.evals.data.benchmarks.fact_file.template import EXAMPLES, field_rows, write_template
-from emend.evals.run.setup.components import load_benchmark
+from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.fakes import ScriptedChatModel
 

@@ -1,4 +1,4 @@
-"""Dealing of a run's cases, or passes, to its shares: by a digest of their content, and evenly."""
+"""Partition of a run's cases, or passes, among its shares: by a digest of their content, and evenly."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.config.run_config import RunConfig, Share
+from emend.evals.config.run_config import Share
 from emend.memory.errors import BadSettings
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ PASSES = "passes"
 
 
 @dataclass(frozen=True)
-class Deal:
+class Partition:
     """The portions of `size` neighbouring cases that one share evaluates: by setting, true for those dealt to it.
 
     Only a byte per portion is held, and cases are streamed.
@@ -28,7 +28,7 @@ class Deal:
     portions: Mapping[str, NDArray[np.bool_]]
 
     @classmethod
-    def of(cls, share: Share, ids: Mapping[str, Iterable[str]], size: int = 1) -> "Deal":
+    def of(cls, share: Share, ids: Mapping[str, Iterable[str]], size: int = 1) -> "Partition":
         """Deal portions out round-robin, sorted by the digest of their ids, going on from setting to setting.
 
         Args:
@@ -69,9 +69,9 @@ class Deal:
         return bool(self.portions[name][place // self.size])
 
 
-def pass_ids(settings: Iterable[str], config: RunConfig) -> Iterator[str]:
+def pass_ids(settings: Iterable[str], repeats: int, editors: Iterable[str]) -> Iterator[str]:
     """Yield an id for each pass of a run, in their order: by setting, repeat and editor."""
-    return map(" ".join, product(settings, map(str, range(config.repeats)), config.editors))
+    return map(" ".join, product(settings, map(str, range(repeats)), editors))
 
 
 def _digests(ids: Iterable[str], size: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Rules of `recipes.toml`: needs of the runs of the papers' tables, and figures that cannot be run."""
+"""Rules of `table_rules.toml`: needs of the runs of the papers' tables, and figures that cannot be run."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from emend.memory.edit import FrozenModel
 
 
 class CellRule(FrozenModel):
-    """Needs of the figures that `cells` names, or why they cannot be run; see the head of `recipes.toml`."""
+    """Needs of the figures that `cells` names, or why they cannot be run; see the head of `table_rules.toml`."""
 
     cells: dict[str, str | tuple[str, ...]]
     options: dict[str, str] = {}
@@ -30,8 +30,8 @@ class CellRule(FrozenModel):
         return is_one and not (is_other and "model" in self.cells)
 
 
-class PaperRecipes(FrozenModel):
-    """The rules of a paper; see the head of `recipes.toml`."""
+class PaperRules(FrozenModel):
+    """The rules of a paper; see the head of `table_rules.toml`."""
 
     joined: tuple[str, ...] = ()
     by_data: str = ""
@@ -52,13 +52,13 @@ class PaperModel(FrozenModel):
 
 @cache
 def _fields() -> dict[str, Any]:
-    return tomllib.loads((files("emend.evals.results.papers") / "recipes.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files("emend.evals.results.papers") / "table_rules.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def recipes(paper: str) -> PaperRecipes:
+def table_rules(paper: str) -> PaperRules:
     """The rules of a paper."""
-    return PaperRecipes.model_validate(_fields().get(paper, {}))
+    return PaperRules.model_validate(_fields().get(paper, {}))
 
 
 @cache
