@@ -14,7 +14,7 @@ MODES: tuple[Mode, ...] = ("fixed_num", "excerption", "selection")
 TOP = {"fixed_num": 6, "excerption": 6, "selection": 3}
 """Number of strips that are kept, by mode."""
 WINDOW, TAIL = 50, 10
-PIECE, GROUP = 5, 3
+PIECE_WORDS, GROUP = 5, 3
 SHORT, WORST = 4, -1.0
 """A strip of fewer words than `SHORT` gets the `WORST` score without being evaluated."""
 BETWEEN = "; "
@@ -49,7 +49,7 @@ def _excerpts(passage: str) -> list[str]:
     pieces = dict.fromkeys(piece for part in passage.split("?") for piece in part.split(". ") if piece)
     glued: list[str] = []
     for piece in pieces:
-        if glued and len(piece.split()) <= PIECE:
+        if glued and len(piece.split()) <= PIECE_WORDS:
             glued[-1] += piece
         else:
             glued.append(piece)

@@ -22,7 +22,7 @@ from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.locate import Located, locate, locate_essence
 from emend.editors.numerics.passes import light_passes
 from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, compute_logits
-from emend.editors.numerics.training.descent import optimizer_step
+from emend.editors.numerics.training.training_loop import optimizer_step
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
 

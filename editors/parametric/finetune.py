@@ -25,10 +25,10 @@ from emend.editors.numerics.architectures import Architecture, down_projection, 
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.training.compact_adam import check_eight_bit
-from emend.editors.numerics.training.descent import TrainingRow, TrainingSettings, train
 from emend.editors.numerics.training.grouped_training import GroupedTrainer
 from emend.editors.numerics.training.in_place import train_in_place
 from emend.editors.numerics.training.memory_estimate import check_memory
+from emend.editors.numerics.training.training_loop import TrainingRow, TrainingSettings, train
 from emend.editors.parametric.weight_editor import WeightEditor, ids_of
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, EmendError

@@ -22,8 +22,8 @@ from emend.editors.numerics.architectures import find_architecture, input_first,
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.passes import light_passes, logits_at
 from emend.editors.numerics.seeded_draws import seeded_draws
-from emend.editors.numerics.training.descent import TrainingBatch, TrainingRow, TrainingSettings, descend
 from emend.editors.numerics.training.in_place import recomputed_blocks
+from emend.editors.numerics.training.training_loop import TrainingBatch, TrainingRow, TrainingSettings, train_loop
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.editors.parametric.served_lora import AdapterServer
@@ -115,7 +115,7 @@ class Lora(Trainer):
             adapters(model, self.paths, self.settings) as pairs,
         ):
             leaves = [weight for pair in pairs.values() for weight in pair]
-            descend(self.lm, self._logits, leaves, rows, self.settings, seed)
+            train_loop(self.lm, self._logits, leaves, rows, self.settings, seed)
             scale = self.settings.lora_alpha / self.settings.rank
             return {
                 f"{path}.weight": LowRankDelta(b.detach().cpu() * scale, a.detach().cpu())

@@ -21,7 +21,7 @@ VERB = r"A*(?:(?:BA*)*V|B(?:A*B)*)(?:A*tA*[BV](?:A*V)?|A*P?A*G)*A*"
 COPULA = re.compile(
     r"(?:(?:has|have|had|would|will|can|could|may) )?(?:is|are|was|were|be|been|became|becomes|remains)"
 )
-MOST = 3
+MAX_PHRASES = 3
 """Maximum number of phrases that are read after a verb; later ones seldom belong to it."""
 
 
@@ -129,7 +129,7 @@ def _related(s: Tagged, noun: tuple[int, int], name: tuple[int, int]) -> Subject
 def _complements(s: Tagged, at: int, verb: str) -> Iterator[tuple[str, str]]:
     """Relations and objects of the phrases from `at` on, which follow the verb."""
     direct = ""
-    for place in range(MOST):
+    for place in range(MAX_PHRASES):
         match = re.compile(rf"([Pto]{{1,2}}(?:A*G)?A*)?({CHAIN})").match(s.tags, at)
         if not match or (match.group(1) is None and place):
             return

@@ -29,7 +29,7 @@ from emend.agents.tiny import texts_of_the_world
 from emend.editors.base import EditorContext
 from emend.editors.checkpoint.edited_model import digest
 from emend.editors.cost import Meter
-from emend.editors.numerics.training import descent
+from emend.editors.numerics.training import training_loop
 from emend.editors.parametric.finetune import FineTuning
 from emend.memory.edit import Edit
 from scripts.benchmarks.bench_large import make_model
@@ -109,7 +109,7 @@ def losses(dtype: str, optimizer: str, seed: int, chosen: argparse.Namespace) ->
     """The mean loss of each epoch."""
     model: Any = load_model("tiny", device=chosen.device, dtype=dtype)
     rows: list[float] = []
-    plain = descent.mean_losses
+    plain = training_loop.mean_losses
 
     def seen(logits: Any, batch: Any) -> Any:
         found = plain(logits, batch)
@@ -118,11 +118,11 @@ def losses(dtype: str, optimizer: str, seed: int, chosen: argparse.Namespace) ->
 
     settings = {"parameters": "all", "num_steps": chosen.epochs, "lr": chosen.lr, "stop_loss": 0.0, "batch_size": 8}
     editor = FineTuning(EditorContext(model=model, settings=settings | {"optimizer": optimizer}, seed=seed))
-    descent.mean_losses = seen
+    training_loop.mean_losses = seen
     try:
         editor.solve(documents(chosen.documents))
     finally:
-        descent.mean_losses = plain
+        training_loop.mean_losses = plain
     size = len(rows) // chosen.epochs
     return [mean(rows[start : start + size]) for start in range(0, len(rows), size)]
 

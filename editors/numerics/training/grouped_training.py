@@ -20,7 +20,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.passes import light_passes, replaced_forward
 from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, compute_logits
-from emend.editors.numerics.training.descent import (
+from emend.editors.numerics.training.training_loop import (
     TrainingRow,
     TrainingSettings,
     adam,

@@ -18,7 +18,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.passes import light_passes, logits_at, replaced_forward
 from emend.editors.numerics.training.compact_adam import CompactAdam
-from emend.editors.numerics.training.descent import TrainingBatch, TrainingRow, TrainingSettings, descend
+from emend.editors.numerics.training.training_loop import TrainingBatch, TrainingRow, TrainingSettings, train_loop
 
 
 def train_in_place(
@@ -39,14 +39,14 @@ def train_in_place(
     weights = {name: lm.model.get_parameter(name) for name in names}
     deltas: dict[str, Tensor] = {}
     with Originals(lm.folder, weights) as originals:
-        _descend(lm, weights, rows, settings, originals if distance > 0 else {}, distance, seed)
+        _train_loop(lm, weights, rows, settings, originals if distance > 0 else {}, distance, seed)
         for name, weight in weights.items():
             deltas[name] = weight.detach().cpu().float() - originals[name].float()
             originals.restore(name)
     return deltas
 
 
-def _descend(
+def _train_loop(
     lm: CausalLM,
     weights: Mapping[str, nn.Parameter],
     rows: Sequence[TrainingRow],
@@ -59,7 +59,7 @@ def _descend(
         for weight in weights.values():
             weight.requires_grad_(True)
         optimizer = StepsInBackward(weights, settings.lr, originals, distance)
-        descend(lm, partial(_logits, lm), list(weights.values()), rows, settings, seed, optimizer=optimizer)
+        train_loop(lm, partial(_logits, lm), list(weights.values()), rows, settings, seed, optimizer=optimizer)
 
 
 class Originals(Mapping[str, Tensor]):

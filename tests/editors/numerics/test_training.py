@@ -8,7 +8,7 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.hyperparameters import shipped_tables
 from emend.editors.numerics.apply_delta import applied
-from emend.editors.numerics.training.descent import TrainingRow, TrainingSettings, descend
+from emend.editors.numerics.training.training_loop import TrainingRow, TrainingSettings, train_loop
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
@@ -86,7 +86,7 @@ def test_a_pass_in_steps_of_some_rows_sees_each_row_once(random_model):
         return lm.model(**fed).logits[batch.lines, batch.places] * (1 + leaf)
 
     plan = TrainingSettings(lr=1e-6, num_steps=2, stop_loss=0.0, batch_tokens=4096, batch_size=1)
-    descend(lm, forward, [leaf], rows, plan, seed=3)
+    train_loop(lm, forward, [leaf], rows, plan, seed=3)
     fed = [row.input_ids for row in rows]
     assert sorted(seen[:5]) == sorted(fed) == sorted(seen[5:]) and seen[:5] != seen[5:]
 
@@ -101,7 +101,7 @@ def test_a_step_whose_rows_are_known_is_left_out(random_model):
         calls.append(1)
         return lm.model(**batch.inputs).logits[batch.lines, batch.places] * (1 + leaf)
 
-    descend(lm, forward, [leaf], rows, TrainingSettings(lr=1.0, num_steps=9, stop_loss=1e9, batch_tokens=4096))
+    train_loop(lm, forward, [leaf], rows, TrainingSettings(lr=1.0, num_steps=9, stop_loss=1e9, batch_tokens=4096))
     assert not leaf.any() and len(calls) == 1
 
 

@@ -71,7 +71,7 @@ def train(
 ) -> dict[str, Tensor]:
     """The deltas by which Adam makes the rows probable; the model itself is left as it is.
 
-    Deltas are float32, of the shapes of the named parameters; see `descend` for the loss. `distance` is the largest
+    Deltas are float32, of the shapes of the named parameters; see `train_loop` for the loss. `distance` is the largest
     change of an element, 0 for no bound; `seed` draws the order of rows where a step takes only some.
 
     Raises:
@@ -96,11 +96,11 @@ def train(
         return logits_at(call, lm.model, batch.inputs, batch.lines, batch.places)
 
     with light_passes(lm.model):
-        descend(lm, forward, list(trained.values()), rows, settings, seed, constrain)
+        train_loop(lm, forward, list(trained.values()), rows, settings, seed, constrain)
     return {name: (tensor - origin[name]).detach() for name, tensor in trained.items()}
 
 
-def descend(
+def train_loop(
     lm: CausalLM,
     forward: Forward,
     leaves: Sequence[Tensor],
