@@ -1,11 +1,13 @@
 """Units of a run's records: which lines make one, and that each counts once."""
 
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from emend.evals.case import Record
 
@@ -25,17 +27,10 @@ def complete_units(lines: Iterable[T | None], head: Callable[[T], Head]) -> Iter
         lines: lines in the order of the file; None where something else is between them.
         head: head of a line.
     """
-    unit, current = list[T](), ("", 0)
-    for line in lines:
-        if line is None:
-            unit = []
-            continue
-        if not unit or head(line) != current:
-            unit, current = [], head(line)
-        unit.append(line)
-        if len(unit) == current[1]:
+    for key, group in groupby(lines, lambda line: None if line is None else head(line)):
+        size = min(key[1], sys.maxsize) if key else 0
+        while size > 0 and len(unit := cast("list[T]", list(islice(group, size)))) == size:
             yield unit
-            unit = []
 
 
 def count_once(units: Iterable[list[Record]], path: Path, earlier: Collection[str] = ()) -> Iterator[Record]:
