@@ -1,7 +1,8 @@
 """A mean with its uncertainty: 95 % intervals by bootstrap over cases, as probes of one case are not independent."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +16,8 @@ Group = TypeVar("Group", bound=Hashable)
 EXTREMES: dict[str, Callable[[float, float], float]] = {"any": max, "all": min}
 _Z = 1.959963984540054
 _CHUNK = 100_000  # drawn case numbers held at once, few enough for a processor's cache
+MAX_KEPT_DRAWS = 2**24
+"""Number of drawn case numbers that are kept for the next metric of as many cases; 64 MB."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -167,15 +170,29 @@ def _interval(sums: Floats, counts: Floats, seed: int, resamples: int) -> tuple[
 
 def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> Floats:
     """Mean of each of `resamples` draws of all cases with replacement; shape (resamples,)."""
-    rng = np.random.default_rng(seed)
-    size = len(sums)
-    rows = max(1, min(resamples, _CHUNK // size))
-    means = np.empty(resamples)
     alike = bool((counts == counts[0]).all())  # any draw of all cases then has as many values as they have
+    size = len(sums)
+    draw = _all_draws if size * resamples <= MAX_KEPT_DRAWS else _draws
+    return np.concatenate(
+        [
+            sums[drawn].sum(axis=1) / (counts.sum() if alike else counts[drawn].sum(axis=1))
+            for drawn in draw(seed, size, resamples)
+        ]
+    )
+
+
+def _draws(seed: int, size: int, resamples: int) -> Iterator[NDArray[np.int32]]:
+    """Yield draws of all cases with replacement, some rows of them at a time."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, min(resamples, _CHUNK // size))
     for start in range(0, resamples, rows):
-        drawn = rng.integers(0, size, size=(min(rows, resamples - start), size), dtype=np.int32)
-        means[start : start + rows] = sums[drawn].sum(axis=1) / (counts.sum() if alike else counts[drawn].sum(axis=1))
-    return means
+        yield rng.integers(0, size, size=(min(rows, resamples - start), size), dtype=np.int32)
+
+
+@lru_cache(1)
+def _all_draws(seed: int, size: int, resamples: int) -> tuple[NDArray[np.int32], ...]:
+    """All draws together, which serve every metric of as many cases."""
+    return tuple(_draws(seed, size, resamples))
 
 
 def harmonic(
