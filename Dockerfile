@@ -15,7 +15,7 @@ COPY evals evals
 
 # PyTorch's index of CPU builds saves the CUDA libraries, which take gigabytes.
 RUN python -m pip install --no-cache-dir -c constraints.txt \
-    --extra-index-url https://download.pytorch.org/whl/cpu '.[openai,anthropic,minilm,lora,covariance,gguf,extract,pandas,plot,query,view,otel]'
+    --extra-index-url https://download.pytorch.org/whl/cpu '.[openai,anthropic,minilm,lora,covariance,gguf,extract,pandas,plot,view,otel]'
 
 USER 1000
 WORKDIR /home/emend

@@ -99,7 +99,6 @@ class RunResult:
 
         Raises:
             BadSettings: the query is wrong.
-            MissingExtra: DuckDB is not installed.
         """
         from emend.evals.aggregate.database import open_database
 
@@ -116,7 +115,6 @@ class RunResult:
 
         Raises:
             BadSettings: the file has another ending or cannot be written, or there is no such table.
-            MissingExtra: DuckDB is not installed.
         """
         from emend.evals.aggregate.database import check_file, open_database
 

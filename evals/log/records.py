@@ -393,11 +393,15 @@ def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     Raises:
         BadData: a line of `cases.jsonl` cannot be read, since without it cases have wrong numbers.
     """
+    return (line.fields for line in read_json_lines(folder, name))
+
+
+def read_json_lines(folder: Path, name: str, start: LinePlace = BEGINNING) -> Iterator[JsonLine]:
+    """Yield lines as `read_lines` does, from a place on, with their places."""
     schema: TypeAdapter[Any] = SCHEMAS.get(name, JUDGE_STEPS)
     path = folder / name
     with read_errors(path):
-        for line in JsonLines(path, None if name == CASES else _leave_out, parse=parser_of(schema)):
-            yield line.fields
+        yield from JsonLines(path, None if name == CASES else _leave_out, parse=parser_of(schema), start=start)
 
 
 def parse_sound(lines: Iterable[FileLine], parse: Callable[[bytes, str], T], path: Path) -> Iterator[T]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.aggregate.database import TABLES, check_file, column_type, open_database
+from emend.evals.aggregate.database import TABLES, check_file, open_database
 from emend.evals.aggregate.rows import report
 from emend.evals.case import Record
 from emend.evals.log.lines import ERRORS, RECORDS
@@ -14,8 +14,6 @@ from emend.evals.log.records import read_records
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Usage
 from tests.evals.made import case_line, record, write_run
-
-pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'emend-eval[query]'")
 
 EDIT = {"id": "e", "form": "triplet", "text": "Rome is in Gaul.", "subject": "Rome", "target_new": "Gaul"}
 LINES = [
@@ -146,10 +144,3 @@ def test_errors_are_a_table_and_a_torn_one_is_left_out(run: Path) -> None:
     line = {"unit": "u", "case": "7", "editor": "rag", "setting": "doc", "error": "Timeout", "message": "late"}
     (run / ERRORS).write_text(json.dumps(line) + '\n{"unit": ', encoding="utf-8")
     assert rows_of(run, "SELECT case_id, error, message, probe FROM errors") == [("7", "Timeout", "late", None)]
-
-
-def test_types_of_columns_are_those_of_the_fields() -> None:
-    assert column_type(str | None) == "VARCHAR"
-    assert column_type(tuple[float, ...]) == "DOUBLE[]"
-    assert column_type(dict[str, float]) == "MAP(VARCHAR, DOUBLE)"
-    assert column_type(dict[str, str | int]) == "JSON"

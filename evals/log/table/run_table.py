@@ -1,0 +1,133 @@
+"""The tables of a run folder, which are queried with DuckDB; what was parsed once is not parsed again."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import duckdb
+
+from emend.evals.log.lines import RECORDS
+from emend.evals.log.table.columns import text
+from emend.evals.log.table.parts import Part, find_parts, is_large, parts_folder, remove_oldest
+from emend.evals.log.table.sources import RECORD_SOURCE, TableSource
+from emend.evals.log.table.writer import PartWriter
+from emend.evals.log.units import warn_once
+from emend.memory.json_files import BEGINNING, LinePlace
+
+MAX_PARTS = 24
+"""Parts of a file from which on small ones are joined."""
+OPTIONS: dict[str, Any] = {
+    "threads": 1,
+    "memory_limit": "256MB",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+SAME = "OVER (PARTITION BY unit ORDER BY line)"
+FIRST_ONES = f' QUALIFY row_number() {SAME} <= first_value("of") {SAME}'
+"""Records of a unit that is there twice: the first ones count."""
+
+
+class RunTable:
+    """The tables of a run folder, each with what its file holds when this is opened; a context manager.
+
+    Args:
+        folder: a run folder.
+        sources: the tables.
+        is_continued: read what the kept parts lack; else the tables have what these have.
+
+    Raises:
+        BadData: a line cannot be read; names file, line and field.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        sources: Sequence[TableSource] = (RECORD_SOURCE,),
+        is_continued: bool = True,
+    ) -> None:
+        self.folder, self._sources, self._is_continued = folder, sources, is_continued
+        self._is_kept = True
+        self.ends: dict[str, LinePlace] = {}
+        """By table, the place in its file up to which it has the lines."""
+        self.parts: list[Path] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="emend-table-")))
+            options = OPTIONS | {"temp_directory": str(self._scratch)}
+            self.connection = stack.enter_context(duckdb.connect(config=options))
+            self._open()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return self._execute(sql, *values).fetchall()
+
+    def arrays(self, sql: str, *values: object) -> dict[str, Any]:
+        """The columns of a query as arrays of NumPy."""
+        return dict(self._execute(sql, *values).fetchnumpy())
+
+    def lock(self, out: Path | None) -> None:
+        """Let further queries reach the parts alone, and the one file that may be written."""
+        allowed = ", ".join(text(str(path)) for path in (*self.parts, *([out] if out else [])))
+        self.connection.execute(f"SET allowed_paths = [{allowed}]")
+        self.connection.execute("SET enable_external_access = false")
+        self.connection.execute("SET lock_configuration = true")
+
+    def _execute(self, sql: str, *values: object) -> duckdb.DuckDBPyConnection:
+        try:
+            return self.connection.execute(sql, values)
+        except duckdb.IOException:  # another process has deleted a part
+            self._is_kept = False
+            self._open()
+            return self.connection.execute(sql, values)
+
+    def _open(self) -> None:
+        self.parts = []
+        for source in self._sources:
+            parts = self._parts(source)
+            self.ends[source.table] = parts[-1].end if parts else BEGINNING
+            self.parts += [part.path for part in parts]
+            self._make_view(source, parts)
+
+    def _make_view(self, source: TableSource, parts: Sequence[Part]) -> None:
+        columns = ", ".join(f"NULL::{kind} AS {text(name)}" for name, kind in source.fields.items())
+        content = f"SELECT 0 AS line_end, 0 AS line, {', '.join(source.columns)} FROM (SELECT {columns}) WHERE false"
+        if parts:
+            files = ", ".join(text(str(part.path)) for part in parts)
+            content = f"SELECT * FROM read_parquet([{files}])"
+        view = f"CREATE OR REPLACE VIEW {source.table} AS {content}"
+        self.connection.execute(view)
+        if source.file == RECORDS and (unit := self._repeated_unit(source.table)):
+            path = self.folder / source.file
+            warn_once(f"{path}: the records of unit {unit} are there twice; the first ones count")
+            self.connection.execute(view + FIRST_ONES)
+
+    def _repeated_unit(self, table: str) -> str | None:
+        repeated = 'HAVING count(*) > arg_min("of", line) ORDER BY min(line) LIMIT 1'
+        query = f"SELECT unit FROM {table} GROUP BY unit {repeated}"
+        return next((unit for (unit,) in self.connection.execute(query).fetchall()), None)
+
+    def _parts(self, source: TableSource) -> list[Part]:
+        """The parts of a table, after what they lack of the file was read."""
+        path = self.folder / source.file
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return []
+        folder = parts_folder(self.folder) if self._is_kept and is_large(path) else None
+        parts = find_parts(folder, source.table, path) if folder else []
+        start = parts[-1].end if parts else BEGINNING
+        if self._is_continued and start.offset < status.st_size:
+            writer = PartWriter(self.connection, source, self.folder, self._scratch, folder)
+            parts += writer.write(start, status.st_mtime_ns)
+            parts = writer.join(parts) if len(parts) > MAX_PARTS else parts
+            if folder:
+                remove_oldest(folder)
+        return parts

@@ -1,0 +1,104 @@
+"""Files whose lines are rows of a table: which lines count, and what of them is a column."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, count
+from pathlib import Path
+from typing import NamedTuple
+
+from emend.evals.case import Record
+from emend.evals.log.lines import CASES, ERRORS, RECORDS
+from emend.evals.log.record_lines import parse_fields
+from emend.evals.log.records import DAMAGED_RECORD, json_line, read_errors, read_json_lines
+from emend.evals.log.run_index import read_blocks
+from emend.evals.log.table.columns import NAMES, json_columns, quoted, table_columns
+from emend.evals.log.table.parts import RECORDS_TABLE
+from emend.evals.log.units import complete_units
+from emend.memory.errors import BadData
+from emend.memory.files import open_file
+from emend.memory.json_files import LinePlace
+
+
+class TableRows(NamedTuple):
+    """Rows as JSON, and for each of them where in the file its line ends, and the line's number."""
+
+    rows: Sequence[bytes]
+    ends: Sequence[int]
+    numbers: Sequence[int]
+
+
+class TableSource(NamedTuple):
+    """A table: the file of its lines, types of the fields in JSON, its columns, and a function that yields rows."""
+
+    table: str
+    file: str
+    fields: Mapping[str, str]
+    columns: Sequence[str]
+    rows: Callable[[Path, LinePlace], Iterator[TableRows]]
+
+
+def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+    """The records of complete units from a place on.
+
+    Raises:
+        BadData: a line cannot be read; names file, line and field.
+    """
+    for unit in complete_units(_record_lines(folder, start), _head):
+        contents, records, ends, numbers = zip(*unit, strict=True)
+        rows = [
+            json_line(record) if isinstance(record, Record) else content
+            for content, record in zip(contents, records, strict=True)
+        ]
+        yield TableRows(rows, ends, numbers)
+
+
+def _record_lines(folder: Path, start: LinePlace) -> Iterator[tuple[bytes, Record, int, int]]:
+    """Lines and records from a place on, where each line ends, and its number."""
+    path, (end, number) = folder / RECORDS, start
+    with read_errors(path), open_file(path) as file:
+        for lines in read_blocks(file, end):
+            try:
+                records = parse_fields.block(lines, str(path), number + 1)
+            except BadData as error:
+                raise BadData(f"{error} {DAMAGED_RECORD.format(folder=folder)}") from error
+            ends = list(accumulate(map(len, lines), initial=end))
+            yield from zip(lines, records, ends[1:], count(number + 1))
+            end, number = ends[-1], number + len(lines)
+
+
+def _head(line: tuple[bytes, Record, int, int]) -> tuple[str, int]:
+    return line[1].unit, line[1].of
+
+
+NUMBERS = (
+    *("unit", "of", "case", "kind", "editor", "setting", "mode", "repeat", "checkpoint", "values", "unscored", "form"),
+    *("is_cut_off", "no_answer", "excluded", "cut_tokens", "usage", "seconds", "from_baseline"),
+)
+"""Fields of which figures are computed; a table of all takes twice the time to make."""
+RECORD_SOURCE = TableSource(
+    RECORDS_TABLE, RECORDS, json_columns(Record, NUMBERS), table_columns(Record, NUMBERS), _record_rows
+)
+FULL_SOURCE = TableSource("record_lines", RECORDS, json_columns(Record), table_columns(Record), _record_rows)
+CASE_COLUMNS = {
+    "number": "BIGINT",
+    "setting": "VARCHAR",
+    "case": "VARCHAR",
+    "tags": "JSON",
+    "edits": "STRUCT(id VARCHAR, form VARCHAR, text VARCHAR, subject VARCHAR, target_new VARCHAR, "
+    "target_true VARCHAR)[]",
+}
+ERROR_COLUMNS = dict.fromkeys(("unit", "case", "probe", "editor", "setting", "error", "message", "at"), "VARCHAR")
+
+
+def _line_source(table: str, name: str, fields: Mapping[str, str]) -> TableSource:
+    """The source of a table that has a row for each line of a file."""
+
+    def rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+        for line in read_json_lines(folder, name, start):
+            yield TableRows([json_line(line.fields)], [line.end], [line.number])
+
+    columns = [f"{quoted(field)} AS {quoted(NAMES.get(field, field))}" for field in fields]
+    return TableSource(table, name, fields, columns, rows)
+
+
+CASE_SOURCE = _line_source("case_lines", CASES, CASE_COLUMNS)
+ERROR_SOURCE = _line_source("error_lines", ERRORS, ERROR_COLUMNS)
