@@ -15,6 +15,7 @@ from emend.memory.edit import FrozenModel, content_id
 NO_CASES = np.empty(0, np.int64)
 REASONS = 200
 """Number of distinct reasons that are counted; the rest count as one."""
+OTHER_REASONS = "other reasons"
 
 
 class MetricRow(FrozenModel):
@@ -189,7 +190,7 @@ class RecordTable:
             self.excluded[record.excluded] += 1
         for reason in set(unscored.values()):
             known = reason in self.reasons or len(self.reasons) < REASONS
-            self.reasons[reason if known else "other reasons"] += 1
+            self.reasons[reason if known else OTHER_REASONS] += 1
         self.units.add(record.unit)
         self.records += 1
         self.cut += record.cut_tokens > 0

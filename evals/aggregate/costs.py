@@ -19,7 +19,7 @@ from emend.evals.aggregate.columns import (
     order_by,
 )
 from emend.evals.case import Metric
-from emend.evals.log.baseline import summarise_baseline
+from emend.evals.log.baseline import baseline_usage
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate
@@ -117,7 +117,7 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
 
 def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     """Total cost of a run, from its files."""
-    before = summarise_baseline(folder).used
+    before = baseline_usage(folder)
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
     return RunCost(
         **{name: gathered.spent[name] + before[name] for name in ("input_tokens", "output_tokens", "calls", "untold")},

@@ -10,9 +10,9 @@ from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
 from emend.evals.aggregate.edit_checks import EditCheckRow, broken_places, edit_checks_of, side_effect_notes
 from emend.evals.aggregate.gaps import ProtocolGap, gaps_of
+from emend.evals.aggregate.gather import gather_run
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
-from emend.evals.aggregate.table_cache import gather_run
 from emend.evals.case import Metric
 from emend.evals.config.run_config import Checkpoints
 from emend.evals.log.lines import ERRORS

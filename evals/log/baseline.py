@@ -1,21 +1,22 @@
 """Lines of `baseline.jsonl`: answers of the unedited model, or why there is none."""
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from emend.evals.log.file_summary import keep_summary, read_summary
 from emend.evals.log.lines import BASELINE, parser_of
 from emend.evals.log.record_lines import LineParser, struct_of
 from emend.evals.log.records import read_models, read_parsed
+from emend.evals.log.table.parts import is_large
+from emend.evals.log.table.sources import TableRows, TableSource
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.json_files import LinePlace
+from emend.memory.json_files import BEGINNING, JsonLine, LinePlace
 from emend.memory.probe import Answer, Step, Usage
 from emend.memory.redaction import hide_keys
 from emend.memory.steps import keep_steps, usage_until
@@ -87,32 +88,34 @@ class _UsageLine(BaseModel):
     answer: _AnswerUsage | None = None
 
 
-@dataclass
-class BaselineSummary:
-    """Offsets of the unedited model's answers by key, and what all of them used."""
+def baseline_offsets(folder: Path) -> dict[str, int]:
+    """Return the offsets of the unedited model's answers by key; those of a large run from their table."""
+    path = folder / BASELINE
+    if not is_large(path):
+        return {line.fields[0]: line.offset for line in _read_usage(path, BEGINNING)}
+    from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
 
-    offsets: dict[str, int] = field(default_factory=dict)
-    used: Counter[str] = field(default_factory=Counter)
-
-    def add(self, key: str, offset: int, usage: Usage) -> None:
-        """Add an answer."""
-        self.offsets[key] = offset
-        for name in Usage.model_fields:
-            self.used[name] += getattr(usage, name)
-
-    def packed(self) -> dict[str, bytes]:
-        """Parts by name, for `unpacked`."""
-        return {"answers": json.dumps([self.offsets, self.used]).encode()}
-
-    @classmethod
-    def unpacked(cls, parts: Mapping[str, bytes]) -> Self:
-        """Make a summary of its parts; an empty one of none."""
-        offsets, used = json.loads(parts.get("answers", b"[{}, {}]"))
-        return cls(offsets, Counter(used))
+    with RunTable(folder, [BASELINE_SOURCE]) as table:
+        return dict(table.rows("SELECT key, line_start FROM baseline ORDER BY line"))
 
 
-def summarise_baseline(folder: Path) -> BaselineSummary:
-    """Summarise the unedited model's answers; most lines are read without the steps of their answers."""
+def baseline_usage(folder: Path) -> Counter[str]:
+    """Return what all answers of the unedited model used, by field of `Usage`; of a large run from their table."""
+    path, names = folder / BASELINE, list(Usage.model_fields)
+    if not is_large(path):
+        used = Counter[str]()
+        for line in _read_usage(path, BEGINNING):
+            used.update({name: getattr(line.fields[1], name) for name in names})
+        return used
+    from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+
+    with RunTable(folder, [BASELINE_SOURCE]) as table:
+        (sums,) = table.rows(f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in names)} FROM baseline")
+        return Counter(dict(zip(names, map(int, sums), strict=True)))
+
+
+def _read_usage(path: Path, start: LinePlace) -> Iterator[JsonLine]:
+    """Yield key and usage of each answer from a place on; most lines are read without the steps of their answers."""
     full = parser_of(TypeAdapter(BaselineAnswer))
     short = LineParser(struct_of(_UsageLine), parser_of(TypeAdapter(_UsageLine)))
 
@@ -120,16 +123,24 @@ def summarise_baseline(folder: Path) -> BaselineSummary:
         fields = short(line, where)
         return fields.key, fields.answer.usage if fields.answer else full(line, where).usage
 
-    path = folder / BASELINE
-    earlier = read_summary(path)
-    summary, place, number = BaselineSummary.unpacked(earlier.parts), earlier.place, earlier.place.lines
-    for line in read_parsed(path, parse, start=earlier.place):
-        key, usage = line.fields
-        summary.add(key, line.offset, usage)
-        place, number = LinePlace(line.end, line.number), number + 1
-    if number == place.lines:  # else a line cannot be read, which is to be said at every reading
-        keep_summary(path, summary.packed, earlier.place, place)
-    return summary
+    return read_parsed(path, parse, start=start)
+
+
+def _usage_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+    lines = _read_usage(folder / BASELINE, start)
+    encoder, names = msgspec.json.Encoder(), Usage.model_fields
+    while batch := list(islice(lines, BATCH)):
+        rows = [
+            {"key": key, "line_start": line.offset} | {name: getattr(usage, name) for name in names}
+            for line, (key, usage) in ((line, line.fields) for line in batch)
+        ]
+        yield TableRows([encoder.encode_lines(rows)], [line.end for line in batch], [line.number for line in batch])
+
+
+BATCH = 2**12
+"""Number of answers that are written together."""
+_COLUMNS = {"key": "VARCHAR", "line_start": "BIGINT"} | dict.fromkeys(Usage.model_fields, "BIGINT")
+BASELINE_SOURCE = TableSource("baseline", BASELINE, _COLUMNS, [*_COLUMNS], _usage_rows)
 
 
 def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:

@@ -6,14 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.file_summary import read_summary
 from emend.evals.log.lines import (
     BASELINE,
     CASES,
@@ -25,8 +23,8 @@ from emend.evals.log.lines import (
     SCHEMAS,
     parser_of,
 )
-from emend.evals.log.record_lines import parse_head, parse_record
-from emend.evals.log.units import complete_units, count_once, fields_head, record_head, warn_once
+from emend.evals.log.record_lines import parse_record
+from emend.evals.log.units import complete_units, count_once, record_head, warn_once
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, replace_file
 from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace, replace_surrogates
@@ -34,8 +32,6 @@ from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
-UNITS = "units"
-"""Part of a summary of the records: a list of finished units, to which every line up to its place belongs."""
 DAMAGED_RECORD = (
     "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
     "folder."
@@ -232,26 +228,6 @@ def replace(path: Path, content: BaseModel | bytes) -> None:
         replace_file(path, hide_in_bytes(content if isinstance(content, bytes) else _json(content, indent=1) + b"\n"))
 
 
-def repair_torn_tail(folder: Path, whole: tuple[set[str], int] | None = None) -> tuple[set[str], list[dict[str, Any]]]:
-    """Cut off what a killed process left half written.
-
-    Args:
-        folder: the run folder.
-        whole: what `finished_units` returned for it, if it was called.
-
-    Returns:
-        The keys of finished units, and one event per file that was cut.
-
-    Raises:
-        BadData: a line that is not at the end is damaged; names file and line.
-    """
-    finished, end = whole or finished_units(folder)
-    ends = {RECORDS: end, EVENTS: _events_end(folder / EVENTS, finished), ERRORS: None, BASELINE: None, COSTS: None}
-    cut = {name: cut_file(folder / name, end) for name, end in ends.items()}
-    repairs = [{"event": "torn end cut off", "file": name, "bytes": size} for name, size in cut.items() if size]
-    return finished, repairs
-
-
 def cut_file(path: Path, end: int | None = None) -> int:
     """Cut a file after so many bytes, or after its last whole line; return how many bytes were cut off.
 
@@ -266,54 +242,6 @@ def cut_file(path: Path, end: int | None = None) -> int:
         if size > end:
             file.truncate(end)
             return size - end
-    return 0
-
-
-def _ignore(error: BadData) -> None:
-    """Go on: what cannot be read is cut off, or named with the lines after it."""
-
-
-def finished_units(folder: Path) -> tuple[set[str], int]:
-    """Return the keys of the units whose lines are all there, and the offset where the last of them ends.
-
-    Raises:
-        BadData: a line that is not at the end is damaged; names file and line.
-    """
-    path = folder / RECORDS
-    earlier = read_summary(path)
-    finished: set[str] = set(json.loads(earlier.parts.get(UNITS, b"[]")))
-    end = earlier.place.offset
-    for unit in complete_units(_neighbours(path, earlier.place), lambda line: fields_head(line.fields)):
-        if unit[0].offset != end:
-            raise BadData(
-                f"{path}: the lines before line {unit[0].number} are damaged, though finished units follow. "
-                "Restore the file, or start a new run in another folder."
-            )
-        finished.add(unit[0].fields["unit"])
-        end = unit[-1].end
-    return finished, end
-
-
-def _neighbours(path: Path, start: LinePlace) -> Iterator[JsonLine | None]:
-    """Yield the lines of a file of records from a place on; None where a line between them cannot be read."""
-    end = start.offset
-    for line in JsonLines(path, _ignore, parse=parse_head, start=start):
-        if line.offset != end:
-            yield None
-        yield line
-        end = line.end
-
-
-def _events_end(path: Path, finished: set[str]) -> int:
-    """Offset where the last line ends that belongs to a finished unit or to the run itself."""
-    parse = parser_of(SCHEMAS[EVENTS])
-    with suppress(FileNotFoundError), open_file(path) as file:
-        for end, start in pairwise(chain(line_ends(file), (0,))):
-            file.seek(start)
-            with suppress(BadData):  # what cannot be read is cut off
-                event = parse(file.read(end - start), str(path))
-                if "unit" not in event or event["unit"] in finished:
-                    return end
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Editor
-from emend.evals.log.baseline import BaselineAnswer, is_baseline_answer, summarise_baseline
+from emend.evals.log.baseline import BaselineAnswer, baseline_offsets, is_baseline_answer
 from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.run.ask_probe import ask_probe, needs_baseline
@@ -48,10 +48,8 @@ class BaselineFile:
 
     def __init__(self, log: RunLog, others: Iterable[Path] = ()) -> None:
         self._log, self._lock = log, threading.Lock()
-        self._others = {
-            key: (folder, offset) for folder in others for key, offset in summarise_baseline(folder).offsets.items()
-        }
-        self._offsets = summarise_baseline(log.folder).offsets
+        self._others = {key: (folder, offset) for folder in others for key, offset in baseline_offsets(folder).items()}
+        self._offsets = baseline_offsets(log.folder)
         self._key_locks = [threading.Lock() for _ in range(STRIPES)]
         self.usage = Usage()
         """Usage of the answers that this process added."""

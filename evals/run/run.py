@@ -17,7 +17,8 @@ from emend.evals.log.lines import EVENTS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.mirror import Mirror
-from emend.evals.log.records import RunLog, finished_units, repair_torn_tail
+from emend.evals.log.records import RunLog
+from emend.evals.log.repair import finished_units, repair_torn_tail
 from emend.evals.log.run_index import keep_index
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.evaluate import EvaluationContext

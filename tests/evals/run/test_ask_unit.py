@@ -15,7 +15,8 @@ from emend.evals.case import Case, Record
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import NO_TRIPLET
 from emend.evals.log.lines import BASELINE, EVENTS
-from emend.evals.log.records import RunLog, read_lines, read_records, repair_torn_tail
+from emend.evals.log.records import RunLog, read_lines, read_records
+from emend.evals.log.repair import repair_torn_tail
 from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.run.ask_probe import needs_baseline
 from emend.evals.run.ask_unit import hit_at_1

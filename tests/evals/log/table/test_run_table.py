@@ -1,4 +1,4 @@
-"""A summary that is kept of a large run gives the numbers of a whole reading, or is not used."""
+"""The kept parts of a large run's tables give the numbers of a whole reading, or are not used."""
 
 import json
 import os
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.aggregate.columns import RecordTable
 from emend.evals.aggregate.rows import report
-from emend.evals.log import file_summary
-from emend.evals.log.baseline import summarise_baseline
-from emend.evals.log.file_summary import read_summary
+from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.lines import BASELINE, RECORDS
-from emend.evals.log.records import finished_units
+from emend.evals.log.repair import finished_units
+from emend.evals.log.table import parts, writer
+from emend.evals.log.table.parts import find_parts, parts_folder
+from emend.evals.log.table.run_table import RunTable
 from emend.evals.run import units
+from emend.memory.errors import BadData
 from tests.evals.toy_runs import go, untimed_records
 from tests.evals.toys import FLEETING_EDITOR, SpeakingModel, ToyBenchmark
 
@@ -37,7 +38,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def all_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(file_summary, "LARGE", 1)
+    monkeypatch.setattr(parts, "LARGE", 1)
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
 
 
@@ -47,24 +48,31 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 
 def read_all(folder: Path) -> tuple[object, ...]:
-    """What readers that keep summaries make of a run."""
-    return report(folder), finished_units(folder), summarise_baseline(folder)
+    """What the readers of tables make of a run."""
+    return report(folder), finished_units(folder), baseline_offsets(folder), baseline_usage(folder)
 
 
 def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
-    """The same without any summary."""
+    """The same without any table."""
     with monkeypatch.context() as other:
         other.setenv("EMEND_CACHE", str(folder.parent / "none"))
-        other.setattr(file_summary, "LARGE", 2**40)
+        other.setattr(parts, "LARGE", 2**40)
         return read_all(folder)
 
 
-def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monkeypatch, tmp_path) -> None:
+def lines_of_parts(folder: Path, table: str = "records") -> list[int]:
+    """The number of lines up to the end of each kept part."""
+    name = {"records": RECORDS, "baseline": BASELINE}[table]
+    return [part.end.lines for part in find_parts(parts_folder(folder), table, folder / name)]
+
+
+def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monkeypatch) -> None:
     first = report(folder)
     assert first.records == 144 and first.rows and first.costs and first.reasons
-    (records, *_) = kept_files = list((tmp_path / "cache" / file_summary.FOLDER).iterdir())
-    assert len(kept_files) == 2 and records.stat().st_mode & 0o777 == 0o600
-    monkeypatch.setattr(RecordTable, "add", None)
+    files = list(parts_folder(folder).iterdir())
+    assert len(files) == 2 and all(path.stat().st_mode & 0o777 == 0o600 for path in files)
+    assert parts_folder(folder).stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(writer.PartWriter, "write", None)
     assert report(folder) == first
     assert len(finished_units(folder)[0]) == 72
 
@@ -75,19 +83,38 @@ def test_a_run_that_grows_is_read_on(folder, monkeypatch, lines) -> None:
     some = b"".join(whole.splitlines(keepends=True)[:lines])
     (folder / RECORDS).write_bytes(some)
     assert read_all(folder) == read_anew(folder, monkeypatch)
-    is_whole = lines % 2 == 0  # each unit has two
-    assert read_summary(folder / RECORDS).place == ((len(some), lines) if is_whole else (0, 0))
+    complete = lines - lines % 2  # each unit has two
+    assert lines_of_parts(folder) == ([complete] if complete else [])
     with (folder / RECORDS).open("ab") as file:
         file.write(whole[len(some) :])
     assert read_all(folder) == read_anew(folder, monkeypatch)
-    assert read_summary(folder / RECORDS).place.lines == 144
+    assert lines_of_parts(folder) == [*([complete] if complete else []), 144]
+
+
+def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
+    monkeypatch.setattr("emend.evals.log.table.run_table.MAX_PARTS", 3)
+    lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
+    (folder / RECORDS).write_bytes(b"")
+    for start in range(0, 144, 12):
+        with (folder / RECORDS).open("ab") as file:
+            file.write(b"".join(lines[start : start + 12]))
+        report(folder)
+        assert len(lines_of_parts(folder)) <= 3 and lines_of_parts(folder)[-1] == start + 12
+    assert read_all(folder) == read_anew(folder, monkeypatch)
+
+
+def test_a_large_stretch_is_several_parts(folder, monkeypatch) -> None:
+    monkeypatch.setattr(writer, "STRETCH", 20_000)
+    assert read_all(folder) == read_anew(folder, monkeypatch)
+    assert len(lines_of_parts(folder)) > 2
+    assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
 def test_checkpoints_are_kept(tmp_path, monkeypatch) -> None:
     go(tmp_path / "run", editors=(FLEETING_EDITOR,), mode="sequential", reevaluate_at="2,end")
     assert read_all(tmp_path / "run") == read_anew(tmp_path / "run", monkeypatch)
     found = report(tmp_path / "run")
-    assert {row.standing for row in found.forgetting} == {2, 6} and read_summary(tmp_path / "run" / RECORDS).parts
+    assert {row.standing for row in found.forgetting} == {2, 6} and lines_of_parts(tmp_path / "run")
 
 
 def change_a_score(path: Path) -> None:
@@ -126,24 +153,61 @@ def test_another_file_is_read_anew(folder, monkeypatch, change: Callable[[Path],
     [
         lambda content: b"",
         lambda content: content[:-1],
-        lambda content: content.replace(b'"units"', b'"others"', 1),
-        lambda content: b"[]\n" + content,
-        lambda content: content[: content.index(b"\n") + 9] + b"\xff" + content[content.index(b"\n") + 10 :],
+        lambda content: content[: len(content) // 2] + b"\xff" + content[len(content) // 2 + 1 :],
     ],
 )
-def test_a_damaged_summary_is_made_anew(folder, monkeypatch, tmp_path, change: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_part_is_made_anew(folder, monkeypatch, change: Callable[[bytes], bytes]) -> None:
     first = report(folder)
-    for path in (tmp_path / "cache" / file_summary.FOLDER).iterdir():
+    for path in parts_folder(folder).iterdir():
         path.write_bytes(change(path.read_bytes()))
     assert report(folder) == first
     assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
-def test_a_damaged_answer_is_named_at_every_reading(folder, monkeypatch) -> None:
+def test_a_cache_that_cannot_be_written_is_done_without(folder, monkeypatch, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "file"))
+    found = read_all(folder)
+    assert found == read_anew(folder, monkeypatch)
+
+
+def test_a_part_that_another_process_deletes_meanwhile_is_made_anew(folder) -> None:
+    with RunTable(folder) as table:
+        for path in parts_folder(folder).iterdir():
+            path.unlink()
+        assert table.rows("SELECT count(*) FROM records") == [(144,)]
+
+
+def test_only_the_runs_that_were_used_last_are_kept(original, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(parts, "NUMBER", 2)
+    folders = [Path(shutil.copytree(original, tmp_path / f"run {number}")) for number in range(3)]
+    for number, folder in enumerate(folders):
+        report(folder)
+        os.utime(parts_folder(folder), (number, number))
+    assert [bool(lines_of_parts(folder)) for folder in folders] == [False, True, True]
+
+
+def test_numbers_and_names_that_no_column_holds_are_bounded(folder, monkeypatch) -> None:
+    fields = json.loads((folder / RECORDS).read_bytes().splitlines()[0])
+    fields |= {"of": 1, "unit": "odd", "checkpoint": 10**30}
+    line = json.dumps(fields).replace('"repeat": 0', '"repeat": 0, "repeat": 0')
+    (folder / RECORDS).write_text(line + "\n", encoding="utf-8")
+    with RunTable(folder) as table:
+        assert table.rows("SELECT checkpoint, repeat FROM records") == [(2**63 - 1, 0)]
+
+
+def test_a_damaged_record_is_named(folder) -> None:
+    lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
+    (folder / RECORDS).write_bytes(b"".join([lines[0], b'{"unit": "u", "of": 1}\n', *lines[1:]]))
+    with pytest.raises(BadData, match=r"records\.jsonl, line 2, field case: .*emend resume"):
+        report(folder)
+
+
+def test_a_damaged_answer_is_named_at_every_reading(folder) -> None:
     lines = (folder / BASELINE).read_bytes().splitlines(keepends=True)
     (folder / BASELINE).write_bytes(b"".join([lines[0], b"{}\n", *lines[2:]]))
-    assert len(summarise_baseline(folder).offsets) == len(lines) - 1
-    assert not read_summary(folder / BASELINE).parts
+    assert len(baseline_offsets(folder)) == len(lines) - 1
+    assert not lines_of_parts(folder, "baseline")
 
 
 @pytest.mark.parametrize("held", [0, 1000])
