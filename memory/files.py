@@ -100,6 +100,15 @@ def line_ends(file: BinaryIO) -> Iterator[int]:
             yield position + end + 1
 
 
+def file_identity(path: Path) -> tuple[int, int, int]:
+    """Inode, size and time of change of a file, which change with its content; zeros for one that is missing."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return 0, 0, 0
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def private_folder(path: Path, *, links: bool = False) -> Path:
     """Make a folder, with those above it, that its user alone can enter; an existing one stays as it is.
 

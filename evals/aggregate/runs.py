@@ -1,22 +1,27 @@
 """The runs in a folder, and how far each is."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from emend.evals.log.lines import ERRORS, RECORDS
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import open_file
+from emend.memory.files import file_identity, open_file, private_folder, replace_file
+from emend.memory.paths import cache_folder
 
 HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9})')
 """Beginning of a record: its unit, and the number of that unit's records."""
 HEAD_BYTES = 200
 """Maximum length of that."""
+MAX_RUNS = 10_000
+"""Number of runs whose counts are kept."""
 
 
 class RunRow(FrozenModel):
@@ -44,18 +49,19 @@ def list_runs(folder: Path) -> list[RunRow]:
     if not folder.is_dir():
         raise MissingData(f"'{folder}' is no folder: name the one that holds the run folders.")
     places = [folder] if (folder / MANIFEST).exists() else sorted(folder.iterdir())
-    runs = [row for place in places if not place.is_symlink() for row in _rows(place)]
+    counts = _Counts()
+    runs = [row for place in places if not place.is_symlink() for row in _rows(place, counts)]
+    counts.keep()
     if not runs:
         raise MissingData(f"'{folder}' holds no run: name the folder that holds the run folders.")
     return sorted(runs, key=lambda row: row.started)
 
 
-def _rows(folder: Path) -> Iterator[RunRow]:
+def _rows(folder: Path, counts: "_Counts") -> Iterator[RunRow]:
     """The row of a run folder; none for any other place."""
     with suppress(BadData):
         manifest = Manifest.read(folder)
-        finished = _finished(folder)
-        failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - finished
+        finished, failed = counts.of_run(folder)
         config = manifest.config
         yield RunRow(
             folder=str(folder),
@@ -65,9 +71,46 @@ def _rows(folder: Path) -> Iterator[RunRow]:
             mode=manifest.mode or config.mode or "",
             started=manifest.started,
             units=manifest.units,
-            finished=len(finished),
-            failed=len(failed),
+            finished=finished,
+            failed=failed,
         )
+
+
+class _Counts:
+    """The numbers of finished and failed units of runs, kept in the user's cache folder by the state of their files."""
+
+    def __init__(self) -> None:
+        self._path = cache_folder("views") / "units.json"
+        self._known: dict[str, Any] = {}
+        self._is_new = False
+        with suppress(OSError, BadData, TypeError, ValueError), open_file(self._path) as file:
+            self._known = dict(json.loads(file.read()))
+
+    def of_run(self, folder: Path) -> tuple[int, int]:
+        """The numbers of a run's finished and failed units.
+
+        Raises:
+            BadData: a file is no regular one.
+        """
+        name = str(folder.resolve())
+        state = [[*file_identity(folder / file)] for file in (RECORDS, ERRORS)]
+        with suppress(KeyError, TypeError, ValueError):
+            known, finished, failed = self._known[name]
+            if known == state:
+                return int(finished), int(failed)
+        units = _finished(folder)
+        failures = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - units
+        self._known.pop(name, None)
+        self._known[name] = state, len(units), len(failures)
+        self._is_new = True
+        return len(units), len(failures)
+
+    def keep(self) -> None:
+        """Keep the numbers of the runs that were counted last; a cache that cannot be written is done without."""
+        if self._is_new:
+            with suppress(OSError, BadData):
+                private_folder(self._path.parent, links=True)
+                replace_file(self._path, json.dumps(dict([*self._known.items()][-MAX_RUNS:])).encode())
 
 
 def _finished(folder: Path) -> set[str]:

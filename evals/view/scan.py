@@ -13,6 +13,7 @@ from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORD
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, EmendError, MissingData
+from emend.memory.files import file_identity
 
 DEPTH = 3
 """Number of levels of folders below a given one that are searched for runs."""
@@ -51,22 +52,14 @@ def run_id(folder: Path) -> str:
 
 def file_state(folder: Path, names: Sequence[str] = FILES) -> FileState:
     """State of a run's files, which changes with their content."""
-    return tuple(_stat(folder / name) for name in names)
-
-
-def _stat(path: Path) -> tuple[int, int, int]:
-    try:
-        status = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return 0, 0, 0
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return tuple(file_identity(folder / name) for name in names)
 
 
 def is_written(folder: Path) -> bool:
     """True if a process works in the run folder, as far as the system tells; nothing in the folder is touched."""
-    if _stat(folder / LOCK)[0] in _locked(int(time.monotonic())):
+    if file_identity(folder / LOCK)[0] in _locked(int(time.monotonic())):
         return True
-    changed = max(_stat(folder / name)[2] for name in (RECORDS, EVENTS, ERRORS))
+    changed = max(file_identity(folder / name)[2] for name in (RECORDS, EVENTS, ERRORS))
     return time.time() - changed / 1e9 < RECENT
 
 
@@ -128,7 +121,7 @@ class Scan:
 
     def _manifest(self, folder: Path) -> Manifest | str:
         """The manifest, read again when it has changed; the error if it cannot be read."""
-        state = _stat(folder / MANIFEST)
+        state = file_identity(folder / MANIFEST)
         known = self._manifests.get(folder)
         if known is None or known[0] != state:
             try:

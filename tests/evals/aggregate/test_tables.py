@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from emend.evals.aggregate import runs
 from emend.evals.aggregate.runs import list_runs
 from emend.evals.aggregate.tables import TableChoice, load_reports, metric_tables
 from emend.evals.case import Metric
 from emend.evals.show.report.export import FORMATS, export
 from emend.evals.show.report.tables.metrics import render_reports
 from emend.memory.errors import BadSettings, MissingData
+from emend.memory.paths import cache_folder
 from tests.evals.made import EM, record, write_run
 
 LOSS = Metric(name="loss_2 & more", value="loss", kinds=(), group="other", higher_is_better=False)
@@ -118,3 +121,27 @@ def test_runs_of_a_folder_are_listed_by_their_start(folders: list[Path], tmp_pat
     assert [row.folder for row in list_runs(folders[0])] == [str(folders[0])]
     with pytest.raises(MissingData, match="holds no run"):
         list_runs(tmp_path / "notes")
+
+
+def test_a_run_that_has_not_changed_is_not_counted_again(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = list_runs(tmp_path)
+    with monkeypatch.context() as unread:
+        unread.setattr(runs, "_finished", None)
+        assert list_runs(tmp_path) == first
+    lines = (folders[0] / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (folders[0] / "records.jsonl").write_bytes(b"".join(lines[:3]))
+    error = {"unit": "u", "case": "1", "editor": "rag", "setting": "doc", "error": "Timeout", "message": "late"}
+    (folders[0] / "errors.jsonl").write_text(json.dumps(error) + "\n", encoding="utf-8")
+    assert [(row.finished, row.failed) for row in list_runs(tmp_path)] == [(3, 1), (first[1].finished, 0)]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"/x": 1}', "\xff", '{"FOLDER": [[[0, 0, 0], [0, 0, 0]], 7, 7]}'])
+def test_counts_that_are_damaged_or_of_other_files_are_not_used(
+    folders: list[Path], tmp_path: Path, content: str
+) -> None:
+    first = list_runs(tmp_path)
+    (kept,) = cache_folder("views").glob("units.json")
+    kept.write_text(content.replace("FOLDER", str(folders[0].resolve())), encoding="latin-1")
+    assert list_runs(tmp_path) == first
