@@ -188,7 +188,7 @@ class RecordTable:
         )
         if record.excluded:
             self.excluded[record.excluded] += 1
-        for reason in set(unscored.values()):
+        for reason in sorted(set(unscored.values())):
             known = reason in self.reasons or len(self.reasons) < REASONS
             self.reasons[reason if known else OTHER_REASONS] += 1
         self.units.add(record.unit)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from emend.evals.aggregate.gather import gather_run
 from emend.evals.aggregate.rows import report
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.lines import BASELINE, RECORDS
@@ -232,3 +234,44 @@ def test_a_run_is_finished_from_what_is_kept(original, folder, monkeypatch, held
     assert untimed_records(folder) == untimed_records(original) and len(left) == 3
     assert (len(made) < 24) == bool(held)
     assert read_all(folder) == read_anew(folder, monkeypatch)
+
+
+def damaged_lines(lines: list[bytes], seed: int) -> list[bytes]:
+    """The lines with a few changes that a crash, a copy or a stranger makes."""
+    draw, changed = random.Random(seed), list(lines)
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        place = draw.randrange(len(changed))
+        line, cut = changed[place], draw.randrange(len(changed[place]))
+        changed[place : place + 1] = draw.choice(
+            (
+                [],
+                [line, line],
+                [line[:cut]],
+                [line[:cut] + b"\n"],
+                [line[:cut] + bytes([draw.randrange(256)]) + line[cut + 1 :]],
+                [*changed[:cut][:20], line],
+                [line.replace(b'"seconds":', b'"seconds":1.5,"seconds":')],
+                [line.replace(b":0.0", draw.choice((b":NaN", b":1e300", b':"5"', b":true", b":null", b":3")), 1)],
+                [line.replace(b'"prompt":"', b'"prompt":"\\ud800\\u0000')],
+                [line.replace(b'"from_baseline"', b'"kept"')],
+                [line.replace(b'"unscored":{}', b'"unscored":{"x":"why","y\\u0000":"not"}')],
+            )
+        )
+    return changed
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_records_are_read_or_refused_as_without_a_table(folder, monkeypatch, seed: int) -> None:
+    def outcome() -> object:
+        try:
+            gathered = gather_run(folder)
+            counts = [gathered.attempts, gathered.reasons, gathered.excluded, gathered.records, gathered.cut]
+            return [*gathered.rows.items()], sorted(gathered.units), *counts
+        except BadData as error:
+            return str(error)
+
+    path = folder / RECORDS
+    path.write_bytes(b"".join(damaged_lines(path.read_bytes().splitlines(keepends=True), seed)))
+    from_table = outcome()
+    monkeypatch.setattr(parts, "LARGE", 2**40)
+    assert repr(from_table) == repr(outcome())  # which says that a NaN is one
