@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from emend.agents.llm import load_model
-from emend.evals.aggregate.rows import report
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import metrics_under
+from emend.evals.results.aggregate.rows import report
 from scripts.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
 from scripts.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
 from scripts.benchmarks.bench_real_models import PROTOCOLS, table

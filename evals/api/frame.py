@@ -23,7 +23,7 @@ class ViewFrame:
 
     def __init__(self, folder: Path, cases: str | int, height: int) -> None:
         try:
-            from emend.evals.view.rendering.export import single_page
+            from emend.evals.show.view.rendering.export import single_page
         except ImportError as error:
             raise MissingExtra(f"result.view() needs the viewer: {install_command('view')}.") from error
         self.folder, self.height = folder, height

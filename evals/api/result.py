@@ -5,12 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emend.evals.aggregate.rows import Report
-from emend.evals.aggregate.rows import report as report_of
-from emend.evals.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.case import Record
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
+from emend.evals.results.aggregate.rows import Report
+from emend.evals.results.aggregate.rows import report as report_of
+from emend.evals.results.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.show.report.display import DisplayTable
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from emend.evals.api.frame import ViewFrame
     from emend.evals.results.analyses.compare import Comparison
     from emend.evals.run.summary import Summary
-    from emend.evals.trace.answers import AnswerRow
-    from emend.evals.trace.case_trace import Trace
+    from emend.evals.show.trace.answers import AnswerRow
+    from emend.evals.show.trace.case_trace import Trace
 
 
 class RunResult:
@@ -100,7 +100,7 @@ class RunResult:
         Raises:
             BadSettings: the query is wrong.
         """
-        from emend.evals.aggregate.database import open_database
+        from emend.evals.results.aggregate.database import open_database
 
         with open_database(self.folder) as tables:
             result = tables.query(sql)
@@ -116,7 +116,7 @@ class RunResult:
         Raises:
             BadSettings: the file has another ending or cannot be written, or there is no such table.
         """
-        from emend.evals.aggregate.database import check_file, open_database
+        from emend.evals.results.aggregate.database import check_file, open_database
 
         check_file(Path(path), (".parquet",))
         with open_database(self.folder, Path(path)) as tables:
@@ -128,8 +128,8 @@ class RunResult:
         Raises:
             BadSettings: there is no such case, editor or probe.
         """
-        from emend.evals.trace.case_trace import trace
-        from emend.evals.trace.filters import RecordFilter
+        from emend.evals.show.trace.case_trace import trace
+        from emend.evals.show.trace.filters import RecordFilter
 
         chosen = RecordFilter(editor=editor, probe=probe)
         return TraceView(trace(self.folder, str(case), chosen))
@@ -157,8 +157,8 @@ class RunResult:
         Raises:
             BadSettings: no such editor, kind or score, or a condition of another form.
         """
-        from emend.evals.trace.answers import list_answers
-        from emend.evals.trace.filters import AnswerFilter, RecordFilter
+        from emend.evals.show.trace.answers import list_answers
+        from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
 
         answers = AnswerFilter(wrong=wrong, right=right, score=tuple(score), where=where)
         return list_answers(self.folder, answers, RecordFilter(editor=editor, kind=kind))

@@ -36,10 +36,10 @@ def show_runs(
         MissingData: there is no such folder, or no run.
     """
     require_view()
-    from emend.evals.view.scan import require_runs
-    from emend.evals.view.serve import listen, serve
-    from emend.evals.view.server import is_loopback
-    from emend.evals.view.site import Site
+    from emend.evals.show.view.scan import require_runs
+    from emend.evals.show.view.serve import listen, serve
+    from emend.evals.show.view.server import is_loopback
+    from emend.evals.show.view.site import Site
 
     if token and len(token) < SHORTEST_TOKEN:
         raise BadSettings(f"--token is too short: give {SHORTEST_TOKEN} characters or more.")

@@ -40,7 +40,7 @@ class ViewExportOptions(FrozenModel):
         Raises:
             BadSettings: a wrong choice, folder or file.
         """
-        from emend.evals.view.rendering.export import export_file, export_folder
+        from emend.evals.show.view.rendering.export import export_file, export_folder
 
         choice = self.cases or "wrong"
         if self.single is not None:

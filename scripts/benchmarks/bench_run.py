@@ -21,9 +21,9 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from emend.evals.aggregate.rows import report  # noqa: E402
 from emend.evals.case import Case, Metric  # noqa: E402
 from emend.evals.config.run_config import RunConfig  # noqa: E402
+from emend.evals.results.aggregate.rows import report  # noqa: E402
 from emend.evals.run.run import run  # noqa: E402
 from emend.evals.show.report.progress import RunProgress  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402

@@ -24,9 +24,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from emend.evals.aggregate.rows import report  # noqa: E402
 from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E402
 from emend.evals.log.manifest import MANIFEST  # noqa: E402
+from emend.evals.results.aggregate.rows import report  # noqa: E402
 from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
 from tests.evals.judged_runs import verdict  # noqa: E402
 from tests.paths import DATA  # noqa: E402

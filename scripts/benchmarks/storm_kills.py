@@ -39,7 +39,13 @@ SCENARIOS = tuple((mode, editor) for mode in ("single", "batch:5", "all", "seque
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["emend.evals.cli.main", "emend.evals.cli.commands.run", "emend.evals.api.run", "emend.evals.api.objects"]
-    + ["emend.evals.run.run", "emend.evals.show.report.console", "emend.evals.aggregate.judged", "truststore", "jiter"]
+    + [
+        "emend.evals.run.run",
+        "emend.evals.show.report.console",
+        "emend.evals.results.aggregate.judged",
+        "truststore",
+        "jiter",
+    ]
     + ["emend.agents.providers.chat_model", "langchain_openai", "chromadb", "emend.memory.store.chroma"]
     + ["emend.editors.memory_based.rag", "emend.editors.memory_based.mello", "emend.memory.retrieval.bm25"]
     + ["tests.evals.toys"]

@@ -20,8 +20,8 @@ from typing import Any
 import emend
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.view.serve import listen, make_server
-from emend.evals.view.site import Site
+from emend.evals.show.view.serve import listen, make_server
+from emend.evals.show.view.site import Site
 
 WIDTH, HEIGHT = 1280, 860
 DEMO, MEMORY, SEQUENCE, JUDGED = "demo", "memory-editors", "sequence", "judged"

@@ -7,10 +7,10 @@ from typing import Any
 
 from emend.agents.judging.base import Item, JudgeInput, Role, Verdict
 from emend.agents.judging.verdicts import Supports
-from emend.evals.aggregate.rows import report
 from emend.evals.config.run_config import RunConfig
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import ScoreSummary, score_run
+from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.graphs.judges.graph import Judge
 from tests.fakes import ScriptedChatModel, begun

@@ -182,7 +182,7 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
 
 def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:
     from emend.evals.show.report.state_values import grown_by
-    from emend.evals.trace.case_trace import new_hits
+    from emend.evals.show.trace.case_trace import new_hits
 
     for name, value in update.items():
         old = before.get(name)

@@ -258,8 +258,8 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
     Raises:
         ModelError: every call failed.
     """
-    from emend.evals.aggregate.rows import report
-    from emend.evals.aggregate.tables import TableChoice
+    from emend.evals.results.aggregate.rows import report
+    from emend.evals.results.aggregate.tables import TableChoice
     from emend.evals.show.report.console import console_for
     from emend.evals.show.report.tables.metrics import render
 

@@ -76,7 +76,7 @@ def _list_settings(part: str | None, as_json: bool) -> None:
 
 
 def _list_runs(folder: Path, as_json: bool) -> None:
-    from emend.evals.aggregate.runs import list_runs
+    from emend.evals.results.aggregate.runs import list_runs
     from emend.evals.show.report.tables.lists import render_runs
 
     runs = list_runs(folder)

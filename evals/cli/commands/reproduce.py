@@ -128,7 +128,7 @@ def sweep(
 
     The same command continues: finished runs are read, failed and interrupted ones are continued.
     """
-    from emend.evals.aggregate.tables import load_reports
+    from emend.evals.results.aggregate.tables import load_reports
     from emend.evals.show.report.console import console_for
     from emend.evals.show.report.export import check_form, export
     from emend.evals.show.report.tables.metrics import render_reports

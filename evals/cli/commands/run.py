@@ -200,7 +200,7 @@ def _show_estimates(configs: "Sequence[RunConfig]") -> None:
 
 def _show_together(folders: list[Path]) -> None:
     """Print one table of several runs."""
-    from emend.evals.aggregate.tables import load_reports
+    from emend.evals.results.aggregate.tables import load_reports
     from emend.evals.show.report.console import console_for
     from emend.evals.show.report.tables.metrics import render_reports
 

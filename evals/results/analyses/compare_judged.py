@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.aggregate.judged import with_judged
 from emend.evals.case import Metric
 from emend.evals.judging.store import NO_SCORING, Scoring, find_scoring, list_scorings
 from emend.evals.log.manifest import Manifest
+from emend.evals.results.aggregate.judged import with_judged
 from emend.memory.errors import BadSettings
 
 

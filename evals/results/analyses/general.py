@@ -4,9 +4,9 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from emend.evals.aggregate.columns import estimate_of, gather
 from emend.evals.case import Metric
 from emend.evals.judging.judged_run import Run
+from emend.evals.results.aggregate.columns import estimate_of, gather
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,

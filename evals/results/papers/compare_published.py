@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.log.manifest import Manifest
+from emend.evals.results.aggregate.rows import MetricRow, Report, report
 from emend.evals.results.papers.counterparts import PublishedPlace, places, rules, same_model
 from emend.evals.results.papers.derived import derived_rows
 from emend.evals.results.papers.tables import Cell, Dimension, PaperTable, paper, table

@@ -6,12 +6,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from emend.evals.aggregate.rows import report
 from emend.evals.config.presets import find_preset
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import EMPTY, OPTION
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.triples import ERRORS
+from emend.evals.results.aggregate.rows import report
 from emend.evals.results.papers.compare_published import BLOCK, PlacedMetric, placed_rows
 from emend.evals.results.papers.counterparts import rules, same_model
 from emend.evals.results.papers.tables import Cell, PaperTable

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from emend.agents.llm import is_local_spec, load_model
 from emend.agents.providers.usage import ProviderUsage
-from emend.evals.aggregate.runs import list_runs
 from emend.evals.config.measure_config import BenchmarkConfig, ExtractionConfig
 from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.data.benchmarks.triples import OPTION
@@ -15,6 +14,7 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.log.manifest import MANIFEST, Manifest, changed_fields
 from emend.evals.measure.extraction import extract_documents
+from emend.evals.results.aggregate.runs import list_runs
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run

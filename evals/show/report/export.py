@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Literal, NamedTuple, get_args
 
-from emend.evals.aggregate.rows import MetricRow
-from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import plain_name
+from emend.evals.results.aggregate.rows import MetricRow
+from emend.evals.results.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
 from emend.evals.show.report.tables.layout import INTERVALS, interval, number
 from emend.evals.show.report.tables.metrics import count, remarks
 from emend.memory.errors import BadSettings

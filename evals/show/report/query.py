@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from emend.evals.aggregate.database import QueryResult
+from emend.evals.results.aggregate.database import QueryResult
 from emend.evals.show.report.tables.layout import Frame
 from emend.memory.escape import one_line
 

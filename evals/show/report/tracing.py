@@ -14,9 +14,9 @@ from emend.editors.base import EditCost
 from emend.evals.case import Record
 from emend.evals.log.events import retries_of
 from emend.evals.show.report.state_values import brief, entry_texts, grown_by, is_conversation
-from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
-from emend.evals.trace.graph_paths import START, GraphEdges, mermaid, paths_of
-from emend.evals.trace.judged_steps import JudgedItem
+from emend.evals.show.trace.case_trace import Trace, TracedProbe, new_hits, states_before
+from emend.evals.show.trace.graph_paths import START, GraphEdges, mermaid, paths_of
+from emend.evals.show.trace.judged_steps import JudgedItem
 from emend.memory.escape import one_line, safe
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "usage", "cut_tokens", "hits", "targets"}

@@ -13,9 +13,9 @@ from transformers import AutoTokenizer
 from emend.agents.llm import load_model
 from emend.agents.local.chat_model import LocalChatModel
 from emend.agents.scoring import ScoringModel, perplexity
-from emend.evals.aggregate.rows import report
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.records import read_records
+from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from emend.evals.aggregate.consistency import consistency_rows
 from emend.evals.case import Record
 from emend.evals.cli.main import app
 from emend.evals.log.lines import RECORDS
+from emend.evals.results.aggregate.consistency import consistency_rows
 from emend.memory.errors import BadData, MissingData
 
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
-from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.judging.store import read_calibration
+from emend.evals.results.aggregate.rows import report
 from emend.graphs.judges.graph import Judge
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.judged_runs import Terse, elken_run

@@ -8,11 +8,11 @@ import pytest
 
 from emend.agents.judging.base import Item
 from emend.agents.judging.tendency import SCALES
-from emend.evals.aggregate.columns import ResultGroup, estimate_of, gather
-from emend.evals.aggregate.judged import as_coded
 from emend.evals.case import Metric, Record
 from emend.evals.data.benchmarks.elken.cases import OPEN
 from emend.evals.judging.panel import Judgement, Panel, combine
+from emend.evals.results.aggregate.columns import ResultGroup, estimate_of, gather
+from emend.evals.results.aggregate.judged import as_coded
 from emend.graphs.registry import JUDGES
 from tests.fakes import ScriptedChatModel
 from tests.paths import DATA

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from emend.agents.llm import MODELS
 from emend.agents.providers.policy import CallPolicy
-from emend.evals.aggregate.judged import NOT_CALIBRATED
-from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
 from emend.evals.judging.panel import Panel, judge_id
 from emend.evals.judging.score_run import score_run
 from emend.evals.judging.store import FOLDER, find_scoring, judged_records, list_scorings, question_of, read_judgements
+from emend.evals.results.aggregate.judged import NOT_CALIBRATED
+from emend.evals.results.aggregate.rows import report
 from emend.memory.errors import BadData, BadSettings, EmendError, KeyRefused, ModelUnreachable, TooManyFailures
 from tests.evals.judged_runs import JUDGE, akew_run, judge_model, rows, scored, verdict
 from tests.fakes import ScriptedChatModel

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.aggregate.rows import report
 from emend.evals.log import run_index
 from emend.evals.log.lines import CASES, EVENTS, RECORDS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
-from emend.evals.trace.case_trace import trace
-from emend.evals.trace.overview import overview
+from emend.evals.results.aggregate.rows import report
+from emend.evals.show.trace.case_trace import trace
+from emend.evals.show.trace.overview import overview
 from emend.memory.errors import BadData
 from tests.evals.traced_runs import smooth_run
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from emend.evals.aggregate.rows import gather, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import Estimate, estimate, macro
+from emend.evals.results.aggregate.rows import gather, rows_of
 
 
 def test_groups_count_alike_and_one_of_a_single_case_leaves_no_interval():

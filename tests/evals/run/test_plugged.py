@@ -13,11 +13,11 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.graph import END, START, StateGraph
 
 from emend.editors.base import EditorContext
-from emend.evals.aggregate.rows import report
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.graphs.rag import RagState
 from emend.memory.edit import Edit

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from emend.evals.aggregate.rows import report
 from emend.evals.case import Case
 from emend.evals.config.run_config import Mode, RunConfig
 from emend.evals.log.lines import CASES, COSTS, EVENTS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.evals.run.units import groups
 from emend.memory.errors import BadSettings

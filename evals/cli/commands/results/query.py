@@ -24,7 +24,7 @@ def query(
 
     A query reads the run's tables and nothing else: no file, no server.
     """
-    from emend.evals.aggregate.database import check_file, open_database
+    from emend.evals.results.aggregate.database import check_file, open_database
     from emend.evals.show.report.query import show_query
 
     if out is not None:

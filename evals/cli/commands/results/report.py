@@ -16,8 +16,8 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
-    from emend.evals.aggregate.rows import Report
-    from emend.evals.aggregate.tables import LabelledReport, TableChoice
+    from emend.evals.results.aggregate.rows import Report
+    from emend.evals.results.aggregate.tables import LabelledReport, TableChoice
 
 
 class ReportOutput(FrozenModel):
@@ -35,7 +35,7 @@ class ReportOutput(FrozenModel):
     @property
     def choice(self) -> "TableChoice":
         """Content of the tables."""
-        from emend.evals.aggregate.tables import TableChoice
+        from emend.evals.results.aggregate.tables import TableChoice
 
         columns = tuple(name.strip() for name in (self.columns or "").split(",") if name.strip())
         return TableChoice(columns, self.sort, self.all)
@@ -65,7 +65,7 @@ def report(
     junit: Junit = None,
 ) -> None:
     """Print metrics with 95 % intervals of one run or of several, or compare one with published ones."""
-    from emend.evals.aggregate.tables import load_reports
+    from emend.evals.results.aggregate.tables import load_reports
 
     check_thresholds(require, junit)
     _check(output, {"--references": references, "--against": against, "--require": require}, folders, scoring)
@@ -98,7 +98,7 @@ def _check(output: ReportOutput, special: Mapping[str, Any], folders: Sequence[P
 
 
 def _show_consistency(folder: Path, references: Path, as_json: bool) -> None:
-    from emend.evals.aggregate.consistency import consistency_rows
+    from emend.evals.results.aggregate.consistency import consistency_rows
     from emend.evals.show.report.tables.secondary import consistency_table
 
     scores = consistency_rows(folder, references)

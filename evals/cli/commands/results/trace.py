@@ -8,7 +8,7 @@ from pydantic import Field
 
 from emend.evals.cli.options import ReadRun, ScoringId, exclusive, grouped
 from emend.evals.cli.output import emit, print_text
-from emend.evals.trace.filters import AnswerFilter, RecordFilter, StepFilter
+from emend.evals.show.trace.filters import AnswerFilter, RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -53,20 +53,20 @@ def trace(
         _check_answers(output, selected, case)
         _show_answers(folder, answers, records, output.as_json)
     elif output.otlp is not None:
-        from emend.evals.trace.otlp_export import export
+        from emend.evals.show.trace.otlp_export import export
 
         sent = export(folder, output.otlp, case, records.editor, output.include_content, scoring)
         print_text(f"{sent.spans} spans of {sent.cases} cases were sent to {sent.address}.")
     elif output.mermaid:
-        from emend.evals.trace.overview import draw_paths
+        from emend.evals.show.trace.overview import draw_paths
 
         _write(draw_paths(folder, case, records), output.out)
     elif case is None:
         _show_overview(folder, records, steps, output.as_json)
     else:
         from emend.evals.show.report.tracing import markdown, show_trace
-        from emend.evals.trace.case_trace import rows
-        from emend.evals.trace.case_trace import trace as trace_case
+        from emend.evals.show.trace.case_trace import rows
+        from emend.evals.show.trace.case_trace import trace as trace_case
 
         result = trace_case(folder, case, records, steps, scoring)
         if output.md:
@@ -111,7 +111,7 @@ def _check_answers(output: TraceOutput, selected: set[str], case: str | None) ->
 
 def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool) -> None:
     from emend.evals.show.report.tables.answers import show_answers
-    from emend.evals.trace.answers import list_answers
+    from emend.evals.show.trace.answers import list_answers
 
     rows = list_answers(folder, answers, records)
     emit(rows, as_json, lambda console: show_answers(rows, folder, console))
@@ -119,7 +119,7 @@ def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as
 
 def _show_overview(folder: Path, records: RecordFilter, steps: StepFilter, as_json: bool) -> None:
     from emend.evals.show.report.tables.overview import show_overview
-    from emend.evals.trace.overview import overview
+    from emend.evals.show.trace.overview import overview
 
     result = overview(folder, records, steps)
     rows = (*result.nodes, *result.cases)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.trace.answers import AnswerRow
+from emend.evals.show.trace.answers import AnswerRow
 from emend.memory.escape import one_line
 
 MAX_ROWS = 40

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.aggregate.runs import RunRow
+from emend.evals.results.aggregate.runs import RunRow
 from emend.evals.show.lists.settings_list import PresetRow, SettingRow
 from emend.evals.show.report.tables.layout import Frame, frame
 from emend.memory.escape import one_line

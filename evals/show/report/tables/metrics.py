@@ -9,10 +9,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.aggregate.rows import MetricRow, Report
-from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import PROTOCOLS, plain_name
+from emend.evals.results.aggregate.rows import MetricRow, Report
+from emend.evals.results.aggregate.tables import (
+    COMPACT,
+    LabelledReport,
+    MetricTable,
+    TableChoice,
+    TableRow,
+    metric_tables,
+)
 from emend.evals.show.report.tables.layout import INTERVALS, decimals, dim, fits, number
 from emend.evals.show.report.tables.layout import interval as interval
 from emend.evals.show.report.tables.secondary import cost_tables, forgetting_tables, perplexity_tables, spent_line

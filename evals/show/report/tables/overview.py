@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from emend.evals.show.report.tables.layout import Frame, frame
-from emend.evals.trace.filters import StepFilter
-from emend.evals.trace.overview import CaseRow, NodeRow, Overview
+from emend.evals.show.trace.filters import StepFilter
+from emend.evals.show.trace.overview import CaseRow, NodeRow, Overview
 from emend.memory.escape import one_line
 
 MAX_ROWS = 40

@@ -7,12 +7,12 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emend.evals.aggregate.columns import MetricRow
-from emend.evals.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
-from emend.evals.aggregate.perplexity import PerplexityRow
-from emend.evals.aggregate.retention import ForgettingRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
+from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
+from emend.evals.results.aggregate.perplexity import PerplexityRow
+from emend.evals.results.aggregate.retention import ForgettingRow
 from emend.evals.show.report.tables.layout import Frame, bounds, decimal, dim, frame, interval, number, titled, unscored
 from emend.memory.escape import one_line
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.aggregate.gather import gather_run
-from emend.evals.aggregate.rows import report
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.lines import BASELINE, RECORDS
 from emend.evals.log.repair import finished_units
 from emend.evals.log.table import parts, writer
 from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.log.table.run_table import RunTable
+from emend.evals.results.aggregate.gather import gather_run
+from emend.evals.results.aggregate.rows import report
 from emend.evals.run import units
 from emend.memory.errors import BadData
 from tests.evals.toy_runs import go, untimed_records

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from emend.agents.weight_differences import difference_remedy
-from emend.evals.aggregate.columns import MetricRow
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.manifest import Manifest
+from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.papers.counterparts import places, rules
 from emend.evals.results.papers.table_rules import gigabytes_needed, paper_models, table_rules
 from emend.evals.results.papers.tables import DIMENSIONS, PaperTable, paper, papers

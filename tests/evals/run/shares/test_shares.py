@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from emend.editors.base import NO_COST, Answerer, EditCost
-from emend.evals.aggregate.rows import report
 from emend.evals.config.run_config import RunConfig, Share
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.results.aggregate.rows import report
 from emend.evals.run.shares.merge import merge
 from emend.evals.run.shares.partition import Partition
 from emend.memory.edit import Edit, content_id

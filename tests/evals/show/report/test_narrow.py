@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from emend.evals.aggregate.columns import MetricRow
-from emend.evals.aggregate.costs import PER_PROBE
 from emend.evals.judging.calibration import Calibration
 from emend.evals.judging.stress import Relation, StressReport, StressRow
 from emend.evals.measure.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.metrics.agreement import Coefficient
 from emend.evals.metrics.estimate import Estimate
+from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.costs import PER_PROBE
 from emend.evals.results.analyses.compare import compare
 from emend.evals.show.report.tables import secondary
 from emend.evals.show.report.tables.calibration import render_calibration

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from emend.evals.aggregate.database import QueryResult
+from emend.evals.results.aggregate.database import QueryResult
 from emend.evals.show.report.query import MAX_ROWS, show_query
 
 

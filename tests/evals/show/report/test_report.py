@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from emend.evals.aggregate.rows import Report, gather, report, rows_of
-from emend.evals.aggregate.tables import TableChoice
 from emend.evals.case import Metric, Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.results.aggregate.rows import Report, gather, report, rows_of
+from emend.evals.results.aggregate.tables import TableChoice
 from emend.evals.run.run import run
 from emend.evals.show.report.plots.svg import write_svg
 from emend.evals.show.report.progress import Bar, Lines, duration, heartbeat

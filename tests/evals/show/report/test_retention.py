@@ -1,8 +1,8 @@
 """Tables of a sequence name an editor once, above its checkpoints."""
 
-from emend.evals.aggregate.retention import ForgettingRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
+from emend.evals.results.aggregate.retention import ForgettingRow
 from emend.evals.show.report.tables.secondary import forgetting_tables
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.aggregate.columns import MetricRow
-from emend.evals.aggregate.rows import Report, report
 from emend.evals.case import Metric
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.elken.cases import M_FOR_G
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
+from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.results.analyses.compare import compare
 from emend.evals.results.papers.tables import papers
 from emend.evals.run.run import run
@@ -26,8 +26,8 @@ from emend.evals.show.report.tables.comparison import render_comparison
 from emend.evals.show.report.tables.metrics import notes, render
 from emend.evals.show.report.tables.overview import show_overview
 from emend.evals.show.report.tables.papers import show_list
-from emend.evals.trace.filters import StepFilter
-from emend.evals.trace.overview import CaseRow, NodeRow, Overview
+from emend.evals.show.trace.filters import StepFilter
+from emend.evals.show.trace.overview import CaseRow, NodeRow, Overview
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, speak
 from tests.evals.made import record, write_run

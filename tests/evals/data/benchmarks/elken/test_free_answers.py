@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.aggregate.rows import MetricRow, report
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.records import read_records
+from emend.evals.results.aggregate.rows import MetricRow, report
 from emend.evals.run.run import run
 from tests.fakes import ScriptedChatModel
 from tests.paths import DATA
