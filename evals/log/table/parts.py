@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
@@ -24,6 +25,8 @@ NUMBER = 40
 """Runs in the cache folder; the parts of the one that was not used for the longest time are deleted."""
 WINDOW = 2**16
 """Bytes at the beginning and before the end of a stretch by which a file is recognised."""
+DRAFT_SECONDS = 3600
+"""Age from which on a draft is one that a killed process left."""
 FOLDER, VERSION = "tables", 1
 RECORDS_TABLE = "records"
 
@@ -126,7 +129,10 @@ def draft_in(folder: Path) -> Path:
         OSError: the folder cannot be made.
     """
     private_folder(folder.parent, links=True)
-    return private_folder(folder) / f"draft {secrets.token_hex(8)}"
+    for left in private_folder(folder).glob("draft *"):  # by a killed process, unless another one writes it now
+        if left.stat().st_mtime < time.time() - DRAFT_SECONDS:
+            left.unlink(missing_ok=True)
+    return folder / f"draft {secrets.token_hex(8)}"
 
 
 def remove_oldest(folder: Path) -> None:

@@ -180,6 +180,16 @@ def test_a_part_that_another_process_deletes_meanwhile_is_made_anew(folder) -> N
         assert table.rows("SELECT count(*) FROM records") == [(144,)]
 
 
+def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
+    report(folder)
+    old, new = (parts_folder(folder) / f"draft {name}" for name in ("old", "new"))
+    for draft in (old, new, *parts_folder(folder).glob("records-*")):
+        draft.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    report(folder)
+    assert new.exists() and not old.exists()
+
+
 def test_only_the_runs_that_were_used_last_are_kept(original, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(parts, "NUMBER", 2)
     folders = [Path(shutil.copytree(original, tmp_path / f"run {number}")) for number in range(3)]
