@@ -339,3 +339,13 @@ def test_a_large_run_is_computed_by_a_process_of_its_own(smooth, tmp_path, monke
         (folder / "records.jsonl").write_bytes(b"[]\n")
         page, _ = wait_for(site, f"run/{run}/index.html")
         assert page.status == 422 and "records.jsonl, line 1" in page.data.text
+
+
+def test_the_filter_of_errors_lists_the_cases_of_failed_units(rough):
+    failed = {json.loads(line)["case"] for line in (rough / "errors.jsonl").read_text("utf-8").splitlines()}
+    with Site([rough]) as site:
+        site.library.patient = site.library.results._patient = True
+        (run,) = site.runs()
+        listed = site.page(f"run/{run.id}/cases.html", {"errors": "1"}).data
+    assert failed
+    assert sum(any(tally.failed for tally in row.tallies) for row in listed.rows) == len(failed)
