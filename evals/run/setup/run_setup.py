@@ -118,7 +118,7 @@ class RunSetup:
         return Partition.of(self.share, ids, CHUNK if self._solves_ahead else self.mode.size or 1)
 
     def is_finished(self, editor_pass: EditorPass) -> bool:
-        """True if no unit of the pass is left; told by what was found when the cases were counted."""
+        """True if no unit of the pass is left, by the count of unfinished cases."""
         left = self.unfinished.get(editor_pass.setting)
         return left is not None and self.checkpoints == NO_CHECKPOINTS and editor_pass.content_id not in left.passes
 
