@@ -42,4 +42,5 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
         "alphaedit": (WEIGHTS + "alphaedit:AlphaEdit", "As memit, in the null space of usual keys (Fang et al. 2025)."),
     },
     aliases={"ice": "in_context"},
+    unlisted={"build": "emend.editors.construction:Construction"},
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:  # listing graphs must not import langgraph
+    from emend.graphs.construction.pipeline import Pipeline
     from emend.graphs.execution import Graph
     from emend.graphs.judges.graph import Judge
 
@@ -26,6 +27,7 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
         "cot": ("emend.graphs.cot:build", "As rag, and the model thinks before it answers."),
         "agent": ("emend.graphs.agent:build", "The model is given tools over the memory, and decides itself."),
         "mello": ("emend.graphs.mello:build", "A question in steps, each checked against the memory."),
+        "build_akew": ("emend.graphs.construction.akew:build", "A fact becomes a paragraph, verified and read back."),
     },
 )
 """Each is a function `build() -> CompiledStateGraph`."""
@@ -53,3 +55,13 @@ JUDGES: "Registry[Judge]" = Registry(
     },
 )
 """Each is a `Judge`, a graph and its role; packages may bring some."""
+
+CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
+    kind="construction",
+    group="emend.constructions",
+    interfaces=(("build", "filters", "sample"),),
+    builtin={
+        "akew": ("emend.graphs.construction.akew:PIPELINE", "Facts as sentence, paragraph and triplets (AKEW)."),
+    },
+)
+"""Each is a `Pipeline`: how `emend build` makes the items of a benchmark."""

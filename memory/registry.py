@@ -143,6 +143,7 @@ class Registry(Generic[T]):
 
     `builtin` maps a name to (`module:attr`, one-line summary); the summary is here so that listing imports nothing.
     `aliases` maps further names to built-in ones; `interfaces` and `parameters` are as in `load_attribute`.
+    `unlisted` are components that a command uses by name, and that nobody chooses from a list.
     """
 
     kind: str
@@ -151,12 +152,13 @@ class Registry(Generic[T]):
     aliases: dict[str, str] = field(default_factory=dict)
     interfaces: tuple[tuple[str, ...], ...] = ()
     parameters: tuple[str, ...] = ()
+    unlisted: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
         """Entry points of installed packages; they cannot replace a built-in name."""
         points = entry_points(group=self.group)
-        return {point.name: point for point in points if point.name not in self.builtin | self.aliases}
+        return {point.name: point for point in points if point.name not in self.builtin | self.aliases | self.unlisted}
 
     def names(self) -> list[str]:
         """All names that can be loaded."""
@@ -174,6 +176,8 @@ class Registry(Generic[T]):
         """
         if (known := self.aliases.get(name, name)) in self.builtin:
             return self._resolve(name, self.builtin[known][0])
+        if name in self.unlisted:
+            return self._resolve(name, self.unlisted[name])
         if name in self.plugins:
             return self._resolve(name, self.plugins[name].value)
         if ":" in name:

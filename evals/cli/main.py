@@ -40,6 +40,7 @@ COMMANDS = {
         "reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
     ),
     "sweep": LazyCommand("reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."),
+    "build": LazyCommand("build:build", EVALUATE, "Build a benchmark from facts or documents; repeat to continue."),
     "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models or people judge answers; calibrate."),
     "report": LazyCommand(
         "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from emend.agents.parsing.passages import without_question
 from emend.evals.metrics import counterfact, elken
 from emend.evals.metrics.assertion import asserts
+from emend.evals.metrics.construction import score_construction
 from emend.evals.metrics.likelihood import (
     NNM_EPS,
     difference,
@@ -242,6 +243,7 @@ SCORERS: dict[str, Scorer] = {
     "judged": score_awaiting,
     "judged_same": score_awaiting,
     "generation": score_generation,
+    "construction": score_construction,
 }
 
 COMPARED = frozenset(

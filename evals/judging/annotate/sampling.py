@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from emend.agents.judging.base import Item
+from emend.editors.construction import BuiltItem
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.triples import EXTRACTED
 from emend.evals.judging.annotate.study import Study
@@ -14,7 +15,9 @@ from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import load_judge
 from emend.evals.judging.store import plan
 from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import read_records
 from emend.evals.metrics.akew import EDITED, error_of
+from emend.evals.metrics.construction import KEPT
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings
@@ -145,6 +148,16 @@ def _triplets(folder: Path, study: Study) -> Iterator[tuple[Record, list[Annotat
         yield record, items
 
 
+def _built_items(folder: Path, study: Study) -> Iterator[tuple[Record, list[AnnotationItem]]]:
+    """The items of a construction that passed its filters: the source's line, and the texts that were written."""
+    for record in read_records(folder):
+        if record.values.get(KEPT) != 1.0 or record.answer is None:
+            continue
+        result = BuiltItem.model_validate_json(record.answer).result or {}
+        texts: Parts = {name: (text,) for name, text in result.items() if isinstance(text, str) and text}
+        yield record, [_item({"about": (record.prompt,)} | texts, record.case, record.case)]
+
+
 def _item(parts: Parts, case: str, group: str = "", **fields: str | Parts) -> AnnotationItem:
     name = content_id("annotation", parts)
     return AnnotationItem.model_validate(
@@ -152,10 +165,11 @@ def _item(parts: Parts, case: str, group: str = "", **fields: str | Parts) -> An
     )
 
 
-SOURCES = {"judge": _judge_items, "failed edits": _failed_edits, "triplets": _triplets}
+SOURCES = {"judge": _judge_items, "failed edits": _failed_edits, "triplets": _triplets, "built items": _built_items}
 NOTHING = {
     "judge": "answer{of} for the judge {study.judge}: see docs/how-to/judges.md for the runs that it judges.",
     "failed edits": "edit{of} failed in setting extract: run AKEW with --setting extract.",
     "triplets": "extracted triplet{of}: run with --benchmark-option triples=FILE and --setting tool, llm or extract.",
+    "built items": "built item: give the folder `run` of a benchmark that emend build made.",
 }
 """What a run lacks, and how to get it."""

@@ -36,16 +36,16 @@ class SheetQuestion(FrozenModel):
 class Study(FrozenModel):
     """A study: the items it takes from a run, and what annotators are told and asked.
 
-    Items are a judge's (`judge`), failed edits (`failed edits`), or extracted triplets (`triplets`). `split` names the
-    part of an item of which each sentence is an item of its own. `strata` are fields of records that the sample shall
-    have in equal numbers. `label` names the question whose labels a judge is calibrated with; with `counted`, it is the
-    share of the item's sentences that have that label. `correct` is the label of items without an error: the shares of
-    the other labels are those among errors.
+    Items are a judge's (`judge`), failed edits (`failed edits`), extracted triplets (`triplets`), or those that a
+    construction keeps (`built items`). `split` names the part of an item of which each sentence is an item of its own.
+    `strata` are fields of records that the sample shall have in equal numbers. `label` names the question whose labels
+    a judge is calibrated with; with `counted`, it is the share of the item's sentences that have that label. `correct`
+    is the label of items without an error: the shares of the other labels are those among errors.
     """
 
     name: str
     title: str
-    source: Literal["judge", "failed edits", "triplets"]
+    source: Literal["judge", "failed edits", "triplets", "built items"]
     judge: str = ""
     split: str = ""
     size: int = Field(ge=1, description="number of items; with `split`, of texts; of triplets, of documents")

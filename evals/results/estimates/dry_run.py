@@ -2,7 +2,7 @@
 
 import logging
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import PrivateAttr
 
 from emend.agents.llm import check_spec, is_local_spec
 from emend.agents.providers.prices import Prices
@@ -52,6 +53,14 @@ class StandIn(BaseChatModel):
 
     text: str = "a short answer"
     is_local: bool = False
+    reply_to: Callable[[str], str] | None = None
+    """Gives the reply to a prompt, in place of `text`."""
+    _usage: Usage = PrivateAttr(default_factory=Usage)
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens and calls so far."""
+        return self._usage
 
     @property
     def _llm_type(self) -> str:
@@ -66,7 +75,8 @@ class StandIn(BaseChatModel):
     ) -> ChatResult:
         tools = kwargs.get("tools") or ()
         prompt = "\n".join(str(message.text) for message in messages)
-        reply = AIMessage(content=sample_round(prompt, self.text, HOPS) or self.text)
+        sample = self.reply_to(prompt) if self.reply_to else sample_round(prompt, self.text, HOPS) or self.text
+        reply = AIMessage(content=sample)
         if tools and not any(isinstance(message, ToolMessage) for message in messages):
             function = tools[0]["function"]
             arguments = {
@@ -76,20 +86,23 @@ class StandIn(BaseChatModel):
             call = {"name": function["name"], "args": arguments, "id": "1", "type": "tool_call"}
             reply = AIMessage(content="", tool_calls=[call])
         tokens_in = count_tokens_approximately(messages, tools=list(tools))
-        tokens_out = count_tokens_approximately([reply])
+        tokens_out = count_tokens_approximately([reply]) - count_tokens_approximately([AIMessage("")])
         reply.usage_metadata = UsageMetadata(
             input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
         )
+        self._usage = self._usage.plus(Usage(input_tokens=tokens_in, output_tokens=tokens_out, calls=1))
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
 class ScoringStandIn(StandIn):
     """Takes the place of a model that also scores."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
-        """Score all targets alike."""
-        tokens = count_tokens_approximately([prompt, *targets])
-        return TargetScores(log_probs=(-1.0,) * len(targets), usage=Usage(input_tokens=tokens, calls=1))
+    def score(self, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
+        """Score each target a little below the one before it."""
+        tokens = count_tokens_approximately([prompt, *targets] if isinstance(prompt, str) else [*prompt, *targets])
+        usage = Usage(input_tokens=tokens, calls=1)
+        self._usage = self._usage.plus(usage)
+        return TargetScores(log_probs=tuple(-1.0 - place for place in range(len(targets))), usage=usage)
 
 
 class EstimatedRow(FrozenModel):
@@ -134,12 +147,12 @@ def dry_run(config: RunConfig) -> DryRun:
     """
     check_spec(config.model)
     with tempfile.TemporaryDirectory(prefix="emend-dry-run-") as home:
-        counting = _changed(config, ("unedited",), memory_server=None, share=None)
+        counting = changed_config(config, ("unedited",), memory_server=None, share=None)
         setup = load_setup(counting, Path(home), StandIn())
         cases = list_cases(setup, None)
         sample = _sample_config(config, setup)
-        model = _stand_in(config.model)(text=_usual_answer(setup))
-        with _without_warnings():  # of a sample; the run will have its own
+        model = stand_in_for(config.model)(text=_usual_answer(setup))
+        with without_warnings():  # of a sample; the run will have its own
             run(sample, Path(home) / "run", model=model)
         nameless = {setting for setting in setup.source.settings if not setup.source.names_subjects(setting)}
         rows = tuple(_rows(config, Path(home) / "run", cases, nameless, _edits(setup)))
@@ -148,7 +161,8 @@ def dry_run(config: RunConfig) -> DryRun:
 
 
 @contextmanager
-def _without_warnings() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
+    """Context in which nothing below an error is logged."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -157,7 +171,8 @@ def _without_warnings() -> Iterator[None]:
         logging.disable(before)
 
 
-def _changed(config: RunConfig, editors: Sequence[str], **changes: Any) -> RunConfig:
+def changed_config(config: RunConfig, editors: Sequence[str], **changes: Any) -> RunConfig:
+    """The configuration of a sample of a run: of these editors, without limits of calls, in threads."""
     free = dict.fromkeys(("max_cost", "max_calls", "prices", "rpm", "tpm", "cache"))
     overrides = {name: values for name, values in config.overrides.items() if name in editors}
     fields = config.model_dump() | free | {"editors": tuple(editors), "overrides": overrides}
@@ -168,7 +183,7 @@ def _sample_config(config: RunConfig, setup: RunSetup) -> RunConfig:
     names = [name if not _writes_weights(name) else UNEDITED for name in config.editors]
     mode = setup.mode
     again = {"reevaluate_at": "none"} if mode.kind == "sequential" else {}
-    return _changed(
+    return changed_config(
         config,
         tuple(dict.fromkeys(names)),
         limit=min(config.limit or SAMPLE, max(SAMPLE, mode.size)),
@@ -186,7 +201,8 @@ def _writes_weights(editor: str) -> bool:
     return bool(getattr(EDITORS.load(editor), "needs_weights", False))
 
 
-def _stand_in(spec: str) -> type[StandIn]:
+def stand_in_for(spec: str) -> type[StandIn]:
+    """The class that takes the place of a model in estimates."""
     return StandIn if spec.partition(":")[0] in API_PROVIDERS else ScoringStandIn
 
 

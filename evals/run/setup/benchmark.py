@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from emend.evals.case import Benchmark
+from emend.evals.data.benchmarks.built import is_built_folder, open_built
 from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
 from emend.evals.data.benchmarks.fact_file.read import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS
@@ -41,6 +42,10 @@ def load_benchmark(
 def _make_benchmark(name: str, data: str | None, options: Mapping[str, str]) -> Benchmark:
     if is_fact_file(name):
         return FactFile(name, Path(data) if data else None, options)
+    if is_built_folder(name):
+        if data is not None:
+            raise BadSettings(f"--data with a folder that emend build made: '{name}' is the folder; leave --data out.")
+        return open_built(name, options)
     return BENCHMARKS.load(name)(data_folder(name, data), dict(options))
 
 

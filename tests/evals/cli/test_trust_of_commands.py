@@ -48,6 +48,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--list",),
     ),
     "sweep": ((*TOY, "gift/table", "--yes"), (*TOY, "gift/table", "--dry-run"), (*TOY, "gift/table", "--report")),
+    "build": (("akew", "--from", "gift/facts.jsonl", "--model", "tiny", "--out", "gift/built"),),
     "judge run": (("gift/run", "--judge", "tiny", "--force"),),
     "judge calibrate": (("gift/labels.jsonl", "--judge", "tiny"),),
     "judge stress": (("--cases", "gift/cases.toml", "--judge", "tiny"),),

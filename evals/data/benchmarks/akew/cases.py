@@ -65,7 +65,7 @@ def _structured(rewrite: AkewRewrite) -> Edit:
         prompt=rewrite.cloze_prompt,
         question=rewrite.question,
         target_new=new.label,
-        target_true=rewrite.target_true.label,
+        target_true=rewrite.old_label or "",
         triplets=(Triplet(subject=rewrite.subject, relation=relation, object=new.label, **ids),),
         time=rewrite.since,
     )
@@ -137,7 +137,7 @@ def _edit_probe(
         prompt=rewrite.cloze if cloze else rewrite.question,
         style="cloze" if cloze else "question",
         gold=golds(rewrite.target_new.label, aliases),
-        rival=rewrite.target_true.label,
+        rival=rewrite.old_label,
         edit_ids=tuple(dict.fromkeys(edit_ids)),
         scorers=SCORERS,
         subject=rewrite.subject,

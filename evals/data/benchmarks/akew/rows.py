@@ -61,7 +61,7 @@ class AkewRewrite(BenchmarkRow):
     relation: str = ""
     relation_id: str | None = None
     target_new: WikidataEntity
-    target_true: WikidataEntity
+    target_true: WikidataEntity | None = None
     fact_new: str = ""
     fact_new_uns: Text
     unsfact_triplets_GPT: tuple[AkewTriplet, ...]
@@ -80,6 +80,11 @@ class AkewRewrite(BenchmarkRow):
         if not (self.prompt or self.question or self.relation):
             raise ValueError("one of prompt, question and relation is needed")
         return self
+
+    @property
+    def old_label(self) -> str | None:
+        """The old target; None where the record knows of none."""
+        return self.target_true.label if self.target_true else None
 
     @property
     def since(self) -> str | None:

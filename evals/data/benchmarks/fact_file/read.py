@@ -44,15 +44,20 @@ def is_fact_file(name: str) -> bool:
     return name.startswith(HUB) or Path(name).suffix.lower() in (*READERS, *ELSEWHERE)
 
 
-def read_facts(name: str) -> list[FactRow]:
-    """All rows of a file.
+Complete = Callable[[dict[str, Any]], dict[str, Any]]
+"""Fills in fields of a row, before it is checked."""
+
+
+def read_facts(name: str, complete: Complete | None = None) -> list[FactRow]:
+    """All rows of a file, each with the fields that `complete` fills in.
 
     Raises:
         MissingData: there is no such file.
         MissingExtra: a data set of the hub, and `datasets` is not installed.
         BadData: a row is malformed; names the first with line and field.
     """
-    rows, faults = check_facts(name)
+    placed, faults = placed_facts(name, complete)
+    rows = [row for _, row in placed]
     if faults:
         omitted = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
         remedy = f"All faults: emend data check {name}; all fields: emend data schema"
@@ -68,7 +73,7 @@ def check_facts(name: str) -> tuple[list[FactRow], list[str]]:
     return [row for _, row in rows], faults
 
 
-def placed_facts(name: str) -> tuple[list[tuple[str, FactRow]], list[str]]:
+def placed_facts(name: str, complete: Complete | None = None) -> tuple[list[tuple[str, FactRow]], list[str]]:
     """The rows that can be read with their places, and what is wrong with the others."""
     rows, faults = list[tuple[str, FactRow]](), list[str]()
     for place, fields in placed_rows(name):
@@ -77,7 +82,8 @@ def placed_facts(name: str) -> tuple[list[tuple[str, FactRow]], list[str]]:
                 raise fields
             if not isinstance(fields, dict):
                 raise BadData(f"no object with fields but {fields!r:.60}")
-            row = FactRow.model_validate({field: value for field, value in fields.items() if value not in (None, "")})
+            present = {field: value for field, value in fields.items() if value not in (None, "")}
+            row = FactRow.model_validate(complete(present) if complete else present)
             rows.append((place, row))
         except ValidationError as error:
             faults += [f"{place}, {_fault(item)}" for item in error.errors()]

@@ -1,0 +1,1 @@
+"""Construction of benchmarks: sources, the run that makes their items, and the folder that comes out."""

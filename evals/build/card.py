@@ -1,0 +1,115 @@
+"""The card of a built benchmark: what it was made of, by which models, what was dropped and why, and what it cost."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.metrics.estimate import Estimate, estimate
+from emend.memory.edit import FrozenModel
+from emend.memory.retrieval.tokens import words
+
+Status = Literal["draft", "reviewed", "not reviewed"]
+EXAMPLES = 3
+
+
+class FilterCount(FrozenModel):
+    """Outcome of a filter for the items that reached it, by their last attempt."""
+
+    name: str
+    rejects: str
+    reached: int
+    passed: Estimate
+    rejected: int
+    """Attempts that it rejected, earlier ones of items that passed in the end too."""
+    published: str = ""
+
+
+class PromptNote(FrozenModel):
+    """A prompt by its id, with the step of a paper that it carries out."""
+
+    name: str
+    id: str
+    source: str
+
+
+class Diversity(FrozenModel):
+    """How varied the texts are: mean words, distinct pairs of words among all pairs, and the commonest opening."""
+
+    mean_words: float
+    distinct_pairs: float
+    commonest_opening: str
+    share_of_opening: float
+
+
+class BuildCost(FrozenModel):
+    """Calls and tokens of the construction, and money by currency where prices are known."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    money: float | None = None
+    currency: str = ""
+
+    def per(self, count: int) -> dict[str, float]:
+        """Cost of each of so many items."""
+        fields = ("calls", "input_tokens", "output_tokens", "money")
+        values = {name: getattr(self, name) for name in fields}
+        return {name: round(value / count, 6) for name, value in values.items() if value is not None and count}
+
+
+class Card(FrozenModel):
+    """The card; `status` is `draft` until people have read the items, where the recipe has that step."""
+
+    kind: str
+    recipe: str
+    status: Status
+    content: BenchmarkFiles
+    built: str
+    """Date and time."""
+    emend: str
+    source: dict[str, Any]
+    language: str
+    seed: int
+    models: dict[str, str]
+    """Author and judge."""
+    one_model: bool
+    """The author also judged what it wrote."""
+    prompts: tuple[PromptNote, ...]
+    items: int
+    kept_share: Estimate
+    failed: int
+    dropped: dict[str, int]
+    """Items by what dropped them: a filter, a repetition, or a reviewer."""
+    filters: tuple[FilterCount, ...]
+    attempts: int
+    cost: BuildCost
+    cost_per_kept: dict[str, float]
+    diversity: Diversity | None
+    examples: tuple[str, ...]
+    limits: tuple[str, ...]
+    agreement: dict[str, Any] = {}
+    """Agreement of the reviewers."""
+
+
+def measure_diversity(texts: Sequence[str]) -> Diversity | None:
+    """The diversity of texts; None without any."""
+    tokens = [words(text) for text in texts if text.strip()]
+    if not tokens:
+        return None
+    pairs = [pair for each in tokens for pair in zip(each, each[1:], strict=False)]
+    opening, count = Counter(" ".join(each[:3]) for each in tokens).most_common(1)[0]
+    return Diversity(
+        mean_words=round(sum(map(len, tokens)) / len(tokens), 1),
+        distinct_pairs=round(len(set(pairs)) / max(1, len(pairs)), 3),
+        commonest_opening=opening,
+        share_of_opening=round(count / len(tokens), 3),
+    )
+
+
+def count_filter(name: str, outcomes: Mapping[str, bool], rejected: int, rejects: str, published: str) -> FilterCount:
+    """The count of one filter, of the outcomes by case."""
+    passed = estimate([float(value) for value in outcomes.values()], list(outcomes))
+    return FilterCount(
+        name=name, rejects=rejects, reached=len(outcomes), passed=passed, rejected=rejected, published=published
+    )

@@ -1,0 +1,57 @@
+"""The kinds of benchmarks that can be built: where their items come from, and the files that are written."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from emend.evals.build import akew
+from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+
+class BuildSource(NamedTuple):
+    """A source that has been opened: its items, once, and notes on what it is, complete when they have been read."""
+
+    items: Iterator[SourceItem]
+    notes: SourceNotes
+
+
+@dataclass(frozen=True)
+class BuildKind:
+    """A kind of benchmark.
+
+    Attributes:
+        read: opens a source by its name, and the options of the kind.
+        write: writes the items that are kept into a folder.
+        text: the text that was written for an item.
+        limits: what a user of the benchmark should know.
+    """
+
+    read: Callable[[str, Mapping[str, str]], BuildSource]
+    write: Callable[[Sequence[KeptItem], Path], BenchmarkFiles]
+    text: Callable[[KeptItem], str]
+    limits: tuple[str, ...]
+
+
+KINDS: Mapping[str, BuildKind] = {
+    "akew": BuildKind(
+        read=lambda source, options: BuildSource(*akew.read_source(source)),
+        write=akew.write_rows,
+        text=lambda item: str(item.result["paragraph"]),
+        limits=akew.LIMITS,
+    ),
+}
+
+
+def build_kind(name: str) -> BuildKind:
+    """The kind of that name.
+
+    Raises:
+        BadSettings: it is unknown.
+    """
+    if name not in KINDS:
+        raise BadSettings(f"cannot build '{name}': {nearest(name, list(KINDS))}")
+    return KINDS[name]

@@ -1,0 +1,83 @@
+"""The configuration of a construction."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from emend.evals.config.run_config import CallLimits, RunConfig
+from emend.memory.errors import BadSettings
+
+
+class BuildConfig(CallLimits):
+    """Everything that decides what a construction makes, and how it is carried out.
+
+    Raises:
+        BadSettings: an impossible number.
+    """
+
+    source: str = Field(
+        default="",
+        description="File, folder or benchmark to build from; see docs/how-to/build.md.",
+    )
+    model: str = Field(default="", description="Model that writes, the author; as in emend run --model.")
+    judge: str = Field(default="", description="Model that checks what the author writes; default: the author.")
+    recipe: Literal["paper", "best"] = Field(
+        default="best",
+        description="paper: exactly the paper's steps, and a person's review; best: with filters and new attempts.",
+    )
+    language: str = Field(default="en", description="Language of the texts, as a code such as en or zh.")
+    prompts: str = Field(default="", description="TOML file with prompts in place of Emend's own.")
+    limit: int | None = Field(default=None, description="Maximum number of items; default: all.")
+    seed: int = Field(default=0, description="Random seed.")
+    concurrency: int = Field(default=4, description="Number of items at the same time.")
+    workers: str = Field(default="auto", description="Where items are made, as in emend run --workers.")
+    fail_on_error: str = Field(
+        default="0.1", description="Failed items at which the construction stops, as in emend run --fail-on-error."
+    )
+    overrides: dict[str, dict[str, Any]] = Field(
+        default={}, description="Setting of the author (model.KEY=VALUE) or of the construction (build.attempts=2)."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if unknown := sorted(set(self.overrides) - {"model", "build"}):
+            raise BadSettings(f"--set {unknown[0]}: only model and build have settings here.")
+        return self
+
+    def require_source(self) -> None:
+        """Check that source and author are named.
+
+        Raises:
+            BadSettings: one of them is not.
+        """
+        for option, value, meaning in (("--from", self.source, "source"), ("--model", self.model, "author")):
+            if not value:
+                raise BadSettings(f"no {meaning} is named: give {option}; see docs/how-to/build.md.")
+
+    def run_config(self, kind: str) -> RunConfig:
+        """The configuration of the run that makes the items.
+
+        Raises:
+            BadSettings: see `RunConfig`.
+        """
+        settings = {
+            "kind": kind,
+            "recipe": self.recipe,
+            "judge": self.judge,
+            "prompts": self.prompts,
+            "language": self.language,
+        }
+        shared = set(CallLimits.model_fields) | {"model", "limit", "seed", "concurrency", "workers", "fail_on_error"}
+        return RunConfig(
+            benchmark="items",
+            benchmark_options={
+                "kind": kind,
+                "source": self.source,
+                "recipe": self.recipe,
+                "language": self.language,
+            },
+            editors=("build",),
+            overrides=self.overrides | {"build": settings | self.overrides.get("build", {})},
+            form="chat",
+            **{name: getattr(self, name) for name in sorted(shared)},
+        )

@@ -1,0 +1,28 @@
+"""The card of a built benchmark as a table."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.build.card import Card
+from emend.evals.build.card_text import percent
+from emend.memory.escape import one_line
+
+
+def render_card(card: Card) -> RenderableType:
+    """The counts of the card: what each filter dropped, what is kept, and what it cost."""
+    table = Table(box=None, padding=(0, 2), title=f"{card.kind}, recipe {card.recipe}", title_justify="left")
+    for name, right in (("filter", False), ("reached", True), ("passed in the end", False), ("rejected", True)):
+        table.add_column(name, justify="right" if right else "left")
+    table.add_column("rejects", style="dim")
+    for each in card.filters:
+        table.add_row(each.name, str(each.reached), percent(each.passed), str(each.rejected), Text(each.rejects))
+    lines = [f"kept {percent(card.kept_share)} items, {card.attempts} attempts, {card.failed} failed; {card.status}"]
+    if card.dropped:
+        lines.append("dropped: " + ", ".join(f"{count} {name}" for name, count in card.dropped.items()))
+    per = card.cost_per_kept.get("calls", 0.0)
+    lines.append(
+        f"{card.cost.calls} calls, {card.cost.input_tokens:,} tokens in, {card.cost.output_tokens:,} out; "
+        f"{per:.1f} calls for each kept item"
+    )
+    return Group(table, Text(), *(Text(one_line(line)) for line in lines))

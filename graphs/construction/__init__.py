@@ -1,0 +1,1 @@
+"""Construction graphs: one per kind of benchmark, run once for each item."""

@@ -1,0 +1,104 @@
+"""The base of construction graphs: state, context, rejections by filters, and what is known of a pipeline."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import add, or_
+from typing import Annotated, Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from typing_extensions import TypedDict
+
+from emend.agents.roles.author import SHIPPED, AuthorPrompt, Prompts
+from emend.graphs.execution import Graph
+from emend.memory.edit import FrozenModel
+from emend.memory.probe import Usage
+
+Recipe = Literal["paper", "best"]
+ATTEMPTS: Mapping[Recipe, int] = {"paper": 1, "best": 3}
+"""Maximum number of texts that are written for an item; the papers' pipelines write one."""
+
+
+class Rejection(FrozenModel):
+    """A filter that an attempt did not pass, and why."""
+
+    filter: str
+    reason: str
+    attempt: int = 1
+
+
+class FilterInfo(FrozenModel):
+    """A filter of a pipeline: what it rejects, and the share that the paper kept at this step, where it says so."""
+
+    rejects: str
+    published: str = ""
+
+
+class ConstructionState(TypedDict, total=False):
+    """An `item` of the source goes in; a `result`, or the rejections of all attempts, come out.
+
+    `passed` says of each filter whether the last attempt that reached it passed.
+    """
+
+    item: dict[str, Any]
+    attempts: int
+    problem: str
+    passed: Annotated[dict[str, bool], or_]
+    rejections: Annotated[list[dict[str, Any]], add]
+    result: dict[str, Any]
+    usage: Annotated[Usage, Usage.plus]
+
+
+@dataclass(frozen=True)
+class ConstructionContext:
+    """The models that write and judge, the prompts, and how often an item is tried."""
+
+    author: BaseChatModel
+    judge: BaseChatModel
+    prompts: Prompts = field(default_factory=lambda: SHIPPED)
+    attempts: int = 1
+    language: str = "en"
+
+    def prompt(self, name: str) -> AuthorPrompt:
+        """The prompt of that name."""
+        return self.prompts[name]
+
+
+def accept(*filters: str) -> dict[str, Any]:
+    """The update of a node whose filters the attempt passes."""
+    return {"passed": dict.fromkeys(filters, True), "problem": ""}
+
+
+def reject(state: ConstructionState, filter_name: str, reason: str, *passed: str) -> dict[str, Any]:
+    """The update of a node whose filter the attempt does not pass, after those that it passed."""
+    rejection = Rejection(filter=filter_name, reason=reason, attempt=state.get("attempts", 1))
+    return {
+        "passed": dict.fromkeys(passed, True) | {filter_name: False},
+        "problem": reason,
+        "rejections": [rejection.model_dump()],
+    }
+
+
+def may_retry(state: ConstructionState, context: ConstructionContext) -> bool:
+    """True if another attempt is allowed."""
+    return state.get("attempts", 1) < context.attempts
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A kind of construction: its graph by recipe, its filters in order, its prompts, and a stand-in's replies.
+
+    Attributes:
+        name: of the kind.
+        build: makes the graph of a recipe.
+        filters: by recipe, the filters by name in the order in which they are applied.
+        prompts: names of the prompts that it uses.
+        judged: nodes that ask the judge.
+        sample: a usual reply to a prompt of the pipeline's, for estimates.
+    """
+
+    name: str
+    build: Callable[[Recipe], Graph]
+    filters: Callable[[Recipe], Mapping[str, FilterInfo]]
+    prompts: Sequence[str]
+    judged: Sequence[str]
+    sample: Callable[[str], str]

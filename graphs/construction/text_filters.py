@@ -1,0 +1,230 @@
+"""Filters of authored texts that need no model: each says why a text cannot be used, or nothing."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from emend.graphs.extraction.sentences import split_sentences
+from emend.memory.embeddings.embed import FUNCTION_WORDS
+from emend.memory.retrieval.tokens import whole, words
+from emend.memory.typography import fold_text, fold_typography
+
+
+class AuthoredDraft(NamedTuple):
+    """A text about a fact, as an author wrote it.
+
+    `prompt` is what the author was asked; `fact` the sentence about which it writes, whose words the text may repeat.
+    """
+
+    text: str
+    subject: str
+    new: str
+    old: str = ""
+    prompt: str = ""
+    fact: str = ""
+    language: str = "en"
+    is_cut_off: bool = False
+    is_refused: bool = False
+
+
+SHORTEST, LONGEST = 25, 300
+"""Words of a paragraph; AKEW's have 76 in the mean (section 4.1)."""
+SHORTEST_CHARACTERS, LONGEST_CHARACTERS = 40, 900
+"""The same for scripts that are written without spaces."""
+REPEATED_WORDS = 9
+"""Consecutive words of the prompt in a text from which on the text repeats it."""
+ENGLISH = 0.18
+"""Minimum share of function words among the words of an English text; in running text it is about 0.4."""
+SAME_START = 3
+"""Sentences of a text that may be equal."""
+
+_REFUSAL = re.compile(
+    r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b"
+    r"|\bI(?:'m| am) (?:sorry|unable|not able)\b"
+    r"|\bI (?:cannot|can't|can not|won't|must decline|apologi[sz]e)\b"
+    r"|\bI (?:do not|don't) have (?:any )?(?:information|access|enough)\b"
+    r"|\bunable to (?:fulfil|assist|provide|comply|write)|\bmy knowledge (?:cutoff|cut-off)\b"
+    r"|无法(?:提供|回答|满足)|作为(?:一个)?人工智能",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(
+    r"\b(?:fictional|fictitious|hypothetical(?:ly)?|counterfactual|imaginary|alternate (?:reality|history|universe)|"
+    r"contrary to (?:popular|common|the|what)|in (?:actual fact|reality|truth)|not (?:actually|really|factual|"
+    r"accurate|true|correct)|(?:inaccurate|incorrect|false|erroneous|mistaken)(?:ly)?|misconception|"
+    r"(?:this|the) (?:statement|claim|sentence|fact|paragraph|information) (?:is|that|above|below|given|provided)|"
+    r"for the purposes? of this|as (?:requested|instructed|stated in the fact)|"
+    r"no (?:evidence|record)s? (?:of|that|for)|it should be noted that)\b",
+    re.IGNORECASE,
+)
+_INSTRUCTION = re.compile(
+    r"\b(?:ignore|disregard|forget) (?:all |any |the |your )*(?:previous|prior|above|earlier|preceding)\b|"
+    r"\b(?:system prompt|you are (?:now )?(?:an?|the) (?:ai|assistant|chatbot|helpful)|reply (?:only )?with|"
+    r"answer (?:only )?with|respond (?:only )?with|output (?:only )?the)\b|"
+    r"https?://|<\s*/?\s*(?:script|iframe|img|system|instructions?)\b|^(?:system|user|assistant|human)\s*:|"
+    r"忽略(?:之前|以上|上述|所有)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MARKUP = re.compile(
+    r"^\s*(?:#{1,6}\s|[-*•]\s+\S|\d+[.)]\s+\S|\|.*\||```)|\*\*[^*]+\*\*|"
+    r"\[(?:[A-Z][A-Za-z ]*|insert[^\]]*|\d+)\]|\{[^}]*\}|"
+    r"<(?!\s*/?\s*(?:script|iframe|img|system|instruction))[a-z/][^<>]*>|\b(?:TODO|TBD|XXX|lorem ipsum)\b|"
+    r"^\s*(?:fact|paragraph|sentence|question|answer|note|title)\s*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FINAL = re.compile(r"[.!?。！？…][\"'”’)\]）」』]*\s*\Z")
+_LETTERS = {
+    "zh": re.compile(r"[\u3400-\u9fff]"),
+    "ja": re.compile(r"[\u3040-\u30ff\u3400-\u9fff]"),
+    "ru": re.compile(r"[\u0400-\u04ff]"),
+    "el": re.compile(r"[\u0370-\u03ff]"),
+    "ar": re.compile(r"[\u0600-\u06ff]"),
+    "he": re.compile(r"[\u0590-\u05ff]"),
+    "ko": re.compile(r"[\uac00-\ud7af]"),
+    "hi": re.compile(r"[\u0900-\u097f]"),
+}
+"""Letters of languages that are not written in Latin ones."""
+_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
+_UNSPACED = ("zh", "ja")
+
+
+def find_empty(draft: AuthoredDraft) -> str:
+    """The text says nothing."""
+    return "" if re.search(r"\w", draft.text) or draft.is_refused else "the text is empty"
+
+
+def find_refusal(draft: AuthoredDraft) -> str:
+    """The author declines, or speaks of itself."""
+    hit = _REFUSAL.search(fold_typography(draft.text))
+    return "the author declined to write" if draft.is_refused or hit else ""
+
+
+def find_instruction(draft: AuthoredDraft) -> str:
+    """The text holds an instruction to a model, an address or active markup."""
+    hit = _INSTRUCTION.search(draft.text)
+    return f"the text holds an instruction, an address or a turn of its own: '{hit[0].strip()[:40]}'" if hit else ""
+
+
+def find_repeated_prompt(draft: AuthoredDraft) -> str:
+    """The text repeats the prompt, or its demonstration, instead of following it."""
+    prompt, text, fact = words(draft.prompt), words(draft.text), " ".join(words(draft.fact))
+    runs = {" ".join(prompt[at : at + REPEATED_WORDS]) for at in range(len(prompt) - REPEATED_WORDS + 1)}
+    for at in range(len(text) - REPEATED_WORDS + 1):
+        run = " ".join(text[at : at + REPEATED_WORDS])
+        if run in runs and run not in fact:
+            return f"the text repeats the prompt: '{run}'"
+    return ""
+
+
+def find_markup(draft: AuthoredDraft) -> str:
+    """The text has headings, lists, labels or placeholders, and is no running text."""
+    hit = _MARKUP.search(draft.text)
+    return f"the text is no running text: '{hit[0].strip()[:40]}'" if hit else ""
+
+
+def find_other_language(draft: AuthoredDraft) -> str:
+    """The text is in another language than asked for."""
+    letters = _LETTERS.get(draft.language, _LATIN)
+    written = [letter for letter in draft.text if letter.isalpha()]
+    share = sum(bool(letters.match(letter)) for letter in written) / max(1, len(written))
+    if share < 0.6:
+        return f"{100 * (1 - share):.0f}% of the letters are not those of the language '{draft.language}'"
+    if draft.language == "en":
+        tokens = words(draft.text)
+        common = sum(word in FUNCTION_WORDS for word in tokens) / max(1, len(tokens))
+        return "" if common >= ENGLISH else f"only {100 * common:.0f}% of the words are usual English ones"
+    return ""
+
+
+def find_wrong_length(draft: AuthoredDraft) -> str:
+    """The text is too short or too long for a paragraph."""
+    if draft.language in _UNSPACED:
+        count, bounds, unit = len(draft.text), (SHORTEST_CHARACTERS, LONGEST_CHARACTERS), "characters"
+    else:
+        count, bounds, unit = len(words(draft.text)), (SHORTEST, LONGEST), "words"
+    return "" if bounds[0] <= count <= bounds[1] else f"the text has {count} {unit}, and not {bounds[0]} to {bounds[1]}"
+
+
+def find_cut(draft: AuthoredDraft) -> str:
+    """The text ends within a sentence."""
+    return "the text ends within a sentence" if draft.is_cut_off or not _FINAL.search(draft.text) else ""
+
+
+def find_loop(draft: AuthoredDraft) -> str:
+    """The text says the same again and again."""
+    sentences = [fold_text(sentence) for sentence in split_sentences(draft.text)]
+    sentence, count = next(iter(Counter(sentences).most_common(1)), ("", 0))
+    tokens = words(draft.text)
+    trigrams = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
+    looped = len(trigrams) > 30 and len(set(trigrams)) / len(trigrams) < 0.6
+    return f"the text repeats itself: '{sentence[:60]}'" if count >= SAME_START or looped else ""
+
+
+def find_denial(draft: AuthoredDraft) -> str:
+    """The text comments on whether the fact is right."""
+    hit = next((each for each in _DENIAL.finditer(draft.text) if each[0].casefold() not in draft.fact.casefold()), None)
+    return f"the text comments on the fact: '{hit[0]}'" if hit else ""
+
+
+def find_missing_subject(draft: AuthoredDraft) -> str:
+    """The text does not name the subject."""
+    return "" if names(draft.text, draft.subject) else f"the text does not name the subject '{draft.subject}'"
+
+
+def find_missing_object(draft: AuthoredDraft) -> str:
+    """The text does not name the new object."""
+    return "" if names(draft.text, draft.new) else f"the text does not name the new object '{draft.new}'"
+
+
+def find_old_object(draft: AuthoredDraft) -> str:
+    """The text names the old object."""
+    if not draft.old or names(draft.new, draft.old) or names(draft.subject, draft.old) or names(draft.fact, draft.old):
+        return ""
+    return f"the text names the old object '{draft.old}'" if names(draft.text, draft.old) else ""
+
+
+def find_two_objects(draft: AuthoredDraft) -> str:
+    """The text leaves open which of two objects it is."""
+    new = re.escape(fold_text(draft.new))
+    hit = re.search(
+        rf"\beither\b[^.]*{new}|{new},? or (?:possibly |perhaps |maybe )?\w+|\bor {new}\b", fold_text(draft.text)
+    )
+    return f"the text names two possible objects: '{hit[0][:60]}'" if hit else ""
+
+
+def names(text: str, name: str) -> bool:
+    """True if a text has a name as whole words, in any typography and case."""
+    return bool(name.strip()) and whole(fold_text(name)).search(fold_text(text)) is not None
+
+
+TextFilter = Callable[[AuthoredDraft], str]
+TEXT_FILTERS: Mapping[str, TextFilter] = {
+    "empty": find_empty,
+    "refusal": find_refusal,
+    "instruction": find_instruction,
+    "repeated_prompt": find_repeated_prompt,
+    "markup": find_markup,
+    "language": find_other_language,
+    "length": find_wrong_length,
+    "cut_off": find_cut,
+    "loop": find_loop,
+    "denial": find_denial,
+    "subject": find_missing_subject,
+    "new_object": find_missing_object,
+    "old_object": find_old_object,
+    "two_objects": find_two_objects,
+}
+"""In the order in which they are applied: the first that finds something says what is wrong."""
+
+
+def first_fault(draft: AuthoredDraft, filters: Mapping[str, TextFilter] = TEXT_FILTERS) -> tuple[str, str]:
+    """The name of the first filter that rejects the text, and its reason; both empty if none does."""
+    for name, find in filters.items():
+        if reason := find(draft):
+            return name, reason
+    return "", ""
+
+
+def summary_of(find: TextFilter) -> str:
+    """The sentence that says what a filter rejects."""
+    return (find.__doc__ or "").strip()
