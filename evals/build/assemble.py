@@ -110,7 +110,7 @@ def _card(
     chosen = {each.record.case for each, _ in selected}
     cases = [each.record.case for each in built]
     texts = [kind.text(item) for _, item in selected]
-    cost = _cost(manifest, built)
+    cost = build_cost(manifest, (each.record for each in built))
     judge = settings["judge"] or config.model
     limit = "The author also judged what it wrote: take another model as the judge."
     return Card(
@@ -155,10 +155,11 @@ def _prompts(kind: str, path: str) -> Iterable[PromptNote]:
         yield PromptNote(name=name, id=prompts[name].id, source=prompts[name].source)
 
 
-def _cost(manifest: Manifest, built: Iterable[BuiltRecord]) -> BuildCost:
+def build_cost(manifest: Manifest, records: Iterable[Record]) -> BuildCost:
+    """The cost of a construction, by its records and by what its models were paid."""
     usage = Usage()
-    for each in built:
-        usage = usage.plus(each.record.usage)
+    for record in records:
+        usage = usage.plus(record.usage)
     prices = [spent.cost for spent in manifest.spent.values()]
     money = sum(price for price in prices if price is not None) if any(price is not None for price in prices) else None
     return BuildCost(

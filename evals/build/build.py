@@ -4,6 +4,7 @@ from pathlib import Path
 
 from emend.evals.build.assemble import assemble, read_built
 from emend.evals.build.card import Card, Status
+from emend.evals.build.fresh import FRESH, build_fresh
 from emend.evals.build.kinds import build_kind
 from emend.evals.build.review import read_review
 from emend.evals.config.build_config import BuildConfig
@@ -38,8 +39,10 @@ def build(
         BadData: the source cannot be read, or no item was kept.
         EmendError: see `run`.
     """
-    build_kind(kind)
     config.require_source()
+    if kind == FRESH:
+        return build_fresh(config, out, out / RUN, progress)
+    build_kind(kind)
     private_folder(out, links=True)
     run(config.run_config(kind), out / RUN, progress)
     status: Status = "draft" if config.recipe == "paper" and needs_review else "not reviewed"

@@ -13,6 +13,7 @@ STATUS = {
     "reviewed": "People have read every item; those that they rejected are not in it.",
     "not reviewed": "No person has read the items.",
 }
+SOURCE = {"source": "", "date": "", "licence": "not stated", "files": {}, "dropped": {}}
 TEMPLATE = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")
 
 
@@ -24,7 +25,7 @@ def card_text(card: Card) -> str:
     environment.filters |= {"line": one_line, "percent": percent, "fence": fence}
     count = round((card.kept_share.mean or 0) * card.kept_share.n)
     page = environment.from_string(TEMPLATE)
-    return page.render(card=card, count=count, status=STATUS[card.status], source=dict(card.source)) + "\n"
+    return page.render(card=card, count=count, status=STATUS[card.status], source={**SOURCE, **card.source}) + "\n"
 
 
 def percent(value: Estimate) -> str:

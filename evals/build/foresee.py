@@ -5,6 +5,7 @@ from pathlib import Path
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
+from emend.evals.build.fresh import FRESH
 from emend.evals.build.kinds import build_kind
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.results.estimates.dry_run import SAMPLE, StandIn, changed_config, stand_in_for, without_warnings
@@ -12,6 +13,7 @@ from emend.evals.run.run import run
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.registry import CONSTRUCTIONS
 from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
 from emend.memory.registry import name_object
 
 
@@ -42,6 +44,8 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
     """
     build_kind(kind)
     config.require_source()
+    if kind == FRESH:
+        raise BadSettings("--dry-run of fresh: it asks each wording once; see emend run --editor unedited --dry-run.")
     judge_name = config.judge or config.model
     for spec in (config.model, judge_name):
         check_spec(spec)

@@ -1,5 +1,6 @@
 """The configuration of a construction."""
 
+import json
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -28,6 +29,17 @@ class BuildConfig(CallLimits):
     language: str = Field(default="en", description="Language of the texts, as a code such as en or zh.")
     prompts: str = Field(default="", description="TOML file with prompts in place of Emend's own.")
     limit: int | None = Field(default=None, description="Maximum number of items; default: all.")
+    fact: Literal["new", "old"] = Field(
+        default="new", description="With kind fresh, the objects asked for: those after the edits, or those before."
+    )
+    keep: Literal["unknown", "known"] = Field(
+        default="unknown",
+        description="With kind fresh, the facts that are kept: those unknown to the model, or known to it.",
+    )
+    benchmark_options: dict[str, str] = Field(
+        default={}, description="Option of the benchmark that --from names; repeatable."
+    )
+    data: str | None = Field(default=None, description="Folder with the files of the benchmark that --from names.")
     seed: int = Field(default=0, description="Random seed.")
     concurrency: int = Field(default=4, description="Number of items at the same time.")
     workers: str = Field(default="auto", description="Where items are made, as in emend run --workers.")
@@ -67,7 +79,6 @@ class BuildConfig(CallLimits):
             "prompts": self.prompts,
             "language": self.language,
         }
-        shared = set(CallLimits.model_fields) | {"model", "limit", "seed", "concurrency", "workers", "fail_on_error"}
         return RunConfig(
             benchmark="items",
             benchmark_options={
@@ -79,5 +90,26 @@ class BuildConfig(CallLimits):
             editors=("build",),
             overrides=self.overrides | {"build": settings | self.overrides.get("build", {})},
             form="chat",
-            **{name: getattr(self, name) for name in sorted(shared)},
+            **self._shared(),
         )
+
+    def knowledge_config(self) -> RunConfig:
+        """The configuration of the run that asks what the model knows.
+
+        Raises:
+            BadSettings: see `RunConfig`.
+        """
+        options = json.dumps(self.benchmark_options, sort_keys=True)
+        return RunConfig(
+            benchmark="knowledge",
+            benchmark_options={"source": self.source, "fact": self.fact, "options": options},
+            data=self.data,
+            editors=("unedited",),
+            overrides={name: values for name, values in self.overrides.items() if name == "model"},
+            **self._shared(),
+        )
+
+    def _shared(self) -> dict[str, Any]:
+        """The fields that both runs have."""
+        names = {"model", "limit", "seed", "concurrency", "workers", "fail_on_error"}
+        return {name: getattr(self, name) for name in sorted(names | set(CallLimits.model_fields))}

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @grouped
 def build(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind of benchmark: akew.")],
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="Kind of benchmark: akew; or fresh, what a model does not know of one."),
+    ],
     config: BuildConfig,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the benchmark; the same call continues it.")],
     review: Annotated[

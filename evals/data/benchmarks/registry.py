@@ -27,5 +27,5 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
         name.lower(): (f"emend.evals.data.benchmarks.{name.lower()}.benchmark:{name}", summary)
         for name, summary in _CLASSES
     },
-    unlisted={"items": "emend.evals.build.items:Items"},
+    unlisted={"items": "emend.evals.build.items:Items", "knowledge": "emend.evals.build.knowledge:Knowledge"},
 )

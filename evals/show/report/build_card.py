@@ -6,11 +6,14 @@ from rich.text import Text
 
 from emend.evals.build.card import Card
 from emend.evals.build.card_text import percent
+from emend.evals.build.fresh import FRESH
 from emend.memory.escape import one_line
 
 
 def render_card(card: Card) -> RenderableType:
     """The counts of the card: what each filter dropped, what is kept, and what it cost."""
+    if card.kind == FRESH:
+        return _render_known(card)
     table = Table(box=None, padding=(0, 2), title=f"{card.kind}, recipe {card.recipe}", title_justify="left")
     for name, right in (("filter", False), ("reached", True), ("passed in the end", False), ("rejected", True)):
         table.add_column(name, justify="right" if right else "left")
@@ -26,3 +29,15 @@ def render_card(card: Card) -> RenderableType:
         f"{per:.1f} calls for each kept item"
     )
     return Group(table, Text(), *(Text(one_line(line)) for line in lines))
+
+
+def _render_known(card: Card) -> RenderableType:
+    """The share of facts that the model knows, by each way of asking, and what was kept."""
+    table = Table(box=None, padding=(0, 2), title=f"Known to {card.models['author']}", title_justify="left")
+    table.add_column("asked")
+    table.add_column("known")
+    table.add_column("counts", style="dim")
+    for each in card.filters:
+        table.add_row(each.name, percent(each.passed), Text(each.rejects))
+    line = f"{card.recipe}: {percent(card.kept_share)} cases; {card.failed} could not be scored"
+    return Group(table, Text(), Text(one_line(line)))

@@ -1,0 +1,130 @@
+"""Facts of a benchmark as questions to an unedited model: in the wordings of its probes, and as a choice."""
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from emend.editors.base import Demonstration
+from emend.evals.build.items import PLACE
+from emend.evals.case import Case, Metric
+from emend.evals.data.benchmarks.options import check_request, known_options, one_of
+from emend.evals.run.setup.benchmark import load_benchmark
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.probe import Probe
+
+DEFAULTS = {"source": "", "fact": "new", "options": "{}"}
+WORDS, CHOICE = "in_words", "as_choice"
+ABOUT_EDIT = ("efficacy", "paraphrase")
+"""How kinds of probes begin that ask for the fact itself."""
+OPTIONS = 4
+CHOOSE = "{question}\nOptions: {options}\nWrite the right option and nothing else.\nAnswer:"
+SCALE = 100.0
+
+
+class Knowledge:
+    """The facts of a benchmark, a case for each of its cases; a limit takes a seeded sample.
+
+    Args:
+        data: folder of the source's files.
+        options: `source`, a benchmark or file of facts; `fact`, `new` (the objects after the edits) or `old` (before);
+            `options`, those of the source, as JSON.
+
+    Raises:
+        BadSettings: an option is wrong, or the source is not named.
+    """
+
+    name: ClassVar[str] = "knowledge"
+    settings: ClassVar[tuple[str, ...]] = ("facts",)
+    wording: ClassVar[str] = "new_fact"
+    mode: ClassVar[str] = "single"
+
+    def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
+        self.options = {**DEFAULTS, **known_options(self.name, options, DEFAULTS)}
+        one_of(self.name, "fact", self.options["fact"], ("new", "old"))
+        if not self.options["source"]:
+            raise BadSettings("nothing to ask about: name a benchmark or a file of facts with --from.")
+        inner = json.loads(self.options["options"])
+        self.source, self._settings = load_benchmark(self.options["source"], None if data is None else str(data), inner)
+
+    @cached_property
+    def _cases(self) -> list[Case]:
+        facts = [_wordings(case, self.options["fact"]) for case in self.source.cases(self._settings[0])]
+        if not any(facts):
+            raise BadData(
+                f"'{self.options['source']}' has no question about an edit with the {self.options['fact']} object: "
+                "take another --fact, or another source."
+            )
+        pool = sorted({probe.gold[0] for probes in facts for probe in probes})
+        return [_case(place, probes, pool) for place, probes in enumerate(facts) if probes]
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """One case for each case of the source that asks for its edit."""
+        check_request(self.name, setting, self.settings, limit)
+        count = len(self._cases)
+        if limit is None or limit >= count:
+            return iter(self._cases)
+        return (self._cases[place] for place in sorted(random.Random(seed).sample(range(count), limit)))
+
+    def metrics(self) -> Sequence[Metric]:
+        """The share of facts that the model knows, by each way of asking."""
+        words = Metric(
+            name="in words", value="contains", kinds=(WORDS,), scale=SCALE, per="case", protocol="contains",
+            summary="wordings that are answered with the object",
+        )  # fmt: skip
+        exact = {"name": "exactly", "value": "em", "protocol": "exact", "summary": "wordings answered with it alone"}
+        choice = Metric(
+            name="as choice", value="choice", kinds=(CHOICE,), scale=SCALE, summary="facts chosen among four options"
+        )
+        likelihood = {
+            "name": "by likelihood",
+            "value": "success",
+            "protocol": "likelihood",
+            "summary": "wordings after which it is more probable than the other object",
+        }
+        return [words, words.model_copy(update=exact), choice, words.model_copy(update=likelihood)]
+
+    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
+        """None: the unedited model gets none."""
+        return ()
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """That of the source, with the number of its cases that are asked."""
+        return {**self.source.provenance, "facts asked": len(self._cases), "objects": self.options["fact"]}
+
+
+def _wordings(case: Case, fact: str) -> list[Probe]:
+    """The probes that ask for the edited facts, with the chosen objects as gold."""
+    probes = [probe for probe in case.probes if probe.edit_ids and probe.kind.startswith(ABOUT_EDIT) and probe.gold[0]]
+    if fact == "old":
+        swapped = [(probe, probe.rival) for probe in probes if probe.rival]
+        probes = [probe.model_copy(update={"gold": (old,), "rival": probe.gold[0]}) for probe, old in swapped]
+    return [_wording(probe) for probe in probes]
+
+
+def _wording(probe: Probe) -> Probe:
+    scorers = ("exact_match", "contains", *(("likelihood",) if probe.rival else ()))
+    fields = {name: getattr(probe, name) for name in ("prompt", "style", "gold", "rival", "subject")}
+    return Probe(kind=WORDS, scorers=scorers, **fields)
+
+
+def _case(place: int, wordings: Sequence[Probe], pool: Sequence[str]) -> Case:
+    rng = random.Random(f"{place} {wordings[0].prompt}")
+    probes = [*wordings, _choice(wordings[0], pool, rng)]
+    tagged = {probe.prompt: probe.model_copy(update={"tags": {PLACE: place}}) for probe in probes}
+    return Case(edits=(), probes=tuple(tagged.values()), tags={PLACE: place})
+
+
+def _choice(wording: Probe, pool: Sequence[str], rng: random.Random) -> Probe:
+    """The fact as a choice between its object, the other object, and objects of other facts."""
+    options = [wording.gold[0], *([wording.rival] if wording.rival else [])]
+    others = [name for name in pool if name not in options]
+    options += rng.sample(others, min(len(others), OPTIONS - len(options)))
+    rng.shuffle(options)
+    prompt = CHOOSE.format(question=wording.prompt, options="; ".join(options))
+    return Probe(
+        kind=CHOICE, prompt=prompt, style="raw", gold=wording.gold, choices=tuple(options), scorers=("choice",)
+    )

@@ -1,0 +1,94 @@
+"""Selection of what a model does not know: asked in words and as a choice, and written as a benchmark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emend.evals.build.build import build
+from emend.evals.config.build_config import BuildConfig
+from emend.evals.data.benchmarks.built import CARD, PLACES
+from emend.evals.run.setup.benchmark import load_benchmark
+from emend.memory.errors import BadData
+from tests.provider.protocols import Asked
+from tests.provider.server import Provider
+
+KNOWN = ("Norway", "Oslo", "Chile")
+ROWS = [
+    {"subject": name, "relation": "land", "object": new, "prompt": "{} lies in", "old_answer": old,
+     "question": f"In which land does {name} lie?", "paraphrases": [f"The land of {name} is"]}
+    for name, new, old in (("Pell Lock", "Norway", "Peru"), ("Orsa Tower", "Cuba", "Chile"), ("Tarn", "Kenya", "Fiji"))
+]  # fmt: skip
+
+
+def knows(asked: Asked) -> str:
+    """A model that knows of Pell Lock the new land, of Orsa Tower the old one, and of Tarn nothing."""
+    land = {"Pell": "Norway", "Orsa": "Chile"}
+    return next((f"It is {land[name]}." for name in land if name in asked.prompt), "I do not know.")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    file = tmp_path / "facts.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return file
+
+
+def fresh(source: Path, out: Path, **fields: str):
+    with Provider(knows) as provider:
+        config = BuildConfig.model_validate({"source": str(source), "model": provider.spec("chat"), **fields})
+        return build("fresh", config, out)
+
+
+def subjects(folder: Path) -> list[str]:
+    benchmark, settings = load_benchmark(str(folder), None, {})
+    return [edit.subject for case in benchmark.cases(settings[0]) for edit in case.edits]
+
+
+@pytest.mark.parametrize(
+    ("fact", "keep", "expected"),
+    [
+        ("new", "unknown", ["Orsa Tower", "Tarn"]),
+        ("new", "known", ["Pell Lock"]),
+        ("old", "known", ["Orsa Tower"]),
+        ("old", "unknown", ["Pell Lock", "Tarn"]),
+    ],
+)
+def test_the_facts_that_are_kept_are_those_that_the_model_knows_or_does_not(
+    source: Path, tmp_path: Path, fact: str, keep: str, expected: list[str]
+):
+    card = fresh(source, tmp_path / "out", fact=fact, keep=keep)
+    assert subjects(tmp_path / "out") == expected
+    assert card.kept_share.n == 3 and round((card.kept_share.mean or 0) * 3) == len(expected)
+
+
+def test_the_card_has_the_known_share_for_each_way_of_asking(source: Path, tmp_path: Path):
+    card = fresh(source, tmp_path / "out")
+    shares = {each.name: each.passed for each in card.filters}
+    assert shares["in words"].mean == pytest.approx(1 / 3) and shares["in words"].low is not None
+    assert shares["as choice"].n == 2  # of Tarn it names no option
+    assert shares["by likelihood"].n == 0  # an API model gives no probabilities
+    assert "| in words | 3 |" in (tmp_path / "out" / "card.md").read_text()
+
+
+def test_a_limit_takes_a_sample_of_the_cases_that_are_kept(source: Path, tmp_path: Path):
+    fresh(source, tmp_path / "out")
+    benchmark, settings = load_benchmark(str(tmp_path / "out"), None, {})
+    assert len(list(benchmark.cases(settings[0], 1))) == 1 and len(list(benchmark.cases(settings[0], 9))) == 2
+
+
+def test_no_case_of_the_kind_that_is_kept_is_an_error(source: Path, tmp_path: Path):
+    source.write_text(json.dumps(ROWS[0]) + "\n")
+    with pytest.raises(BadData, match="1 are known"):
+        fresh(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize("content", ["{", '["a"]', None])
+def test_places_that_cannot_be_read_are_refused(source: Path, tmp_path: Path, content: str | None):
+    fresh(source, tmp_path / "out")
+    (tmp_path / "out" / PLACES).unlink()
+    if content is not None:
+        (tmp_path / "out" / PLACES).write_text(content)
+    with pytest.raises(BadData, match=PLACES):
+        load_benchmark(str(tmp_path / "out"), None, {})
+    assert (tmp_path / "out" / CARD).exists()
