@@ -1,0 +1,1 @@
+"""Updates of facts from Wikidata: read from a dump or queried over HTTP."""
