@@ -106,12 +106,27 @@ def make(path: Path, count: int) -> tuple[Truth, int]:
     return truth, size
 
 
+def peak(process: str = "self") -> float:
+    """The largest memory of a process so far, in MB; 0 for one that has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024 if "VmHWM:" in status else 0.0
+
+
 def read(path: Path, workers: int) -> None:
     """Read a dump, and print what came of it as JSON: in a process of its own."""
-    counts, ends, start = UpdateCounts(), dict[str, float](), time.monotonic()
+    counts, start = UpdateCounts(), time.monotonic()
+    ends, peaks = dict[str, float](), {"a tenth": [0.0, 0.0], "all": [0.0, 0.0]}
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
 
     def note(progress: ScanProgress) -> None:
         ends[progress.stage] = time.monotonic() - start
+        memory = [peak(), max(map(peak, children.read_text().split()), default=0.0)]
+        peaks["all"] = [max(pair) for pair in zip(peaks["all"], memory, strict=True)]
+        if progress.stage == "changes" and progress.packed_bytes <= progress.packed_size / 10:
+            peaks["a tenth"] = peaks["all"]
 
     relations = Relations.read()
     updates = {
@@ -122,9 +137,8 @@ def read(path: Path, workers: int) -> None:
     print(
         json.dumps(
             {
-                "updates": updates, "seconds": [ends["changes"], ends["objects"] - ends["changes"]],
-                "megabytes": [part.ru_maxrss / 1024 for part in usage], "reasons": dict(counts.reasons),
-                "cpu": [part.ru_utime + part.ru_stime for part in usage], "lines": counts.lines,
+                "updates": updates, "seconds": [ends["changes"], ends["objects"] - ends["changes"]], "peaks": peaks,
+                "cpu": [part.ru_utime + part.ru_stime for part in usage],
             }
         )
     )  # fmt: skip
@@ -146,8 +160,8 @@ def measure(path: Path, count: int, workers: int) -> None:
     )
     for name, seconds in zip(("changes", "objects"), result["seconds"], strict=True):
         print(f"  {name}: {seconds:.1f} s, {size / 1e6 / seconds:,.0f} MB/s ({packed / 1e6 / seconds:,.0f} packed)")
-    main, worker = result["megabytes"]
-    print(f"  peak memory: {main:,.0f} MB, and {worker:,.0f} MB in the largest of {workers} workers")
+    for part, (main, worker) in result["peaks"].items():
+        print(f"  peak memory after {part}: {main:,.0f} MB, and {worker:,.0f} MB in the largest of {workers} workers")
     print(f"  CPU: {result['cpu'][0]:.1f} s, and {result['cpu'][1]:.1f} s in the workers")
     start = time.monotonic()
     subprocess.run(f"zcat '{path}' | wc -l", shell=True, check=True, stdout=subprocess.DEVNULL)
