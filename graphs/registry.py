@@ -27,6 +27,10 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
         "cot": ("emend.graphs.cot:build", "As rag, and the model thinks before it answers."),
         "agent": ("emend.graphs.agent:build", "The model is given tools over the memory, and decides itself."),
         "mello": ("emend.graphs.mello:build", "A question in steps, each checked against the memory."),
+        "build_wikiupdate": (
+            "emend.graphs.construction.wikiupdate:build",
+            "Leads of two pages become the document of an updated fact, verified and read back.",
+        ),
         "build_akew": ("emend.graphs.construction.akew:build", "A fact becomes a paragraph, verified and read back."),
     },
 )
@@ -62,6 +66,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
     interfaces=(("build", "filters", "sample"),),
     builtin={
         "akew": ("emend.graphs.construction.akew:PIPELINE", "Facts as sentence, paragraph and triplets (AKEW)."),
+        "wikiupdate": (
+            "emend.graphs.construction.wikiupdate:PIPELINE",
+            "Facts that changed in Wikidata, with the leads of their pages (AKEW).",
+        ),
     },
 )
 """Each is a `Pipeline`: how `emend build` makes the items of a benchmark."""

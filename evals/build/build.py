@@ -7,11 +7,14 @@ from emend.evals.build.card import Card, Status
 from emend.evals.build.fresh import FRESH, build_fresh
 from emend.evals.build.kinds import build_kind
 from emend.evals.build.review import read_review
+from emend.evals.build.wikiupdate import prepare_updates
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
 from emend.memory.files import private_folder
 
+WIKIUPDATE = "wikiupdate"
+"""The kind whose source is read into a file of its own first."""
 RUN = "run"
 """The folder of the run within that of the benchmark."""
 
@@ -44,6 +47,8 @@ def build(
         return build_fresh(config, out, out / RUN, progress)
     build_kind(kind)
     private_folder(out, links=True)
+    if kind == WIKIUPDATE:
+        config = config.model_copy(update={"source": str(prepare_updates(config, out))})
     run(config.run_config(kind), out / RUN, progress)
     status: Status = "draft" if config.recipe == "paper" and needs_review else "not reviewed"
     return assemble(out / RUN, out, status)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.build import akew
+from emend.evals.build import akew, wikiupdate
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
@@ -42,6 +42,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=akew.write_rows,
         text=lambda item: str(item.result["paragraph"]),
         limits=akew.LIMITS,
+    ),
+    "wikiupdate": BuildKind(
+        read=lambda source, options: BuildSource(*wikiupdate.read_source(source)),
+        write=wikiupdate.write_rows,
+        text=lambda item: str(item.result["paragraph"]),
+        limits=wikiupdate.LIMITS,
     ),
 }
 

@@ -29,6 +29,19 @@ class BuildConfig(CallLimits):
     language: str = Field(default="en", description="Language of the texts, as a code such as en or zh.")
     prompts: str = Field(default="", description="TOML file with prompts in place of Emend's own.")
     limit: int | None = Field(default=None, description="Maximum number of items; default: all.")
+    since: str = Field(
+        default="", description="With kind wikiupdate, the day from which on changes count, such as 2026-01-01."
+    )
+    contact: str = Field(
+        default="",
+        description="With kind wikiupdate, e-mail address or page that Wikimedia's servers are told, as they demand.",
+    )
+    relations: str = Field(
+        default="", description="With kind wikiupdate, TOML file of relations; default: Emend's own."
+    )
+    leads: str = Field(
+        default="", description="With kind wikiupdate, JSON lines of title and lead; default: asked of Wikipedia."
+    )
     fact: Literal["new", "old"] = Field(
         default="new", description="With kind fresh, the objects asked for: those after the edits, or those before."
     )
