@@ -27,6 +27,10 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
         "cot": ("emend.graphs.cot:build", "As rag, and the model thinks before it answers."),
         "agent": ("emend.graphs.agent:build", "The model is given tools over the memory, and decides itself."),
         "mello": ("emend.graphs.mello:build", "A question in steps, each checked against the memory."),
+        "build_questions": (
+            "emend.graphs.construction.questions:build",
+            "Facts of a document with questions and proofs, filtered and tried by a reader.",
+        ),
         "build_wikiupdate": (
             "emend.graphs.construction.wikiupdate:build",
             "Leads of two pages become the document of an updated fact, verified and read back.",
@@ -66,6 +70,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
     interfaces=(("build", "filters", "sample"),),
     builtin={
         "akew": ("emend.graphs.construction.akew:PIPELINE", "Facts as sentence, paragraph and triplets (AKEW)."),
+        "questions": (
+            "emend.graphs.construction.questions:PIPELINE",
+            "Questions about your own documents, each with the sentence that proves its answer.",
+        ),
         "wikiupdate": (
             "emend.graphs.construction.wikiupdate:PIPELINE",
             "Facts that changed in Wikidata, with the leads of their pages (AKEW).",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.build import akew, wikiupdate
+from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
@@ -48,6 +48,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=wikiupdate.write_rows,
         text=lambda item: str(item.result["paragraph"]),
         limits=wikiupdate.LIMITS,
+    ),
+    "questions": BuildKind(
+        read=lambda source, options: BuildSource(*questions.read_source(source)),
+        write=questions.write_rows,
+        text=questions.written_text,
+        limits=questions.LIMITS,
     ),
 }
 

@@ -94,6 +94,8 @@ def open_built(name: str, options: Mapping[str, str]) -> Benchmark:
     source, places = card.content.benchmark, None
     if card.content.files == (PLACES,):
         places = _read_places(folder)
+    if source == FactFile.name:
+        return _built(FactFile(str(folder / card.content.files[0]), None, options), card, folder, None)
     if is_fact_file(source) and places is not None:
         return _built(FactFile(source, None, options), card, folder, places)
     if source not in BENCHMARKS.builtin:

@@ -19,7 +19,7 @@ from emend.memory.registry import nearest
 
 HUB = "hf:"
 LISTS = ("aliases", "paraphrases")
-QUESTIONS = ("locality", "multihop")
+QUESTIONS = ("locality", "multihop", "reasoning")
 SEPARATOR, ARROW = "|", "=>"
 """In a cell of a table, between the items of a list, and between a question and its answer."""
 DELIMITERS = ",;\t|"

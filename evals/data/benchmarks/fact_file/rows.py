@@ -76,6 +76,9 @@ class FactRow(FrozenModel):
     multihop: tuple[QuestionRow, ...] = Field(
         default=(), description="Questions whose answer follows from the fact and others; each needs an answer."
     )
+    reasoning: tuple[QuestionRow, ...] = Field(
+        default=(), description="Questions whose answer is yes or no by the fact; each needs one."
+    )
     tags: dict[str, str | int | float | bool] = Field(default={}, description="Further columns of the records.")
 
     @model_validator(mode="after")
@@ -89,6 +92,8 @@ class FactRow(FrozenModel):
             raise ValueError("field 'question' has {}, which is for prompts: write the subject out")
         if any(row.answer is None for row in self.multihop):
             raise ValueError("field 'multihop': each question needs an answer")
+        if any((row.answer or "").lower() not in ("yes", "no") for row in self.reasoning):
+            raise ValueError("field 'reasoning': the answer to each question is yes or no")
         return self
 
     @property
@@ -117,6 +122,9 @@ class FactRow(FrozenModel):
             yield _probe(kind, question, right, rival=self.old_answer, scorers=scorers, **about)
         for row in self.multihop:
             yield _probe("multihop", row.question, golds(row.answer or "", row.aliases), edit_ids=(edit.id,))
+        for row in self.reasoning:
+            fields: dict[str, Any] = {"choices": ("yes", "no"), "scorers": ("choice",)}
+            yield _probe("reasoning", row.question, (str(row.answer).lower(),), edit_ids=(edit.id,), **fields)
         for row in self.locality:
             yield _locality(row)
 

@@ -41,7 +41,7 @@ EXAMPLES: list[dict[str, Any]] = [
 
 def field_rows() -> list[dict[str, str]]:
     """Name, type and description of each field."""
-    fields: list[tuple[str, type[FrozenModel]]] = [("", FactRow), ("locality, multihop: ", QuestionRow)]
+    fields: list[tuple[str, type[FrozenModel]]] = [("", FactRow), ("locality, multihop, reasoning: ", QuestionRow)]
     return [
         {"field": f"{prefix}{name}", "type": _type(name, prefix), "meaning": field.description or ""}
         for prefix, row in fields

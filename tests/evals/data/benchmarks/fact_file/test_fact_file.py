@@ -132,7 +132,7 @@ def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path):
 
 def test_the_fields_are_listed():
     types = {row["field"]: row["type"] for row in field_rows()}
-    assert types["subject"] == types["locality, multihop: answer"] == "text" and types["tags"] == "object"
+    assert types["subject"] == types["locality, multihop, reasoning: answer"] == "text" and types["tags"] == "object"
     assert (types["multihop"], types["aliases"], types["document"]) == ("list of questions", "list of texts", "text")
     assert all(row["meaning"] for row in field_rows())
 
