@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from emend.editors.base import EditorContext
     from emend.evals.api.ask import ask, edit, open_memory
+    from emend.evals.api.build import build
     from emend.evals.api.result import RunResult, load_run
     from emend.evals.api.run import arun, run
     from emend.evals.api.session import Session
@@ -37,6 +38,7 @@ _PLACES = {
     "Triplet": "memory.edit",
     "arun": "evals.api.run",
     "ask": "evals.api.ask",
+    "build": "evals.api.build",
     "edit": "evals.api.ask",
     "load_run": "evals.api.result",
     "open_memory": "evals.api.ask",
@@ -57,6 +59,7 @@ __all__ = [
     "__version__",
     "arun",
     "ask",
+    "build",
     "edit",
     "load_run",
     "open_memory",
