@@ -1,5 +1,6 @@
 """Estimates of a run before anything is asked: units, calls, tokens, cost and time."""
 
+import json
 import logging
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -79,10 +80,7 @@ class StandIn(BaseChatModel):
         reply = AIMessage(content=sample)
         if tools and not any(isinstance(message, ToolMessage) for message in messages):
             function = tools[0]["function"]
-            arguments = {
-                name: count_sampled(prompt, self.text) >= HOPS if field.get("type") == "boolean" else self.text
-                for name, field in function["parameters"]["properties"].items()
-            }
+            arguments = json.loads(sample) if self.reply_to else self._arguments(function["parameters"], prompt)
             call = {"name": function["name"], "args": arguments, "id": "1", "type": "tool_call"}
             reply = AIMessage(content="", tool_calls=[call])
         tokens_in = count_tokens_approximately(messages, tools=list(tools))
@@ -92,6 +90,14 @@ class StandIn(BaseChatModel):
         )
         self._usage = self._usage.plus(Usage(input_tokens=tokens_in, output_tokens=tokens_out, calls=1))
         return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    def _arguments(self, schema: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+        """Arguments of a tool: the text, and true once a question has been decomposed."""
+        is_over = count_sampled(prompt, self.text) >= HOPS
+        return {
+            name: is_over if field.get("type") == "boolean" else self.text
+            for name, field in schema["properties"].items()
+        }
 
 
 class ScoringStandIn(StandIn):
