@@ -188,7 +188,7 @@ class WikiClient:
     def _cached(self, key: bytes) -> bytes | None:
         with self._table() as table:
             row = table.execute("SELECT content FROM replies WHERE key = ?", (key,)).fetchone()
-        return zlib.decompress(row[0]) if row else None
+            return zlib.decompress(row[0]) if row else None
 
     def _store(self, key: bytes, url: str, content: bytes) -> None:
         with self._table() as table:

@@ -27,7 +27,7 @@ from emend.evals.data.wikidata.relations import Relations
 from emend.memory.errors import BadData, MissingData, WorkerDied
 from emend.memory.files import open_file
 
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """Bytes that are read at once."""
 LONGEST = 1 << 26
 """Bytes of a line that is read; the largest item has a sixteenth of it."""

@@ -1,7 +1,9 @@
 """The client is polite, waits within bounds, asks nothing twice, and survives servers that fail or mean harm."""
 
 import gzip
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -158,4 +160,12 @@ def test_a_refused_reply_is_not_cached(client, server):
 def test_a_cache_that_is_none_is_named(server, tmp_path):
     (tmp_path / "cache").write_bytes(b"no database" * 1000)
     with hostile_client(server, tmp_path) as client, pytest.raises(FetchFailed, match="delete it"):
+        ask(client)
+
+
+def test_a_damaged_reply_in_the_cache_is_named(client, server, tmp_path):
+    ask(client)
+    with closing(sqlite3.connect(tmp_path / "cache")) as cache, cache:
+        cache.execute("UPDATE replies SET content = x'00'")
+    with pytest.raises(FetchFailed, match="delete it"):
         ask(client)

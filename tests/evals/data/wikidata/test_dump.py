@@ -264,7 +264,7 @@ def test_a_state_of_another_reading_is_refused_with_what_differs(write, tmp_path
 
 def test_a_state_that_another_reading_uses_is_refused(write, tmp_path):
     path = write(UK, JOHNSON, SUNAK)
-    updates = read_updates(path, SINCE, RELATIONS, workers=1, state=tmp_path / "state")
+    updates: Any = read_updates(path, SINCE, RELATIONS, workers=1, state=tmp_path / "state")
     next(updates)
     with pytest.raises(FetchFailed, match="another reading"):
         read(path, state=tmp_path / "state")
