@@ -1,7 +1,7 @@
 """Kills and interrupts `emend judge run`, `reproduce` or `build` at random moments, and repeats it until it has ended.
 
 SIGKILL, SIGTERM and SIGINT (Ctrl-C) in turn. In the end records, judgements, table and benchmark must be those of an
-undisturbed command: none lost, none doubled, and no more calls made again than were under way when something was killed.
+undisturbed command: none lost, none doubled, and no more calls made again than were under way at a kill.
 
     python scripts/benchmarks/kill_commands.py judge --kills 50 --seed 0
     python scripts/benchmarks/kill_commands.py reproduce --kills 20
