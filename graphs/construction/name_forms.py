@@ -27,6 +27,11 @@ _PARTICLES = frozenset("al bin da das de del den der di du el ibn la le ten van 
 _HONORIFICS = frozenset("mr mrs ms dr sir professor prof president minister director chairman".split())
 
 
+def names_exactly(text: str, name: str) -> bool:
+    """True if a text has a name as whole words, in any typography and case."""
+    return bool(name.strip()) and whole(fold_text(name)).search(fold_text(text)) is not None
+
+
 def names(text: str, name: str) -> bool:
     """True if a text names something, in any typography, case and accents, and in any of its usual forms.
 
