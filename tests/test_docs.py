@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
+from tests.evals.build.authors import author, label
 from tests.evals.command_line import emend
 from tests.params import mostly_slow
 from tests.paths import ROOT
 from tests.provider.completions import CompletionsServer
+from tests.provider.server import Provider
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 SERVER = "http://127.0.0.1:8000/v1"
 """The address of a model's server in the pages' commands."""
-SHOWN = re.compile(r"^`([\w./]+\.py)`:\n\n```python\n(.*?)^```", re.M | re.S)
+AUTHOR = "http://127.0.0.1:8001/v1"
+"""The address of a chat model that writes and judges."""
+SHOWN = re.compile(r"^`([\w./]+\.(?:py|csv|toml))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 
 
 def commands(page: Path) -> list[str]:
@@ -32,6 +36,11 @@ def commands(page: Path) -> list[str]:
 def served_commands(page: Path, request: pytest.FixtureRequest) -> list[str]:
     """The commands of a page, those for a model's server with the address of a stub."""
     lines = commands(page)
+    if any(AUTHOR in line for line in lines):
+        provider = Provider(author).__enter__()
+        request.addfinalizer(lambda: provider.__exit__(None, None, None))
+        request.getfixturevalue("keys")
+        lines = [line.replace(AUTHOR, provider.openai) for line in lines]
     if not any(SERVER in line for line in lines):
         return lines
     model: Any = load_model("tiny", device="cpu")
@@ -60,6 +69,9 @@ def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd
             arguments += ["--edits", "1"]  # the whole demo is run by `make demo`; here its command line is
         code, printed = emend(*arguments), capfd.readouterr()
         assert not code, f"{line}\n{printed.out}{printed.err}"
+        if arguments[:2] == ["judge", "annotate"]:  # a person fills in the sheets
+            for sheet in tmp_path.glob("*/annotator-*.csv"):
+                label(sheet)
 
 
 def test_all_links_between_pages_lead_somewhere() -> None:

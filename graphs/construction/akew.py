@@ -80,6 +80,7 @@ def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
         language=runtime.context.language,
         is_cut_off=state["is_cut_off"],
         is_refused=state["is_refused"],
+        aliases=tuple(item.get("aliases", ())),
     )
     name, reason = first_fault(draft)
     names = list(TEXT_FILTERS)

@@ -16,6 +16,7 @@ from emend.agents.roles.author import SHIPPED, write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.akew import LANGUAGES
+from emend.graphs.construction.name_forms import names_exactly
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -24,7 +25,7 @@ from emend.graphs.construction.pipeline import (
     Recipe,
     may_retry,
 )
-from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction, names, summary_of
+from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction, summary_of
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
@@ -133,10 +134,10 @@ def try_questions(state: QuestionsState, runtime: Runtime[ConstructionContext]) 
         uninformed = write_text(context.judge, context.prompt("read_without").fill(question=question), 32)
         usage = usage.plus(informed.usage).plus(uninformed.usage)
         readings.append({"question": question, "with": informed.text, "without": uninformed.text})
-        if not names(informed.text, fact["answer"]):
+        if not names_exactly(informed.text, fact["answer"]):
             reason = f"a reader of the document answers '{informed.text[:40]}': {question}"
             rejections.append({"filter": ANSWERABLE, "reason": reason, "attempt": state["attempts"]})
-        elif names(uninformed.text, fact["answer"]):
+        elif names_exactly(uninformed.text, fact["answer"]):
             reason = f"a reader without the document knows or guesses it: {question}"
             rejections.append({"filter": UNGUESSABLE, "reason": reason, "attempt": state["attempts"]})
         else:
@@ -166,7 +167,7 @@ def find_no_proof(fact: Mapping[str, str], proof: str) -> str:
 
 def find_other_answer(fact: Mapping[str, str], proof: str) -> str:
     """The answer does not stand in its proof."""
-    return "" if names(proof, fact["answer"]) else f"the answer '{fact['answer']}' is not in the sentence"
+    return "" if names_exactly(proof, fact["answer"]) else f"the answer '{fact['answer']}' is not in the sentence"
 
 
 def find_long_answer(fact: Mapping[str, str], proof: str) -> str:
@@ -181,14 +182,14 @@ def find_no_question(fact: Mapping[str, str], proof: str) -> str:
         if is_short or not question.rstrip().endswith(("?", "？")):
             return "no question"
     subject = fact["subject"].strip()
-    if _PRONOUN.fullmatch(subject) or not names(fact["question"], subject):
+    if _PRONOUN.fullmatch(subject) or not names_exactly(fact["question"], subject):
         return f"the question does not name the subject '{subject}'"
     return ""
 
 
 def find_leak(fact: Mapping[str, str], proof: str) -> str:
     """A question holds its own answer."""
-    leak = any(names(fact[name], fact["answer"]) for name in ("question", "paraphrase"))
+    leak = any(names_exactly(fact[name], fact["answer"]) for name in ("question", "paraphrase"))
     return "the question holds its answer" if leak else ""
 
 
@@ -199,8 +200,8 @@ def find_same_paraphrase(fact: Mapping[str, str], proof: str) -> str:
 
 def find_wrong_choice(fact: Mapping[str, str], proof: str) -> str:
     """The wrong answer is missing, or right."""
-    wrong = fact["wrong_answer"].strip()
-    is_right = names(wrong, fact["answer"]) or names(fact["answer"], wrong) or names(proof, wrong)
+    wrong, answer = fact["wrong_answer"].strip(), fact["answer"]
+    is_right = names_exactly(wrong, answer) or names_exactly(answer, wrong) or names_exactly(proof, wrong)
     return "the wrong answer is missing, or stands in the sentence" if not wrong or is_right else ""
 
 
@@ -218,7 +219,7 @@ def find_command(fact: Mapping[str, str], proof: str) -> str:
 
 def find_other_statement(fact: Mapping[str, str], proof: str) -> str:
     """The statement does not say the answer, so that it cannot be turned into a false one."""
-    return "" if names(fact["statement"], fact["answer"]) else "the statement does not name the answer"
+    return "" if names_exactly(fact["statement"], fact["answer"]) else "the statement does not name the answer"
 
 
 FACT_FILTERS: Mapping[str, Callable[[Mapping[str, str], str], str]] = {

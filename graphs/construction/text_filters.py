@@ -5,16 +5,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from emend.graphs.construction.fault_patterns import (
+    DENIAL,
+    HEADING,
+    INSTRUCTION,
+    MARKUP,
+    QUOTATION,
+    REFUSAL,
+    TALK,
+    USUAL_WORDS,
+)
+from emend.graphs.construction.name_forms import leaves, names
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.retrieval.tokens import whole, words
+from emend.memory.retrieval.tokens import words
 from emend.memory.typography import fold_text, fold_typography
 
 
 class AuthoredDraft(NamedTuple):
     """A text about a fact, as an author wrote it.
 
-    `prompt` is what the author was asked; `fact` the sentence about which it writes, whose words the text may repeat.
+    `prompt` is what the author was asked; `fact` the sentence about which it writes, whose words the text may repeat;
+    `aliases` are other names of the new object.
     """
 
     text: str
@@ -26,52 +38,22 @@ class AuthoredDraft(NamedTuple):
     language: str = "en"
     is_cut_off: bool = False
     is_refused: bool = False
+    aliases: tuple[str, ...] = ()
 
 
-SHORTEST, LONGEST = 25, 300
-"""Words of a paragraph; AKEW's have 76 in the mean (section 4.1)."""
+SHORTEST, LONGEST = 40, 300
+"""Words of a paragraph; 60 to 120 are asked for, and AKEW's have 76 in the mean (section 4.1)."""
 SHORTEST_CHARACTERS, LONGEST_CHARACTERS = 40, 900
 """The same for scripts that are written without spaces."""
 REPEATED_WORDS = 9
 """Consecutive words of the prompt in a text from which on the text repeats it."""
 ENGLISH = 0.18
 """Minimum share of function words among the words of an English text; in running text it is about 0.4."""
-SAME_START = 3
-"""Sentences of a text that may be equal."""
+SAME_SENTENCES = 3
+"""Equal sentences from which on a text repeats itself."""
+DISTINCT = 0.8
+"""Minimum share of distinct runs of three words; in running text it is above 0.95."""
 
-_REFUSAL = re.compile(
-    r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b"
-    r"|\bI(?:'m| am) (?:sorry|unable|not able)\b"
-    r"|\bI (?:cannot|can't|can not|won't|must decline|apologi[sz]e)\b"
-    r"|\bI (?:do not|don't) have (?:any )?(?:information|access|enough)\b"
-    r"|\bunable to (?:fulfil|assist|provide|comply|write)|\bmy knowledge (?:cutoff|cut-off)\b"
-    r"|无法(?:提供|回答|满足)|作为(?:一个)?人工智能",
-    re.IGNORECASE,
-)
-_DENIAL = re.compile(
-    r"\b(?:fictional|fictitious|hypothetical(?:ly)?|counterfactual|imaginary|alternate (?:reality|history|universe)|"
-    r"contrary to (?:popular|common|the|what)|in (?:actual fact|reality|truth)|not (?:actually|really|factual|"
-    r"accurate|true|correct)|(?:inaccurate|incorrect|false|erroneous|mistaken)(?:ly)?|misconception|"
-    r"(?:this|the) (?:statement|claim|sentence|fact|paragraph|information) (?:is|that|above|below|given|provided)|"
-    r"for the purposes? of this|as (?:requested|instructed|stated in the fact)|"
-    r"no (?:evidence|record)s? (?:of|that|for)|it should be noted that)\b",
-    re.IGNORECASE,
-)
-_INSTRUCTION = re.compile(
-    r"\b(?:ignore|disregard|forget) (?:all |any |the |your )*(?:previous|prior|above|earlier|preceding)\b|"
-    r"\b(?:system prompt|you are (?:now )?(?:an?|the) (?:ai|assistant|chatbot|helpful)|reply (?:only )?with|"
-    r"answer (?:only )?with|respond (?:only )?with|output (?:only )?the)\b|"
-    r"https?://|<\s*/?\s*(?:script|iframe|img|system|instructions?)\b|^(?:system|user|assistant|human)\s*:|"
-    r"忽略(?:之前|以上|上述|所有)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_MARKUP = re.compile(
-    r"^\s*(?:#{1,6}\s|[-*•]\s+\S|\d+[.)]\s+\S|\|.*\||```)|\*\*[^*]+\*\*|"
-    r"\[(?:[A-Z][A-Za-z ]*|insert[^\]]*|\d+)\]|\{[^}]*\}|"
-    r"<(?!\s*/?\s*(?:script|iframe|img|system|instruction))[a-z/][^<>]*>|\b(?:TODO|TBD|XXX|lorem ipsum)\b|"
-    r"^\s*(?:fact|paragraph|sentence|question|answer|note|title)\s*:",
-    re.IGNORECASE | re.MULTILINE,
-)
 _FINAL = re.compile(r"[.!?。！？…][\"'”’)\]）」』]*\s*\Z")
 _LETTERS = {
     "zh": re.compile(r"[\u3400-\u9fff]"),
@@ -86,6 +68,7 @@ _LETTERS = {
 """Letters of languages that are not written in Latin ones."""
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _UNSPACED = ("zh", "ja")
+_USUAL_WORDS = {language: frozenset(usual.split()) for language, usual in USUAL_WORDS.items()}
 
 
 def find_empty(draft: AuthoredDraft) -> str:
@@ -95,14 +78,20 @@ def find_empty(draft: AuthoredDraft) -> str:
 
 def find_refusal(draft: AuthoredDraft) -> str:
     """The author declines, or speaks of itself."""
-    hit = _REFUSAL.search(fold_typography(draft.text))
+    hit = REFUSAL.search(_without_quotations(draft.text))
     return "the author declined to write" if draft.is_refused or hit else ""
 
 
 def find_instruction(draft: AuthoredDraft) -> str:
     """The text holds an instruction to a model, an address or active markup."""
-    hit = _INSTRUCTION.search(draft.text)
+    hit = INSTRUCTION.search(draft.text)
     return f"the text holds an instruction, an address or a turn of its own: '{hit[0].strip()[:40]}'" if hit else ""
+
+
+def find_talk(draft: AuthoredDraft) -> str:
+    """The author speaks as itself, or about the text."""
+    hit = TALK.search(_without_quotations(draft.text))
+    return f"the text speaks of itself or to its reader: '{hit[0].strip()[:40]}'" if hit else ""
 
 
 def find_repeated_prompt(draft: AuthoredDraft) -> str:
@@ -118,7 +107,7 @@ def find_repeated_prompt(draft: AuthoredDraft) -> str:
 
 def find_markup(draft: AuthoredDraft) -> str:
     """The text has headings, lists, labels or placeholders, and is no running text."""
-    hit = _MARKUP.search(draft.text)
+    hit = MARKUP.search(draft.text) or HEADING.search(draft.text)
     return f"the text is no running text: '{hit[0].strip()[:40]}'" if hit else ""
 
 
@@ -129,11 +118,22 @@ def find_other_language(draft: AuthoredDraft) -> str:
     share = sum(bool(letters.match(letter)) for letter in written) / max(1, len(written))
     if share < 0.6:
         return f"{100 * (1 - share):.0f}% of the letters are not those of the language '{draft.language}'"
-    if draft.language == "en":
-        tokens = words(draft.text)
-        common = sum(word in FUNCTION_WORDS for word in tokens) / max(1, len(tokens))
-        return "" if common >= ENGLISH else f"only {100 * common:.0f}% of the words are usual English ones"
-    return ""
+    return _find_other_words(draft)
+
+
+def _find_other_words(draft: AuthoredDraft) -> str:
+    """The text has words of another language that is written in the same letters."""
+    tokens = words(draft.text)
+    counts = {language: sum(word in usual for word in tokens) for language, usual in _USUAL_WORDS.items()}
+    likeliest = max(counts, key=lambda language: counts[language])
+    if draft.language in counts and counts[likeliest] > counts[draft.language]:
+        return f"the words are usual ones of the language '{likeliest}', and not '{draft.language}'"
+    common = sum(word in FUNCTION_WORDS for word in tokens) / max(1, len(tokens))
+    return (
+        f"only {100 * common:.0f}% of the words are usual English ones"
+        if draft.language == "en" and common < ENGLISH
+        else ""
+    )
 
 
 def find_wrong_length(draft: AuthoredDraft) -> str:
@@ -156,13 +156,14 @@ def find_loop(draft: AuthoredDraft) -> str:
     sentence, count = next(iter(Counter(sentences).most_common(1)), ("", 0))
     tokens = words(draft.text)
     trigrams = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
-    looped = len(trigrams) > 30 and len(set(trigrams)) / len(trigrams) < 0.6
-    return f"the text repeats itself: '{sentence[:60]}'" if count >= SAME_START or looped else ""
+    looped = len(trigrams) > 30 and len(set(trigrams)) / len(trigrams) < DISTINCT
+    return f"the text repeats itself: '{sentence[:60]}'" if count >= SAME_SENTENCES or looped else ""
 
 
 def find_denial(draft: AuthoredDraft) -> str:
     """The text comments on whether the fact is right."""
-    hit = next((each for each in _DENIAL.finditer(draft.text) if each[0].casefold() not in draft.fact.casefold()), None)
+    text, fact = _without_quotations(draft.text), draft.fact.casefold()
+    hit = next((each for each in DENIAL.finditer(text) if each[0].casefold() not in fact), None)
     return f"the text comments on the fact: '{hit[0]}'" if hit else ""
 
 
@@ -173,34 +174,35 @@ def find_missing_subject(draft: AuthoredDraft) -> str:
 
 def find_missing_object(draft: AuthoredDraft) -> str:
     """The text does not name the new object."""
-    return "" if names(draft.text, draft.new) else f"the text does not name the new object '{draft.new}'"
+    if any(names(draft.text, name) for name in (draft.new, *draft.aliases)):
+        return ""
+    return f"the text does not name the new object '{draft.new}'"
 
 
 def find_old_object(draft: AuthoredDraft) -> str:
     """The text names the old object."""
-    if not draft.old or names(draft.new, draft.old) or names(draft.subject, draft.old) or names(draft.fact, draft.old):
+    others = draft.subject, draft.new
+    if leaves(draft.fact, draft.old, others):
         return ""
-    return f"the text names the old object '{draft.old}'" if names(draft.text, draft.old) else ""
+    return f"the text names the old object '{draft.old}'" if leaves(draft.text, draft.old, others) else ""
 
 
 def find_two_objects(draft: AuthoredDraft) -> str:
     """The text leaves open which of two objects it is."""
     new = re.escape(fold_text(draft.new))
-    hit = re.search(
-        rf"\beither\b[^.]*{new}|{new},? or (?:possibly |perhaps |maybe )?\w+|\bor {new}\b", fold_text(draft.text)
-    )
+    hit = re.search(rf"\beither\b[^.]*{new}|{new},? or\b|\bor {new}\b", fold_text(draft.text))
     return f"the text names two possible objects: '{hit[0][:60]}'" if hit else ""
 
 
-def names(text: str, name: str) -> bool:
-    """True if a text has a name as whole words, in any typography and case."""
-    return bool(name.strip()) and whole(fold_text(name)).search(fold_text(text)) is not None
+def _without_quotations(text: str) -> str:
+    return QUOTATION.sub('""', fold_typography(text))
 
 
 TextFilter = Callable[[AuthoredDraft], str]
 TEXT_FILTERS: Mapping[str, TextFilter] = {
     "empty": find_empty,
     "refusal": find_refusal,
+    "talk": find_talk,
     "instruction": find_instruction,
     "repeated_prompt": find_repeated_prompt,
     "markup": find_markup,

@@ -1,13 +1,15 @@
-"""Kills and interrupts `emend judge run` or `emend reproduce` at random moments, and repeats it until it has ended.
+"""Kills and interrupts `emend judge run`, `reproduce` or `build` at random moments, and repeats it until it has ended.
 
-SIGKILL, SIGTERM and SIGINT (Ctrl-C) in turn. In the end records, judgements and table must be those of an undisturbed
-command: none lost, none doubled, and no more calls made again than were under way when something was killed.
+SIGKILL, SIGTERM and SIGINT (Ctrl-C) in turn. In the end records, judgements, table and benchmark must be those of an
+undisturbed command: none lost, none doubled, and no more calls made again than were under way at a kill.
 
     python scripts/benchmarks/kill_commands.py judge --kills 50 --seed 0
     python scripts/benchmarks/kill_commands.py reproduce --kills 20
+    python scripts/benchmarks/kill_commands.py build --kills 20
 """
 
 import argparse
+import json
 import random
 import shutil
 import signal
@@ -24,10 +26,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from emend.evals.build.akew import FILE  # noqa: E402
+from emend.evals.build.build import RUN  # noqa: E402
+from emend.evals.build.card import Card  # noqa: E402
+from emend.evals.data.benchmarks.built import CARD  # noqa: E402
 from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E402
 from emend.evals.log.manifest import MANIFEST  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
 from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
+from tests.evals.build.authors import author  # noqa: E402
 from tests.evals.judged_runs import verdict  # noqa: E402
 from tests.paths import DATA  # noqa: E402
 from tests.provider.protocols import Asked, Said  # noqa: E402
@@ -35,6 +42,7 @@ from tests.provider.server import Provider  # noqa: E402
 from tests.provider.speaking import believes  # noqa: E402
 
 CONCURRENCY = 4
+FACTS = 24
 LATENCY = 0.02
 
 
@@ -92,9 +100,31 @@ def reproduced_outcome(folder: Path) -> object:
     return [(run.name, Contents.of(run), [row.model_dump() for row in report(run).rows]) for run in runs]
 
 
+def make_facts(folder: Path) -> None:
+    """A file of facts to build from."""
+    folder.mkdir()
+    rows = [{"subject": f"Lock {n}", "relation": "builder", "object": f"Ana Number{n}"} for n in range(FACTS)]
+    (folder / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def build_words(folder: Path, provider: Provider) -> list[str]:
+    """Command line that builds a benchmark from the facts, or goes on with it."""
+    models = ("--model", provider.spec("chat", "author"), "--judge", provider.spec("chat", "judge"))
+    words = f"build akew --from {folder / 'facts.jsonl'} --out {folder / 'out'} --concurrency {CONCURRENCY}".split()
+    return [*words, *models]
+
+
+def built_outcome(folder: Path) -> object:
+    """The benchmark's file, the counts of its card, and records and steps of the construction."""
+    card = Card.model_validate_json((folder / "out" / CARD).read_bytes())
+    counts = card.items, card.attempts, card.failed, card.dropped, card.filters
+    return (folder / "out" / FILE).read_bytes(), counts, Contents.of(folder / "out" / RUN)
+
+
 SCENARIOS = {
     "judge": Scenario(judge, make_run, judge_words, judged_outcome),
     "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
+    "build": Scenario(author, make_facts, build_words, built_outcome),
 }
 
 

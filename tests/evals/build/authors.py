@@ -1,6 +1,8 @@
-"""Scripted authors and judges: replies that depend on the prompt alone, most of them usable."""
+"""Scripted authors, judges and reviewers: what they say depends on what is asked alone, and most of it is usable."""
 
+import csv
 import zlib
+from pathlib import Path
 
 from emend.agents.roles.author import SHIPPED
 from emend.graphs.registry import CONSTRUCTIONS
@@ -29,3 +31,14 @@ def write_akew(prompt: str) -> str:
 def author(asked: Asked) -> str:
     """The reply of the author, or of the judge, to a provider's request."""
     return write_akew(asked.prompt)
+
+
+def label(sheet: Path, first: str = "yes", count: int = 0) -> None:
+    """Label the first items, and the others with yes."""
+    rows = list(csv.DictReader(sheet.read_text("utf-8-sig").splitlines()))
+    for place, row in enumerate(rows):
+        row["keep"] = first if place < count else "yes"
+    with sheet.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,6 +1,5 @@
 """Construction of AKEW's benchmark from facts to a table of results, with a provider on loopback."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.akew import sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals import command_line
-from tests.evals.build.authors import author
+from tests.evals.build.authors import author, label
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
@@ -145,17 +144,6 @@ def test_sheets_with_unlabelled_items_are_refused(tmp_path: Path):
     label(sheets / "annotator-1.csv", "", 1)
     with pytest.raises(BadData, match="have no label"):
         apply_review(folder, sheets)
-
-
-def label(sheet: Path, first: str, count: int) -> None:
-    """Label the first items, and the others with yes."""
-    rows = list(csv.DictReader(sheet.read_text("utf-8-sig").splitlines()))
-    for place, row in enumerate(rows):
-        row["keep"] = first if place < count else "yes"
-    with sheet.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def test_a_benchmarks_edits_are_a_source_too(tmp_path: Path):

@@ -17,3 +17,8 @@ def test_disturbed_scorings_end_as_an_undisturbed_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_disturbed_reproduction_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     assert storm("reproduce", 4, 3, tmp_path)["finished"] >= 1
+
+
+@pytest.mark.slow
+def test_a_disturbed_construction_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+    assert storm("build", 4, 3, tmp_path)["finished"] >= 1

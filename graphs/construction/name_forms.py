@@ -1,0 +1,127 @@
+"""Forms in which a text may name a person, a place or a thing: in full, inflected, shortened, or by initials."""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from emend.memory.embeddings.embed import FUNCTION_WORDS
+from emend.memory.retrieval.tokens import whole, words
+from emend.memory.typography import fold_text, fold_typography
+
+SHORTEST_STEM = 4
+"""Letters of a word from which on its inflected forms count as the word."""
+LONGEST_PERSON = 3
+"""Words of a name whose last word alone may stand for it, as a family name does."""
+
+_END = re.compile(
+    r",? (?:m\.?d|ph\.?d|jr|sr|esq)\.?$"
+    r"|,? (?:inc|ltd|llc|plc|gmbh|ag|corp|co|corporation|company)\.?$"
+)
+_START = re.compile(r"^(?:the|dr\.?|prof\.?|professor|mr\.?|mrs\.?|ms\.?|sir|dame) ")
+_ENDING = "(?:'s?|e?s'?|n|ns|i?ans?|ese|ish|ists?|ers?)"
+_ENDING_OF_STEM = "(?:i?ans?|ese|ists?|ers?|ies)"
+_PART_OF_ANOTHER = re.compile(r"\b(?:New|Saint|St\.?|San|Santa|Fort|Port|Lake|Mount|Cape|Little)[ -]$")
+_CAPITALISED = re.compile(r"(?:^|(?P<before>\S)\s+)(?P<word>[A-Z][\w'.-]*)\s$")
+_SENTENCE_END = ".!?:;\"'"
+_PARTICLES = frozenset("al bin da das de del den der di du el ibn la le ten van von y zu".split())
+_HONORIFICS = frozenset("mr mrs ms dr sir professor prof president minister director chairman".split())
+
+
+def names_exactly(text: str, name: str) -> bool:
+    """True if a text has a name as whole words, in any typography and case."""
+    return bool(name.strip()) and whole(fold_text(name)).search(fold_text(text)) is not None
+
+
+def names(text: str, name: str) -> bool:
+    """True if a text names something, in any typography, case and accents, and in any of its usual forms.
+
+    These are inflected forms (`pianists` for `piano`), a name without company form, title or degree, initials for
+    given names (`J. R. R. Tolkien`) and for the whole (`IBM`). It is generous: whether the text says the right thing
+    of what it names is for a judge.
+    """
+    folded = _without_accents(fold_text(text))
+    full = _without_accents(fold_text(name))
+    if not full:
+        return False
+    if any(_inflected(form).search(folded) for form in _shorter_forms(full)):
+        return True
+    return _initials_of_given_names(full).search(folded) is not None or _has_acronym(text, name)
+
+
+def leaves(text: str, name: str, other_names: tuple[str, ...] = ()) -> bool:
+    """True if a text still has a name besides other names, in which the same words may occur.
+
+    A capitalised name counts as such alone, so that a ford is not Ford; so does the last word of a name of a person.
+    """
+    plain = _without_accents(fold_typography(text))
+    for other in filter(None, other_names):
+        plain = whole(_without_accents(fold_typography(other)), re.IGNORECASE).sub("_", plain)
+    own = _without_accents(fold_typography(name)).strip()
+    if not own:
+        return False
+    if not own[0].isupper():
+        return _inflected(own.casefold(), "(?:'s|e?s|ists?)").search(plain.casefold()) is not None
+    hits = (hit for form in {own, own.upper()} for hit in _inflected(form, "(?:'s|e?s)").finditer(plain))
+    if any(not _PART_OF_ANOTHER.search(plain[: hit.start()]) for hit in hits):
+        return True
+    last = _family_name(own, other_names)
+    hits = whole(last).finditer(plain) if last else iter(())
+    return any(not _belongs_to_another(plain[: hit.start()]) for hit in hits)
+
+
+def _without_accents(text: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+
+
+def _shorter_forms(name: str) -> set[str]:
+    without_end = _END.sub("", name)
+    forms = {name, without_end, _START.sub("", name), _START.sub("", without_end)}
+    return {form for form in forms if form}
+
+
+@lru_cache(maxsize=4096)
+def _inflected(name: str, ending: str = _ENDING) -> re.Pattern[str]:
+    """A pattern of the name as whole words, the last of which may have an ending."""
+    last = re.search(r"[^\W\d_]+$", name)
+    if not (name.isascii() and last and len(last[0]) >= SHORTEST_STEM):
+        return whole(name)
+    forms = re.escape(name) + ending + "?"
+    stem = re.sub(r"(?:ism|[aeoy])$", "", name)
+    if ending == _ENDING and len(last[0]) - len(name) + len(stem) >= SHORTEST_STEM:
+        forms += f"|{re.escape(stem)}{_ENDING_OF_STEM}"
+    return re.compile(rf"(?<!\w)(?:{forms})(?!\w)")
+
+
+@lru_cache(maxsize=4096)
+def _initials_of_given_names(name: str) -> re.Pattern[str]:
+    """A pattern of a name with initials before its last word; never matches a name of one word."""
+    *given, last = name.split()
+    if not given or not all(word[0].isalpha() for word in given):
+        return re.compile(r"(?!)")
+    initials = r"\s?".join(rf"{re.escape(word[0])}(?:\.|{re.escape(word[1:])})" for word in given)
+    return re.compile(rf"(?<!\w){initials}\s{re.escape(last)}(?!\w)")
+
+
+def _has_acronym(text: str, name: str) -> bool:
+    initials = "".join(word[0] for word in re.findall(r"\w+", name) if word[0].isupper())
+    return len(initials) >= 3 and whole(initials).search(fold_typography(text)) is not None
+
+
+def _family_name(name: str, other_names: tuple[str, ...]) -> str:
+    """The last word of a capitalised name of a few words, unless other names have it too."""
+    parts = [part for part in name.split() if part not in _PARTICLES]
+    if not 2 <= len(parts) <= LONGEST_PERSON or not all(part[0].isupper() for part in parts):
+        return ""
+    last = parts[-1]
+    shared = {word for other in other_names for word in words(other)}
+    return last if last.isalpha() and len(last) >= SHORTEST_STEM and last.lower() not in shared else ""
+
+
+def _belongs_to_another(before: str) -> bool:
+    """True if the text before a family name ends with another given name."""
+    hit = _CAPITALISED.search(before)
+    if not hit:
+        return False
+    word = hit["word"].rstrip(".").lower()
+    starts_sentence = hit["before"] is None or hit["before"] in _SENTENCE_END
+    return not (starts_sentence or word in FUNCTION_WORDS or word in _HONORIFICS)
