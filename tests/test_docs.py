@@ -24,7 +24,7 @@ SERVER = "http://127.0.0.1:8000/v1"
 """The address of a model's server in the pages' commands."""
 AUTHOR = "http://127.0.0.1:8001/v1"
 """The address of a chat model that writes and judges."""
-SHOWN = re.compile(r"^`([\w./]+\.(?:py|csv|toml))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+SHOWN = re.compile(r"^`([\w./-]+\.(?:py|csv|toml|md|txt))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 
 
 def commands(page: Path) -> list[str]:
@@ -53,6 +53,7 @@ def served_commands(page: Path, request: pytest.FixtureRequest) -> list[str]:
 @pytest.mark.parametrize("page", mostly_slow([p for p in PAGES if commands(p)], PAGES[0]), ids=lambda p: p.name)
 def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd: Any, request: Any) -> None:
     for name, body in SHOWN.findall(page.read_text(encoding="utf-8")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(body, encoding="utf-8")
         sys.modules.pop(Path(name).stem, None)  # another page's
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
