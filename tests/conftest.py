@@ -25,6 +25,10 @@ os.environ.update(
     HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False", TOKENIZERS_PARALLELISM="false", OMP_WAIT_POLICY="passive",
     OMP_NUM_THREADS="1", TORCHDYNAMO_DISABLE="1",
 )  # fmt: skip
+# Modules are compiled once for all processes of all runs, also where the environment (an image's, say) forbids it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # as on the command line, which says why
 # An empty folder of certificates: servers of tests speak plain HTTP, and to read a full one takes each client 25 ms.
 os.environ.pop("SSL_CERT_FILE", None)  # clients read it first
 os.environ["SSL_CERT_DIR"] = os.path.join(os.path.dirname(__file__), "data")
