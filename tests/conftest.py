@@ -125,6 +125,34 @@ def trust_of_a_test(trust_of_tests: None) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_encoder() -> Iterator[None]:
+    """Read the packaged encoder, which most commands load where none is named, once for all tests of a process."""
+    from emend.memory.embeddings import embed
+    from emend.memory.embeddings.vector_cache import VectorCache
+
+    load: Any = embed.SentenceEmbedding.__init__
+    loaded: dict[str, embed.SentenceEmbedding] = {}
+
+    def load_once(
+        self: embed.SentenceEmbedding, model: str | Path, name: str | None = None, cache: Path | None = None, **more: Any
+    ) -> None:
+        if name is None or any(more.values()):  # a folder of the test's own, or an adapter, which changes the weights
+            load(self, model, name, cache=cache, **more)
+            return
+        if name not in loaded:
+            loaded[name] = embed.SentenceEmbedding.__new__(embed.SentenceEmbedding)
+            load(loaded[name], model, name)
+        vars(self).update(vars(loaded[name]))
+        self._cache = VectorCache(cache, self.identity) if cache else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embed.SentenceEmbedding, "__init__", load_once)
+        yield
+    for shared in loaded.values():
+        assert shared.identity.endswith(embed._digest(shared.model)), "a test changed the shared encoder"
+
+
 @pytest.fixture(scope="session")
 def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A function from a model type (`"gpt2 tied"`: with tied embeddings) and settings to a random model's folder."""
