@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    "editors/test_contract.py", "test_docs.py", "cli/test_memory.py", "numerics/test_collect_covariance.py",
-    "tiny/test_corpus.py", "judges/test_faults.py", "cli/test_session.py", "test_packaging.py",
+    "editors/test_contract.py", "test_docs.py", "cli/test_trust_of_commands.py", "cli/test_memory.py",
+    "estimates/test_dry_run.py", "shares/test_shares.py", "cli/test_session.py", "judging/test_faults.py",
 )  # fmt: skip
 """Files that take longest; they are run first, so that no process of `make test` is left with one of them."""
 
@@ -135,7 +135,11 @@ def shared_encoder() -> Iterator[None]:
     loaded: dict[str, embed.SentenceEmbedding] = {}
 
     def load_once(
-        self: embed.SentenceEmbedding, model: str | Path, name: str | None = None, cache: Path | None = None, **more: Any
+        self: embed.SentenceEmbedding,
+        model: str | Path,
+        name: str | None = None,
+        cache: Path | None = None,
+        **more: Any,
     ) -> None:
         if name is None or any(more.values()):  # a folder of the test's own, or an adapter, which changes the weights
             load(self, model, name, cache=cache, **more)
