@@ -126,6 +126,14 @@ def trust_of_a_test(trust_of_tests: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Let writing go on before the disk has it, 20 ms a run: the process of the tests ends, the power does not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def shared_encoder() -> Iterator[None]:
     """Read the packaged encoder, which most commands load where none is named, once for all tests of a process."""
     from emend.memory.embeddings import embed
