@@ -25,6 +25,10 @@ os.environ.update(
     HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False", TOKENIZERS_PARALLELISM="false", OMP_WAIT_POLICY="passive",
     OMP_NUM_THREADS="1", TORCHDYNAMO_DISABLE="1",
 )  # fmt: skip
+# Modules are compiled once for all processes of all runs, also where the environment (an image's, say) forbids it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # as on the command line, which says why
 # An empty folder of certificates: servers of tests speak plain HTTP, and to read a full one takes each client 25 ms.
 os.environ.pop("SSL_CERT_FILE", None)  # clients read it first
 os.environ["SSL_CERT_DIR"] = os.path.join(os.path.dirname(__file__), "data")
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    "editors/test_contract.py", "test_docs.py", "cli/test_memory.py", "numerics/test_collect_covariance.py",
-    "tiny/test_corpus.py", "judges/test_faults.py", "cli/test_session.py", "test_packaging.py",
+    "editors/test_contract.py", "test_docs.py", "cli/test_trust_of_commands.py", "cli/test_memory.py",
+    "estimates/test_dry_run.py", "shares/test_shares.py", "cli/test_session.py", "judging/test_faults.py",
 )  # fmt: skip
 """Files that take longest; they are run first, so that no process of `make test` is left with one of them."""
 
@@ -119,6 +123,46 @@ def trust_of_a_test(trust_of_tests: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_trusted", TestsTrust(registry._trusted))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Let writing go on before the disk has it, 20 ms a run: the process of the tests ends, the power does not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_encoder() -> Iterator[None]:
+    """Read the packaged encoder, which most commands load where none is named, once for all tests of a process."""
+    from emend.memory.embeddings import embed
+    from emend.memory.embeddings.vector_cache import VectorCache
+
+    load: Any = embed.SentenceEmbedding.__init__
+    loaded: dict[str, embed.SentenceEmbedding] = {}
+
+    def load_once(
+        self: embed.SentenceEmbedding,
+        model: str | Path,
+        name: str | None = None,
+        cache: Path | None = None,
+        **more: Any,
+    ) -> None:
+        if name is None or any(more.values()):  # a folder of the test's own, or an adapter, which changes the weights
+            load(self, model, name, cache=cache, **more)
+            return
+        if name not in loaded:
+            loaded[name] = embed.SentenceEmbedding.__new__(embed.SentenceEmbedding)
+            load(loaded[name], model, name)
+        vars(self).update(vars(loaded[name]))
+        self._cache = VectorCache(cache, self.identity) if cache else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embed.SentenceEmbedding, "__init__", load_once)
+        yield
+    for shared in loaded.values():
+        assert shared.identity.endswith(embed._digest(shared.model)), "a test changed the shared encoder"
 
 
 @pytest.fixture(scope="session")

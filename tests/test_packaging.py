@@ -108,9 +108,20 @@ def test_every_data_pattern_matches_something(pattern: str) -> None:
     assert any(any(folder.glob(pattern)) for folder in folders)
 
 
+def files_of_packages() -> set[str]:
+    return {name for name in repository_files() if name.split("/")[0] in (*ROOTS, "emend")}
+
+
+def test_every_file_of_a_package_is_a_module_or_matches_a_data_pattern() -> None:
+    folders = [ROOT.joinpath(*(name.split(".")[1:] or ["emend"])) for name in SETUPTOOLS["packages"]]
+    patterns = ("*.py", *SETUPTOOLS["package-data"]["*"])
+    packed = {str(file.relative_to(ROOT)) for each in folders for pattern in patterns for file in each.glob(pattern)}
+    assert files_of_packages() - packed == set()
+
+
+@pytest.mark.slow
 def test_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path) -> None:
-    files = [name for name in repository_files() if name.split("/")[0] in (*ROOTS, "emend")]
-    ours = {name if name.startswith("emend/") else f"emend/{name}" for name in files}
+    ours = {name if name.startswith("emend/") else f"emend/{name}" for name in files_of_packages()}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == ours
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from contextlib import suppress
 from copy import copy
-from functools import wraps
+from functools import cache, wraps
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -71,6 +71,7 @@ COMMANDS = {
 }
 
 
+@cache
 def load_command(name: str) -> Any:
     """The click command of that name, its module imported now."""
     module, _, attribute = COMMANDS[name].place.partition(":")
@@ -163,6 +164,9 @@ def emend(
 def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else waiting threads take the cores from working ones
+    # Chroma imports jsonschema, which builds a grammar of web addresses from it (two seconds) wherever Jupyter's or
+    # CycloneDX's tools have installed it; no schema of Chroma's has an address.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     logging.getLogger("bitsandbytes").setLevel("ERROR")  # other packages import it, and it warns of 4-bit kernels
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(SafeFormatter())

@@ -138,7 +138,7 @@ def _names(gold: str) -> tuple[str, ...]:
 def _pattern(name: str) -> re.Pattern[str]:
     """A pattern of the whole name; short names of capitals, such as `IT` and `C`, are matched in their case."""
     plain = _plain(name)
-    return whole(plain, 0 if len(plain) < 4 and plain.isupper() else re.IGNORECASE)
+    return whole(plain, any_case=not (len(plain) < 4 and plain.isupper()))
 
 
 @lru_cache(maxsize=65536)

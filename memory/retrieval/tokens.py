@@ -30,17 +30,18 @@ def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def whole(name: str, flags: int = 0) -> re.Pattern[str]:
+def whole(name: str, any_case: bool = False) -> re.Pattern[str]:
     """A pattern that matches the name as a whole word, not as part of a longer one.
 
     Args:
         name: the name.
-        flags: regex flags.
+        any_case: match it in upper and lower case alike.
     """
     letter = rf"[^\W{_UNSPACED}]"
     before = "" if re.match(f"[{_UNSPACED}]", name[:1]) else f"(?<!{letter})"
     after = "" if re.match(f"[{_UNSPACED}]", name[-1:]) else f"(?!{letter})"
-    return re.compile(f"{before}{re.escape(name)}{after}", flags)
+    # Only the name ignores case: a class of all letters that does takes 12 ms more to compile.
+    return re.compile(f"{before}(?{'i' * any_case}:{re.escape(name)}){after}")
 
 
 def stems(text: str) -> list[str]:

@@ -94,7 +94,7 @@ def memory(where):
         yield opened
 
 
-@pytest.fixture(params=["folder", "server"])
+@pytest.fixture(params=["folder", pytest.param("server", marks=pytest.mark.slow)])
 def kept(request):
     """A place that outlives the object."""
     return _place(request.param, request)

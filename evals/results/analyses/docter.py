@@ -166,7 +166,7 @@ def mentions(document: str, question: str, target: str) -> int:
     subject = subject_of(question)
     if not subject:
         return 0
-    named, answer = (whole(name, re.IGNORECASE) for name in (subject.removeprefix("The "), target))
+    named, answer = (whole(name, any_case=True) for name in (subject.removeprefix("The "), target))
     return sum(bool(named.search(sentence) and answer.search(sentence)) for sentence in _SENTENCES.split(document))
 
 
@@ -182,7 +182,7 @@ def subject_of(question: str) -> str:
 
 def first_named(document: str, target: str) -> int | None:
     """The character at which the target is first named as a whole word; None where it is not."""
-    matches = whole(target, re.IGNORECASE).search(document)
+    matches = whole(target, any_case=True).search(document)
     return matches.start() if matches else None
 
 

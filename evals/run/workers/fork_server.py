@@ -19,6 +19,7 @@ def serve(descriptor: int, modules: Iterable[str]) -> None:
     The first pipe is the worker's. Into the second go the worker's process id, and how it ended, as Popen has it.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # in workers, too: schedulers send it to all, the driver ends them
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # as in cli.main, which says why
     for module in modules:
         with suppress(Exception):  # the worker says what it lacks
             importlib.import_module(module)

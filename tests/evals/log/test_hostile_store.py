@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -23,8 +24,10 @@ from tests.evals.command_line import emend
 from tests.evals.toy_runs import config, records
 from tests.evals.toys import ScriptedModel
 
-pytest.importorskip("s3fs", reason="the extra 'mirror' is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("s3fs") is None, reason="the extra 'mirror' is not installed"),
+]
 
 ADDRESS = "s3://bucket/x"
 SECONDS = 2.0

@@ -18,7 +18,7 @@ from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.errors import BadData, BadSettings
 
 CONFIG = TuneConfig(
-    benchmark="tinyworld", model="tiny", limit=4, train=4, trials=3, overrides={"ft": {"num_steps": 30}}
+    benchmark="tinyworld", model="tiny", limit=4, train=4, trials=3, overrides={"ft": {"num_steps": 10}}
 )
 
 
@@ -95,7 +95,7 @@ def test_what_was_tried_is_not_tried_again_and_the_file_is_one_of_settings(tmp_p
     assert first.default.facts == 4 and first.default.score is not None and first.default.metrics[0].n
     file = tmp_path / "ft.toml"
     file.write_text(settings_file(CONFIG, first))
-    assert read_settings(file) == {"num_steps": 30, **first.settings}
+    assert read_settings(file) == {"num_steps": 10, **first.settings}
 
 
 def test_a_file_that_is_no_journal_is_refused(tmp_path):

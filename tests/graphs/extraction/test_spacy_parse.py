@@ -1,6 +1,7 @@
 """Triplets from a parse: the parses are given by hand, as no pipeline is shipped."""
 
 import tomllib
+from functools import cache
 
 import pytest
 
@@ -17,9 +18,15 @@ spacy = pytest.importorskip("spacy", reason="the extra 'extract' is not installe
 PARSES = tomllib.loads((DATA / "extraction/parses.toml").read_text("utf-8"))
 
 
+@cache
+def english():
+    """The vocabulary and tokenizer of English, which take long to make."""
+    return spacy.blank("en")
+
+
 def parsed(name, nlp=None):
     rows = [line.split() for line in PARSES[name].strip().splitlines()]
-    nlp = nlp or spacy.blank("en")
+    nlp = nlp or english()
     return spacy.tokens.Doc(
         nlp.vocab,
         words=[row[0] for row in rows],

@@ -39,6 +39,8 @@ def test_names_are_runs_of_capitalised_words(text, found):
 )
 def test_a_name_is_found_where_no_longer_word_has_it(name, text, found):
     assert bool(whole(name).search(text)) is found
+    assert bool(whole(name.swapcase(), any_case=True).search(text)) is found
+    assert bool(whole(name.swapcase()).search(text)) is (found and name.swapcase() == name)
 
 
 def test_forms_of_a_word_have_one_stem_and_function_words_none():

@@ -14,7 +14,8 @@ from emend.memory.store.chroma import ChromaMemory
 
 SMALL = LexicalEmbedding(128)
 OPEN = (
-    "import sys; from emend.memory.store.chroma import ChromaMemory\n"
+    "import sys; sys.modules['rfc3987_syntax'] = None\n"  # as on the command line, which says why
+    "from emend.memory.store.chroma import ChromaMemory\n"
     "from emend.memory.embeddings.embed import LexicalEmbedding\n"
     "memory = ChromaMemory(sys.argv[1], LexicalEmbedding(128))\n"
     "print('open', memory.count(), flush=True); sys.stdin.read()"

@@ -159,8 +159,9 @@ def demonstrated(
     relation = relations()[fact.relation]
     first, second = rng.sample(relation.statements, 2)
     text = f"{first.format(fact.subject)} {target}."
+    excluded = {fact.subject} | world.held
     others = (f for f in world.by_relation[fact.relation] if (f.subject, f.relation) not in edited)
-    other = rng.choice([f for f in others if f.subject not in ({fact.subject} | world.held)])
+    other = rng.choice([f for f in others if f.subject not in excluded])
     question = rng.choice(relation.questions)
     return [
         Demonstration(kind="copy", fact=text, prompt=first.format(fact.subject), target=target),

@@ -1,5 +1,6 @@
 """Estimates of runs beside what the same runs then need, of a stand-in and of a model that asks nobody."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,26 @@ EDITORS = ("unedited", "rag", "mello", "agent")
 
 
 def config(**changed: Any) -> RunConfig:
-    fields: dict[str, Any] = {"benchmark": "tinyworld", "editors": EDITORS, "model": "openai:none", "limit": 9}
+    fields: dict[str, Any] = {"benchmark": "tinyworld", "editors": EDITORS, "model": "openai:none", "limit": 6}
     return RunConfig.model_validate(fields | {"embedding": "lexical"} | changed)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def sample() -> Iterator[None]:
+    """Sample half as many cases as the runs have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dry_running, "SAMPLE", 3)
+        yield
+
+
 @pytest.fixture(scope="module")
-def estimate() -> Any:
+def estimate(sample: None) -> Any:
     return dry_run(config())
 
 
 def test_an_estimate_is_near_what_the_run_needs(estimate: Any, tmp_path: Path) -> None:
     summary = run(config(), tmp_path / "x", model=StandIn(text="a word"))
-    assert estimate.total("units") == summary.units == 36
+    assert estimate.total("units") == summary.units == 24
     needed = dict.fromkeys(EDITORS, 0)
     for record in read_records(tmp_path / "x"):
         if not record.from_baseline:
@@ -69,7 +78,7 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
     rag, rome, _ = local.rows
     assert (local.cost, local.seconds) == (None, None)
     assert " to " not in estimate_lines(local)[-2], "of a model of unknown size no time is known"
-    assert rag.units == rome.units == 9 + 2 + 9 and rome.calls > 0
+    assert rag.units == rome.units == 6 + 2 + 6 and rome.calls > 0
     assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
 
 

@@ -4,8 +4,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +19,10 @@ from scripts.benchmarks.kill_workers import workers_of
 from tests.evals.toy_runs import steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY
 
-ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'emend-eval[ray]'")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'emend-eval[ray]'"),
+]
 
 
 def config(**changed: object) -> RunConfig:
@@ -32,6 +34,8 @@ def config(**changed: object) -> RunConfig:
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[int]:
     """Number of processors of a cluster on this machine, which claims to have a GPU."""
+    import ray
+
     ray.init("local", num_cpus=request.param, num_gpus=1, _node_ip_address="127.0.0.1", log_to_driver=False)
     yield request.param
     ray.shutdown()
