@@ -56,17 +56,17 @@ def leaves(text: str, name: str, other_names: tuple[str, ...] = ()) -> bool:
     plain = _without_accents(fold_typography(text))
     for other in filter(None, other_names):
         plain = whole(_without_accents(fold_typography(other)), re.IGNORECASE).sub("_", plain)
-    own = _without_accents(fold_typography(name)).strip()
-    if not own:
+    plain_name = _without_accents(fold_typography(name)).strip()
+    if not plain_name:
         return False
-    if not own[0].isupper():
-        return _inflected(own.casefold(), "(?:'s|e?s|ists?)").search(plain.casefold()) is not None
-    hits = (hit for form in {own, own.upper()} for hit in _inflected(form, "(?:'s|e?s)").finditer(plain))
+    if not plain_name[0].isupper():
+        return _inflected(plain_name.casefold(), "(?:'s|e?s|ists?)").search(plain.casefold()) is not None
+    hits = (hit for form in {plain_name, plain_name.upper()} for hit in _inflected(form, "(?:'s|e?s)").finditer(plain))
     if any(not _PART_OF_ANOTHER.search(plain[: hit.start()]) for hit in hits):
         return True
-    last = _family_name(own, other_names)
-    hits = whole(last).finditer(plain) if last else iter(())
-    return any(not _belongs_to_another(plain[: hit.start()]) for hit in hits)
+    last = _family_name(plain_name, other_names)
+    family = whole(last).finditer(plain) if last else iter(())
+    return any(not _belongs_to_another(plain[: hit.start()]) for hit in family)
 
 
 def _without_accents(text: str) -> str:
@@ -95,10 +95,10 @@ def _inflected(name: str, ending: str = _ENDING) -> re.Pattern[str]:
 @lru_cache(maxsize=4096)
 def _initials_of_given_names(name: str) -> re.Pattern[str]:
     """A pattern of a name with initials before its last word; never matches a name of one word."""
-    *given, last = name.split()
-    if not given or not all(word[0].isalpha() for word in given):
+    *forenames, last = name.split()
+    if not forenames or not all(word[0].isalpha() for word in forenames):
         return re.compile(r"(?!)")
-    initials = r"\s?".join(rf"{re.escape(word[0])}(?:\.|{re.escape(word[1:])})" for word in given)
+    initials = r"\s?".join(rf"{re.escape(word[0])}(?:\.|{re.escape(word[1:])})" for word in forenames)
     return re.compile(rf"(?<!\w){initials}\s{re.escape(last)}(?!\w)")
 
 

@@ -73,5 +73,5 @@ def test_fifty_documents_give_two_hundred_probes_that_only_a_reader_of_them_answ
     facts = read_facts(str(tmp_path / "built" / "questions.jsonl"))
     assert sum(len(row.case.probes) for row in facts) >= 200
     assert all(str(row.tags["proof"]) in str(row.document) for row in facts)
-    scores = {row.editor: row.mean for row in report(tmp_path / "run").rows if row.metric == "efficacy"}
+    scores = {row.editor: row.mean or 0.0 for row in report(tmp_path / "run").rows if row.metric == "efficacy"}
     assert scores["in_context"] >= 95 and scores["unedited"] <= 10

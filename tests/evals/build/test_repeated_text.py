@@ -21,7 +21,7 @@ def test_of_two_items_with_one_text_in_other_typography_the_first_is_kept(tmp_pa
     def author(asked: Asked) -> str:
         if TASKS["paragraph"] not in asked.prompt:
             return write_akew(asked.prompt)
-        return second if "style" in fact_of(asked.prompt) else first
+        return str(second if "style" in fact_of(asked.prompt) else first)
 
     facts = tmp_path / "facts.csv"
     facts.write_text("subject,relation,object\nBob Hale,genre,jazz\nBob Hale,style,jazz\n")
