@@ -13,6 +13,7 @@ from emend.evals.results.estimates import dry_run as dry_running
 from emend.evals.results.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
 from emend.evals.run.run import run
 from emend.evals.show.report.dry_run import estimate_lines
+from emend.memory.errors import BadSettings
 
 EDITORS = ("unedited", "rag", "mello", "agent")
 
@@ -91,3 +92,17 @@ def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.Mon
 def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
     rows = dry_run(config(model="tiny", editors=("rome",), settings=("triplet", "document"), limit=2)).rows
     assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]
+
+
+def test_units_of_a_sequence_need_what_units_alone_need() -> None:
+    alone, sequence = (
+        dry_run(config(editors=("rag",), **options)).rows[0]
+        for options in ({"mode": "single"}, {"mode": "sequential", "reevaluate_at": "2,end"})
+    )
+    assert (alone.units, sequence.units) == (9, 9 + 2 + 9)
+    assert sequence.calls / sequence.units == pytest.approx(alone.calls / alone.units, rel=0.05)
+
+
+def test_a_model_that_no_run_could_load_has_no_estimate() -> None:
+    with pytest.raises(BadSettings, match="openai:gpt-4o"):
+        dry_run(config(model="gpt-4o", limit=1))
