@@ -15,7 +15,7 @@ from emend.evals.results.estimates.local_time import BUSY, local_seconds, parame
 from emend.evals.results.reproduce.estimate import estimate
 from emend.evals.results.reproduce.execute import RunOutcome
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
-from emend.evals.run.progress_plan import SEARCHED, TRAINED
+from emend.evals.run.progress_plan import LAST_LAYERS, SEARCHED, TRAINED, WRITTEN
 from emend.evals.show.report.reproduce.estimate import estimate_lines
 from tests.evals.toy_runs import config
 
@@ -35,8 +35,10 @@ def test_time_grows_with_edits_steps_and_prompts(monkeypatch: pytest.MonkeyPatch
     of = RunConfig(benchmark="tinyworld", editors=("rome", "ft"), model="hf:nowhere")
     alone, together = 100 * (0.001 + 0.01), 100 * (0.001 + 0.01 / (BUSY * of.concurrency))
     assert local_seconds(of, rows("ft", 0), 1e9) == pytest.approx(1.0 + together)
-    # steps, tokens
-    assert local_seconds(of, rows("ft", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 3 * TRAINED * 25 * 10 * 0.001)
+    trained = TRAINED * 25 * LAST_LAYERS * (10 + WRITTEN)  # steps, tokens and a pass's own time
+    assert local_seconds(of, rows("ft", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 3 * trained * 0.001)
+    whole = of.model_copy(update={"overrides": {"lora": {"num_steps": 25}}})
+    assert local_seconds(whole, rows("lora", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 9 * trained * 0.001)
     searched = SEARCHED * 25 * (2 * 10 + 10 * (5 + 10) + 10 * (10 + 10))  # steps, prompts and contexts
     assert local_seconds(of, rows("rome", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 3 * searched * 0.001)
     fewer = of.model_copy(update={"overrides": {"rome": {"v_num_grad_steps": 5}}})
