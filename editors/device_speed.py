@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-READ_BATCH, WRITE_BATCH = 256, 4
-"""Tokens that a pass over prompts, and one that writes, has in the mean."""
+READ_BATCH, WRITE_BATCH = 256, 1
+"""Tokens of the passes that are measured: one over prompts, and one that writes."""
 WIDTH_PER_LAYER, SQUARES_PER_LAYER = 128, 12
 """A model of width d has about d / 128 layers, and a layer about 12 d^2 parameters."""
 LAYER_SECONDS = 4e-4
@@ -16,7 +16,7 @@ MAX_PARAMETERS = 2**26
 
 
 class DeviceSpeed(NamedTuple):
-    """Seconds that a model's pass takes a token, where it reads and where it writes."""
+    """Seconds that a model takes to read a token among many, and for a pass that writes one token."""
 
     device: str
     reading: float

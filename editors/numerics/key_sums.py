@@ -22,6 +22,13 @@ def key_size(lm: CausalLM, paths: Architecture, layer: int) -> int:
     return int(module.weight.shape[0 if input_first(module) else 1])
 
 
+def pass_parameters(lm: CausalLM, paths: Architecture, layers: Sequence[int]) -> int:
+    """Number of parameters that a pass over text multiplies with, which ends after the last of these layers."""
+    start = paths.down_projection.partition("{}")[0]
+    blocks = (lm.model.get_submodule(f"{start}{layer}") for layer in range(max(layers) + 1))
+    return sum(parameter.numel() for block in blocks for parameter in block.parameters())
+
+
 def add_keys(lm: CausalLM, paths: Architecture, texts: Sequence[str], cap: int, sums: dict[int, Tensor]) -> int:
     """Add the keys of these texts to the sums by layer, in batches of the token budget; the number of their tokens.
 

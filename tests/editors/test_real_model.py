@@ -8,7 +8,11 @@ import pytest
 
 import emend
 from emend.agents.gguf.fetch import fetch_model
+from emend.agents.scoring import perplexity
+from emend.editors.base import EditorContext
+from emend.editors.parametric.rome import Rome
 from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
+from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadSettings, FetchFailed, MissingExtra
 from tests.fakes import read_model
 
@@ -109,3 +113,18 @@ def test_editor_with_a_covariance_makes_the_new_object_likelier(
     )
     record = efficacy(editor, cloze=True, overrides={editor: {"covariance": str(tmp_path / "moments")}})
     assert record.values["success"] == 1.0, record
+
+
+def test_rome_on_a_subject_at_the_very_start_leaves_other_text_as_likely(smollm2: Any) -> None:
+    """SmolLM2 has no begin token, so that Japan's key is that of a first token; the published rule costs more."""
+    prompt = "{} is located in the continent of"
+    edit = Edit.from_triplet(Triplet(subject="Japan", relation="continent", object="Africa"), prompt)
+    before, ratios = perplexity(smollm2, TEXTS[0]), {}
+    for separate in (True, False):
+        settings = {"context_template_length_params": [[5, 1], [10, 1]], "separate_first_token": separate}
+        rome = Rome(EditorContext(model=smollm2, settings=IDENTITY | settings))
+        with rome.edit([edit]):
+            ratios[separate] = perplexity(smollm2, TEXTS[0]) / before
+            new, old = smollm2.score("Japan is located in the continent of", ["Africa", "Asia"]).log_probs
+            assert new > old
+    assert ratios[True] < 1.1 < ratios[False], ratios

@@ -154,7 +154,7 @@ def _show(
 def _print_cost(lm: "CausalLM", paths: "Architecture", layers: list[int], corpus: "TextCorpus") -> None:
     """Say about how long the collection takes, and the memory of its sums, from some of the texts."""
     from emend.editors.device_speed import device_speed
-    from emend.editors.numerics.key_sums import key_size
+    from emend.editors.numerics.key_sums import key_size, pass_parameters
     from emend.evals.show.report.progress import duration
 
     sample = [len(lm.encode(text)) for text in islice(corpus, SAMPLE)]
@@ -162,8 +162,7 @@ def _print_cost(lm: "CausalLM", paths: "Architecture", layers: list[int], corpus
         return
     tokens = round(sum(sample) / len(sample) * corpus.count)
     products = len(layers) * key_size(lm, paths, layers[0]) ** 2  # a multiplication and an addition each, as a weight
-    parameters = sum(parameter.numel() for parameter in lm.model.parameters())
-    seconds = tokens * device_speed(parameters + products).reading
+    seconds = tokens * device_speed(pass_parameters(lm, paths, layers) + products).reading
     print_text(
         f"layers {', '.join(map(str, layers))}: about {tokens:,} tokens, {duration(seconds)} and "
         f"{8 * products / 2**20:,.0f} MiB beside the model",

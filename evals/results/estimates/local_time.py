@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SPREAD = 3.0
 """Factor between an estimate and either end of the range that is shown before anything is measured."""
 
+BUSY = 0.5
+"""Share of the calls allowed at once that write in the mean: others score, and replies end at different times."""
+
 
 def parameters_of(spec: str) -> float | None:
     """Number of parameters of a local model: of its files, or of the paper's model of that name; None if unknown."""
@@ -47,11 +50,18 @@ def local_seconds(config: RunConfig, rows: "Sequence[EstimatedRow]", parameters:
     """Seconds that a run takes: its answers' tokens, and the passes of editors that search or train."""
     speed, architecture, total = device_speed(parameters), folder_config(model_folder(config.model)), 0.0
     for row in rows:
-        total += row.input_tokens * speed.reading + row.output_tokens * speed.writing
+        total += (row.input_tokens + row.perplexity_tokens) * speed.reading
+        total += row.output_tokens * (speed.reading + speed.writing / _replies_at_once(config, row))
         if row.edits:
             settings = editor_settings(config, row.editor, architecture)
             total += row.edits * TRAINING * edit_tokens(settings, row.edit_tokens / row.edits) * speed.reading
     return total
+
+
+def _replies_at_once(config: RunConfig, row: "EstimatedRow") -> float:
+    """Replies that are written in one pass in the mean; under edited weights only those of one unit are."""
+    calls = row.calls / max(1, row.units) if row.edits else row.calls
+    return max(1.0, BUSY * min(config.concurrency, calls))
 
 
 def editor_settings(config: RunConfig, editor: str, architecture: Any) -> dict[str, Any]:

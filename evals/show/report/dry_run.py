@@ -1,7 +1,15 @@
 """Lines of text about what a run is expected to need."""
 
 from emend.agents.llm import is_local_spec
-from emend.evals.results.estimates.dry_run import COUNTS, HOPS, SAMPLE, SECONDS_PER_CALL, DryRun
+from emend.evals.results.estimates.dry_run import (
+    COUNTS,
+    HOPS,
+    REPLY_SHARE,
+    SAMPLE,
+    SECONDS_PER_CALL,
+    UNTAUGHT,
+    DryRun,
+)
 from emend.evals.results.estimates.local_time import SPREAD
 from emend.evals.show.report.progress import duration
 
@@ -31,10 +39,14 @@ def estimate_lines(estimate: DryRun) -> list[str]:
     unknown = "" if is_local_spec(estimate.model) else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
     lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
+    replies = "replies as long as the benchmark's answers"
+    if is_local_spec(estimate.model):
+        replies = (
+            f"replies of {REPLY_SHARE:.0%} of their limit, {UNTAUGHT * REPLY_SHARE:.0%} without an edit in the prompt"
+        )
     lines.append(
         f"  Units are counted; the rest is estimated from {SAMPLE} cases of each setting: 4 characters a token, "
-        f"replies as long as the benchmark's answers, {HOPS} subquestions for mello, one tool for agent; no thoughts, "
-        "retries or cache."
+        f"{replies}, {HOPS} subquestions for mello, one tool for agent; no thoughts, retries or cache."
     )
     return lines
 

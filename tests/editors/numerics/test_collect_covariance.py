@@ -14,6 +14,7 @@ from emend.editors.numerics import covariance as moments
 from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import COUNTS, collect_covariance, layer_file, read_counts
 from emend.editors.numerics.covariance import covariance_folder
+from emend.editors.numerics.key_sums import pass_parameters
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome
@@ -54,6 +55,13 @@ def test_a_moment_is_numpy_s_with_padding_not_counted_and_long_texts_cut(lm, tmp
         assert torch.equal(found, found.T) and (found - wanted).norm() <= 1e-6 * wanted.norm()
         counts = read_counts(tmp_path)
         assert counts is not None and (counts.tokens, counts.texts, counts.cap) == (tokens, len(TEXTS), cap)
+
+
+def test_the_cost_of_a_pass_counts_the_layers_up_to_the_last_and_no_embedding(lm):
+    paths = find_architecture(lm.model)
+    sizes = [sum(weight.numel() for weight in layer.parameters()) for layer in lm.model.model.layers]
+    assert pass_parameters(lm, paths, [0]) == sizes[0]
+    assert pass_parameters(lm, paths, [0, 1]) == pass_parameters(lm, paths, [1]) == sizes[0] + sizes[1]
 
 
 def test_one_pass_serves_all_layers_and_stops_after_the_last(lm, tmp_path):

@@ -43,6 +43,11 @@ def test_checks_are_summed_over_edits_and_of_two_of_the_same_edits_the_later_cou
     assert any("3 of 4 neighbouring" in note and note.startswith("ft") for note in notes)
 
 
+def test_half_of_the_neighbours_is_not_most_of_them(tmp_path: Path) -> None:
+    write(tmp_path, check("rome", "a", 1, 2), check("ft", "a", 1, 1), check("ft", "b", 1, 4))
+    assert [place.editor for place in broken_places([], edit_checks_of(tmp_path, ["rome", "ft"]))] == ["ft"]
+
+
 def test_a_perplexity_more_than_doubled_breaks_a_model(tmp_path: Path) -> None:
     write(tmp_path, perplexity("rome", 3.5), perplexity("lora", 4.0), perplexity("ft", 2000.0))
     rows = perplexities_of(tmp_path, ["rome", "lora", "ft"], NO_CHECKPOINTS)

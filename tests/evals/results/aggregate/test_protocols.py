@@ -54,6 +54,19 @@ def test_the_gap_of_two_protocols_is_paired_by_probe(tmp_path):
     assert any("contains less exact, rag: EM +50.0" in note for note in notes(report(run)))
 
 
+def test_a_gap_of_cases_that_count_by_their_best_wording_is_that_of_the_best(tmp_path):
+    (best,) = METRICS[:1]
+    metrics = metrics_under([best.model_copy(update={"per": "any", "protocol": ""})], ())
+    wordings = [[(0, 0), (0, 1)], [(0, 1), (1, 0)], [(0, 0), (0, 0)]]
+    records = [
+        said(str(case), em, contains, probe=f"p{number}")
+        for case, said_so in enumerate(wordings)
+        for number, (em, contains) in enumerate(said_so)
+    ]
+    (gap,) = report(write_run(tmp_path / "run", records, metrics=metrics)).gaps
+    assert (gap.mean, gap.n) == (pytest.approx(100 / 3), 3)
+
+
 def test_what_was_not_answered_is_shown_as_wrong_too_and_cannot_win(tmp_path):
     records = [said("1", 1, 1), silent("2"), said("1", 1, 1, "cot"), said("2", 0, 1, "cot")]
     run = write_run(tmp_path / "run", records, metrics=METRICS)

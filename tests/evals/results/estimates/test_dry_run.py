@@ -11,8 +11,11 @@ from emend.evals.log.baseline import read_baseline
 from emend.evals.log.records import read_records
 from emend.evals.results.estimates import dry_run as dry_running
 from emend.evals.results.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
+from emend.evals.results.estimates.local_time import SPREAD
 from emend.evals.run.run import run
 from emend.evals.show.report.dry_run import estimate_lines
+from emend.evals.show.report.progress import duration
+from emend.memory.errors import BadSettings
 
 EDITORS = ("unedited", "rag", "mello", "agent")
 
@@ -85,9 +88,46 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
 def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 60.0)
     local = dry_run(config(model="tiny", editors=("rag", "rome"), limit=2))
-    assert local.seconds == 60 and "20 s to 3 min 00 s at the speed" in estimate_lines(local)[-2]
+    assert local.seconds and 60 < local.seconds < 600, "the start, which takes what the dry run took, is in it"
+    low, high = (duration(end) for end in (local.seconds / SPREAD, local.seconds * SPREAD))
+    assert f"{low} to {high} at the speed" in estimate_lines(local)[-2]
+
+
+def test_replies_of_a_local_model_go_on_towards_their_limit_and_further_without_an_edit() -> None:
+    editors = ("unedited", "rag", "rome")
+    short, long = (
+        [row.output_tokens for row in dry_run(config(model="tiny", editors=editors, limit=2, overrides=limit)).rows]
+        for limit in ({"model": {"max_new_tokens": 16}}, {"model": {"max_new_tokens": 64}})
+    )
+    assert all(tokens > 2 * before > 0 for tokens, before in zip(long, short, strict=True))
+    unedited, rag, rome, baseline = long
+    assert unedited + baseline == rome == 2 * rag
+
+
+def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone() -> None:
+    editors = ("rag", "ft")
+    read, unread, together = (
+        dry_run(config(model="tiny", editors=editors, limit=2, **options)).rows
+        for options in ({"mode": "single"}, {"mode": "single", "perplexity_text": "none"}, {"mode": "all"})
+    )
+    assert [row.perplexity_tokens for row in read[:2]] == [0, 2 * together[1].perplexity_tokens]
+    assert unread[1].perplexity_tokens == 0 < together[1].perplexity_tokens
 
 
 def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
     rows = dry_run(config(model="tiny", editors=("rome",), settings=("triplet", "document"), limit=2)).rows
     assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]
+
+
+def test_units_of_a_sequence_need_what_units_alone_need() -> None:
+    alone, sequence = (
+        dry_run(config(editors=("rag",), **options)).rows[0]
+        for options in ({"mode": "single"}, {"mode": "sequential", "reevaluate_at": "2,end"})
+    )
+    assert (alone.units, sequence.units) == (9, 9 + 2 + 9)
+    assert sequence.calls / sequence.units == pytest.approx(alone.calls / alone.units, rel=0.05)
+
+
+def test_a_model_that_no_run_could_load_has_no_estimate() -> None:
+    with pytest.raises(BadSettings, match="openai:gpt-4o"):
+        dry_run(config(model="gpt-4o", limit=1))

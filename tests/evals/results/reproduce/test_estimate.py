@@ -11,11 +11,11 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.results.estimates import dry_run as dry_running
 from emend.evals.results.estimates.dry_run import EstimatedRow
-from emend.evals.results.estimates.local_time import local_seconds, parameters_of
+from emend.evals.results.estimates.local_time import BUSY, local_seconds, parameters_of
 from emend.evals.results.reproduce.estimate import estimate
 from emend.evals.results.reproduce.execute import RunOutcome
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
-from emend.evals.run.progress_plan import SEARCHED
+from emend.evals.run.progress_plan import LAST_LAYERS, SEARCHED, TRAINED, WRITTEN
 from emend.evals.show.report.reproduce.estimate import estimate_lines
 from tests.evals.toy_runs import config
 
@@ -33,12 +33,16 @@ def test_time_grows_with_edits_steps_and_prompts(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(module, "device_speed", lambda parameters: DeviceSpeed("cpu", 0.001, 0.01))
     of = RunConfig(benchmark="tinyworld", editors=("rome", "ft"), model="hf:nowhere")
-    assert local_seconds(of, rows("ft", 0), 1e9) == pytest.approx(1.0 + 1.0)
-    assert local_seconds(of, rows("ft", 2), 1e9) == pytest.approx(2.0 + 2 * 3 * 25 * 10 * 0.001)  # steps, tokens
+    alone, together = 100 * (0.001 + 0.01), 100 * (0.001 + 0.01 / (BUSY * of.concurrency))
+    assert local_seconds(of, rows("ft", 0), 1e9) == pytest.approx(1.0 + together)
+    trained = TRAINED * 25 * LAST_LAYERS * (10 + WRITTEN)  # steps, tokens and a pass's own time
+    assert local_seconds(of, rows("ft", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 3 * trained * 0.001)
+    whole = of.model_copy(update={"overrides": {"lora": {"num_steps": 25}}})
+    assert local_seconds(whole, rows("lora", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 9 * trained * 0.001)
     searched = SEARCHED * 25 * (2 * 10 + 10 * (5 + 10) + 10 * (10 + 10))  # steps, prompts and contexts
-    assert local_seconds(of, rows("rome", 2), 1e9) == pytest.approx(2.0 + 2 * 3 * searched * 0.001)
+    assert local_seconds(of, rows("rome", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 3 * searched * 0.001)
     fewer = of.model_copy(update={"overrides": {"rome": {"v_num_grad_steps": 5}}})
-    assert local_seconds(fewer, rows("rome", 2), 1e9) == pytest.approx(2.0 + 2 * 3 * searched / 5 * 0.001)
+    assert local_seconds(fewer, rows("rome", 2), 1e9) == pytest.approx(1.0 + alone + 2 * 3 * searched / 5 * 0.001)
 
 
 def test_sizes_are_those_of_the_files_or_of_the_papers() -> None:
