@@ -70,7 +70,8 @@ def leaves(text: str, name: str, other_names: tuple[str, ...] = ()) -> bool:
 
 
 def _without_accents(text: str) -> str:
-    return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+    letters = (letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+    return unicodedata.normalize("NFC", "".join(letters))  # Korean syllables together again
 
 
 def _shorter_forms(name: str) -> set[str]:
