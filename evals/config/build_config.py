@@ -24,7 +24,7 @@ class BuildConfig(CallLimits):
     judge: str = Field(default="", description="Model that checks what the author writes; default: the author.")
     recipe: Literal["paper", "best"] = Field(
         default="best",
-        description="How items are made; paper: as published, with people's review; best: with filters and new attempts.",
+        description="How items are made; paper: as published, with people's review; best: filtered, with new attempts.",
     )
     language: str = Field(default="en", description="Language of the texts, as a code such as en or zh.")
     prompts: str = Field(default="", description="TOML file with prompts in place of Emend's own.")
