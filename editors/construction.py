@@ -49,13 +49,13 @@ class ConstructionSettings:
 class BuiltItem(FrozenModel):
     """The outcome of one item, the answer of its record as JSON: a result, or the rejections of all attempts."""
 
-    item: dict[str, Any]
-    """The fields of the source's item."""
     result: dict[str, Any] | None = None
     passed: dict[str, bool] = {}
     """By filter, whether the last attempt that reached it passed it."""
     rejections: tuple[dict[str, Any], ...] = ()
     attempts: int = 1
+    item: dict[str, Any]
+    """The fields of the source's item."""
 
 
 class Construction:
