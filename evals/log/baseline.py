@@ -131,15 +131,16 @@ def _usage_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
     encoder, names = msgspec.json.Encoder(), Usage.model_fields
     while batch := list(islice(lines, BATCH)):
         rows = [
-            {"key": key, "line_start": line.offset} | {name: getattr(usage, name) for name in names}
-            for line, (key, usage) in ((line, line.fields) for line in batch)
+            {"key": key} | {name: getattr(usage, name) for name in names}
+            for key, usage in (line.fields for line in batch)
         ]
-        yield TableRows([encoder.encode_lines(rows)], [line.end for line in batch], [line.number for line in batch])
+        numbers, starts, ends, _ = zip(*batch, strict=True)
+        yield TableRows([encoder.encode_lines(rows)], starts, ends, numbers)
 
 
 BATCH = 2**12
 """Number of answers that are written together."""
-_COLUMNS = {"key": "VARCHAR", "line_start": "BIGINT"} | dict.fromkeys(Usage.model_fields, "BIGINT")
+_COLUMNS = {"key": "VARCHAR"} | dict.fromkeys(Usage.model_fields, "BIGINT")
 BASELINE_SOURCE = TableSource("baseline", BASELINE, _COLUMNS, [*_COLUMNS], _usage_rows)
 
 

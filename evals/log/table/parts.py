@@ -27,7 +27,7 @@ WINDOW = 2**16
 """Bytes at the beginning and before the end of a stretch by which a file is recognised."""
 DRAFT_SECONDS = 3600
 """Age from which on a draft is one that a killed process left."""
-FOLDER, VERSION = "tables", 1
+FOLDER, VERSION = "tables", 2
 RECORDS_TABLE = "records"
 
 
@@ -63,9 +63,9 @@ class PartName(NamedTuple):
         return "-".join(map(str, self)) + ".parquet"
 
 
-def is_large(path: Path) -> bool:
-    """True for a file whose lines are read from its table."""
-    return path.exists() and path.stat().st_size >= LARGE
+def is_large(path: Path, large: int | None = None) -> bool:
+    """True for a file whose lines are read from its table: one of that size in bytes, by default of `LARGE`."""
+    return path.exists() and path.stat().st_size >= (LARGE if large is None else large)
 
 
 def parts_folder(run: Path) -> Path:

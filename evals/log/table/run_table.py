@@ -12,7 +12,7 @@ from emend.evals.log.lines import RECORDS
 from emend.evals.log.table.columns import text
 from emend.evals.log.table.parts import Part, find_parts, is_large, parts_folder, remove_oldest
 from emend.evals.log.table.sources import RECORD_SOURCE, TableSource
-from emend.evals.log.table.writer import PartWriter
+from emend.evals.log.table.writer import PLACES, PartWriter
 from emend.evals.log.units import warn_once
 from emend.memory.json_files import BEGINNING, LinePlace
 
@@ -36,6 +36,7 @@ class RunTable:
         folder: a run folder.
         sources: the tables.
         is_continued: read what the kept parts lack; else the tables have what these have.
+        large: size in bytes of a file from which on its parts are kept; default: `parts.LARGE`.
 
     Raises:
         BadData: a line cannot be read; names file, line and field.
@@ -46,8 +47,9 @@ class RunTable:
         folder: Path,
         sources: Sequence[TableSource] = (RECORD_SOURCE,),
         is_continued: bool = True,
+        large: int | None = None,
     ) -> None:
-        self.folder, self._sources, self._is_continued = folder, sources, is_continued
+        self.folder, self._sources, self._is_continued, self._large = folder, sources, is_continued, large
         self._is_kept = True
         self.ends: dict[str, LinePlace] = {}
         """By table, the place in its file up to which it has the lines."""
@@ -98,7 +100,8 @@ class RunTable:
 
     def _make_view(self, source: TableSource, parts: Sequence[Part]) -> None:
         columns = ", ".join(f"NULL::{kind} AS {text(name)}" for name, kind in source.fields.items())
-        content = f"SELECT 0 AS line_end, 0 AS line, {', '.join(source.columns)} FROM (SELECT {columns}) WHERE false"
+        places = ", ".join(f"0 AS {name}" for name in PLACES)
+        content = f"SELECT {places}, {', '.join(source.columns)} FROM (SELECT {columns}) WHERE false"
         if parts:
             files = ", ".join(text(str(part.path)) for part in parts)
             content = f"SELECT * FROM read_parquet([{files}])"
@@ -121,7 +124,7 @@ class RunTable:
             status = path.stat()
         except FileNotFoundError:
             return []
-        folder = parts_folder(self.folder) if self._is_kept and is_large(path) else None
+        folder = parts_folder(self.folder) if self._is_kept and is_large(path, self._large) else None
         parts = find_parts(folder, source.table, path) if folder else []
         start = parts[-1].end if parts else BEGINNING
         if self._is_continued and start.offset < status.st_size:

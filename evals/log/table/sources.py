@@ -19,9 +19,10 @@ from emend.memory.json_files import LinePlace
 
 
 class TableRows(NamedTuple):
-    """Rows as JSON, and for each of them where in the file its line ends, and the line's number."""
+    """Rows as JSON, and for each of them where in the file its line begins and ends, and the line's number."""
 
     rows: Sequence[bytes]
+    starts: Sequence[int]
     ends: Sequence[int]
     numbers: Sequence[int]
 
@@ -43,16 +44,16 @@ def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
         BadData: a line cannot be read; names file, line and field.
     """
     for unit in complete_units(_record_lines(folder, start), _head):
-        contents, records, ends, numbers = zip(*unit, strict=True)
+        contents, records, starts, ends, numbers = zip(*unit, strict=True)
         rows = [
             json_line(record) if isinstance(record, Record) else content
             for content, record in zip(contents, records, strict=True)
         ]
-        yield TableRows(rows, ends, numbers)
+        yield TableRows(rows, starts, ends, numbers)
 
 
-def _record_lines(folder: Path, start: LinePlace) -> Iterator[tuple[bytes, Record, int, int]]:
-    """Lines and records from a place on, where each line ends, and its number."""
+def _record_lines(folder: Path, start: LinePlace) -> Iterator[tuple[bytes, Record, int, int, int]]:
+    """Lines and records from a place on, where each line begins and ends, and its number."""
     path, (end, number) = folder / RECORDS, start
     with read_errors(path), open_file(path) as file:
         for lines in read_blocks(file, end):
@@ -61,11 +62,11 @@ def _record_lines(folder: Path, start: LinePlace) -> Iterator[tuple[bytes, Recor
             except BadData as error:
                 raise BadData(f"{error} {DAMAGED_RECORD.format(folder=folder)}") from error
             ends = list(accumulate(map(len, lines), initial=end))
-            yield from zip(lines, records, ends[1:], count(number + 1))
+            yield from zip(lines, records, ends, ends[1:], count(number + 1))
             end, number = ends[-1], number + len(lines)
 
 
-def _head(line: tuple[bytes, Record, int, int]) -> tuple[str, int]:
+def _head(line: tuple[bytes, Record, int, int, int]) -> tuple[str, int]:
     return line[1].unit, line[1].of
 
 
@@ -94,7 +95,7 @@ def _line_source(table: str, name: str, fields: Mapping[str, str]) -> TableSourc
 
     def rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
         for line in read_json_lines(folder, name, start):
-            yield TableRows([json_line(line.fields)], [line.end], [line.number])
+            yield TableRows([json_line(line.fields)], [line.offset], [line.end], [line.number])
 
     columns = [f"{quoted(field)} AS {quoted(NAMES.get(field, field))}" for field in fields]
     return TableSource(table, name, fields, columns, rows)

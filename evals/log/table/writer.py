@@ -18,6 +18,8 @@ from emend.memory.json_files import LinePlace
 STRETCH = 32 * 2**20
 """Bytes of lines in a part, which bound the memory while it is made."""
 PARQUET = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 16384"
+PLACES = ("line_start", "line_end", "line")
+"""Columns of every table: where in the file the line of a row begins and ends, and its number."""
 INTEGERS = 2**63
 """Integers from minus this up to one less than this can be in a column."""
 
@@ -51,9 +53,9 @@ class PartWriter:
             end = LinePlace(places.ends[-1], places.numbers[-1])
             if end.lines - start.lines != len(places.ends):  # lines were left out, which is to be said at every reading
                 self._folder = None
-            arrays = {"line_end": np.array(places.ends), "line": np.array(places.numbers)}
+            arrays = dict(zip(PLACES, map(np.array, places[1:]), strict=True))
             self._connection.register("places", arrays)
-            columns = ", ".join(["line_end", "line", *self._source.columns])
+            columns = ", ".join([*PLACES, *self._source.columns])
             query = f"SELECT {columns} FROM {self._read_json()} POSITIONAL JOIN places"
             parts.append(self._keep(query, start.offset, end, changed))
             start = end
@@ -61,15 +63,16 @@ class PartWriter:
 
     def _write_lines(self, groups: Iterator[TableRows]) -> TableRows | None:
         """Write the rows of a part as JSON; return their places, or None if nothing is left."""
-        ends, numbers = list[int](), list[int]()
+        starts, ends, numbers = list[int](), list[int](), list[int]()
         with self._lines.open("wb") as file:
             for group in groups:
                 file.writelines(group.rows)
+                starts += group.starts
                 ends += group.ends
                 numbers += group.numbers
                 if file.tell() >= STRETCH:
                     break
-        return TableRows((), ends, numbers) if ends else None
+        return TableRows((), starts, ends, numbers) if ends else None
 
     def join(self, parts: Sequence[Part]) -> list[Part]:
         """Join the last parts that are small, for each part costs time in each query."""

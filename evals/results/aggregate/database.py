@@ -24,16 +24,16 @@ TABLES = {
 FILE_FORMATS = {".parquet": "FORMAT parquet", ".csv": "FORMAT csv, HEADER", ".json": "FORMAT json"}
 SCORE_KEYS = "unit, probe, case_id, kind, editor, model, setting, mode, repeat, checkpoint"
 VIEWS = (
-    'CREATE VIEW records AS SELECT * EXCLUDE ("values", unscored, line_end, line) FROM record_lines',
+    'CREATE VIEW records AS SELECT * EXCLUDE ("values", unscored, line_start, line_end, line) FROM record_lines',
     f"""CREATE VIEW scores AS
     WITH lines AS (SELECT * FROM record_lines WHERE excluded = '')
     SELECT {SCORE_KEYS}, unnest(map_keys("values")) AS name, unnest(map_values("values")) AS value,
         NULL::VARCHAR AS reason FROM lines
     UNION ALL SELECT {SCORE_KEYS}, unnest(map_keys(unscored)), NULL, unnest(map_values(unscored)) FROM lines""",
-    "CREATE VIEW cases AS SELECT * EXCLUDE (edits, line_end, line) FROM case_lines",
+    "CREATE VIEW cases AS SELECT * EXCLUDE (edits, line_start, line_end, line) FROM case_lines",
     """CREATE VIEW edits AS SELECT case_id, setting, edit.* FROM
     (SELECT case_id, setting, unnest(edits) AS edit FROM case_lines)""",
-    "CREATE VIEW errors AS SELECT * EXCLUDE (line_end, line) FROM error_lines",
+    "CREATE VIEW errors AS SELECT * EXCLUDE (line_start, line_end, line) FROM error_lines",
 )
 
 
