@@ -9,7 +9,8 @@ from typing import Any
 from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS, SCHEMAS, parser_of
 from emend.evals.log.record_lines import parse_head
 from emend.evals.log.records import cut_file
-from emend.evals.log.table.parts import RECORDS_TABLE, find_parts, parts_folder
+from emend.evals.log.table.parts import find_parts, parts_folder
+from emend.evals.log.table.sources import RECORD_SOURCE
 from emend.evals.log.units import complete_units, fields_head
 from emend.memory.errors import BadData
 from emend.memory.files import line_ends, open_file
@@ -58,13 +59,13 @@ def finished_units(folder: Path) -> tuple[set[str], int]:
 
 def _kept_units(folder: Path) -> tuple[set[str], LinePlace]:
     """The units of the table of a large run, as far as it is kept, and the place up to which every line is in it."""
-    if not find_parts(parts_folder(folder), RECORDS_TABLE, folder / RECORDS):
+    if not find_parts(parts_folder(folder), RECORD_SOURCE.table, folder / RECORDS):
         return set(), BEGINNING
     from emend.evals.log.table.run_table import RunTable  # lazily, since few runs are so large that DuckDB is needed
 
     with RunTable(folder, is_continued=False) as table:
-        units = {unit for (unit,) in table.rows("SELECT DISTINCT unit FROM records")}
-        return units, table.ends[RECORDS_TABLE]
+        units = {unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines")}
+        return units, table.ends[RECORD_SOURCE.table]
 
 
 def _neighbours(path: Path, start: LinePlace) -> Iterator[JsonLine | None]:

@@ -110,6 +110,16 @@ class RunIndex:
         for name in self._paths:
             self._update(name)
 
+    def lag(self) -> int:
+        """Number of bytes that are not indexed yet."""
+        lag = 0
+        for name, path in self._paths.items():
+            if path.exists():
+                self._open(name)
+                part = self._indexed_part(name)
+                lag += path.stat().st_size - (part[0] if part else 0)
+        return max(0, lag)
+
     def case(self, name: str) -> dict[str, Any] | None:
         """Return the first line of `cases.jsonl` with that id, or else number, or else the only id that begins so."""
         name = name.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Time and memory of the viewer on a large run: making and continuing its index, and each page, as a browser asks.
+"""Time and memory of the viewer on a large run: making and continuing its tables, and each page, as a browser asks.
 
     python scripts/benchmarks/bench_view.py --records 1000000
     python scripts/benchmarks/bench_view.py --inspect VENV/bin/python     # beside inspect_ai, installed there
@@ -39,7 +39,7 @@ def tell():
     open(os.environ["USED"], "w").write(json.dumps(figures))
 atexit.register(tell)
 """
-BUILD = CODE + 'compute("index", [Path(sys.argv[1])], [])'
+BUILD = CODE + 'compute("tables", [Path(sys.argv[1])], [])'
 PARSE = CODE + "for line in open(sys.argv[1] + '/records.jsonl', 'rb'): json.loads(line)"
 NOTHING = CODE
 SERVE = """
@@ -73,7 +73,7 @@ LIMIT = 900
 
 
 def build(folder: Path, base: Path) -> None:
-    """Print what it costs to make the index of all but the last records, and to continue it."""
+    """Print what it costs to make the tables and the index of all but the last records, and to continue them."""
     records = folder / RECORDS
     size = records.stat().st_size
     with records.open("rb") as file:
@@ -83,7 +83,7 @@ def build(folder: Path, base: Path) -> None:
         cut = file.tell()
         rest = file.read()
     os.truncate(records, cut)
-    cache = base / "cache of the index"
+    cache = base / "cache of the tables"
     shutil.rmtree(cache, ignore_errors=True)
     cache.mkdir()
     try:
@@ -96,14 +96,15 @@ def build(folder: Path, base: Path) -> None:
     added = rest.count(b"\n")
     print(f"{'step':34}{'wall s':>8}{'CPU s':>8}{'peak MB':>9}{'records a CPU second':>23}")
     for name, row, records_of in (
-        ("make the index", first, count - added),
-        (f"continue it with {added:,}", continued, added),
+        ("make the tables and the index", first, count - added),
+        (f"continue them with {added:,}", continued, added),
         ("parse the records as JSON", parsed, count),
     ):
         cpu = row["cpu"] - start
         print(f"{name:34}{row['wall']:8.2f}{cpu:8.2f}{row['mb']:9.0f}{records_of / max(cpu, 1e-9):23,.0f}", flush=True)
-    kept = sum(path.stat().st_size for path in cache.rglob("*.sqlite"))
-    print(f"the index has {kept / 2**20:,.0f} MB; it holds the offsets of cases and events, too")
+    for what, ending in (("tables", "parquet"), ("index of cases and events", "sqlite")):
+        kept = sum(path.stat().st_size for path in cache.rglob(f"*.{ending}"))
+        print(f"the {what}: {kept / 2**20:,.0f} MB")
 
 
 class Server:

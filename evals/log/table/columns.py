@@ -1,6 +1,6 @@
 """Columns of DuckDB for the fields of a model."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -12,19 +12,14 @@ NAMES = {"case": "case_id"}
 """Columns whose field is a keyword of SQL."""
 
 
-def json_columns(model: type[BaseModel], names: Collection[str] = ()) -> dict[str, str]:
-    """The types of a model's fields by their names in JSON, of all or of these."""
-    return {
-        name: column_type(field.annotation)
-        for name, field in model.model_fields.items()
-        if name in (names or model.model_fields)
-    }
+def json_columns(model: type[BaseModel]) -> dict[str, str]:
+    """The types of a model's fields by their names in JSON."""
+    return {name: column_type(field.annotation) for name, field in model.model_fields.items()}
 
 
-def table_columns(model: type[BaseModel], names: Collection[str] = ()) -> list[str]:
-    """Expressions for the columns of all fields or of these: one for each, and for each field of a model in it."""
-    chosen = [(name, field) for name, field in model.model_fields.items() if name in (names or model.model_fields)]
-    return [column for name, field in chosen for column in _columns(name, field)]
+def table_columns(model: type[BaseModel]) -> list[str]:
+    """Expressions for columns: one for each field, and for each field of a model in it."""
+    return [column for name, field in model.model_fields.items() for column in _columns(name, field)]
 
 
 def _columns(name: str, field: FieldInfo) -> Iterator[str]:

@@ -28,7 +28,6 @@ WINDOW = 2**16
 DRAFT_SECONDS = 3600
 """Age from which on a draft is one that a killed process left."""
 FOLDER, VERSION = "tables", 2
-RECORDS_TABLE = "records"
 
 
 class Part(NamedTuple):

@@ -8,12 +8,10 @@ from typing import NamedTuple
 from emend.evals.case import Record
 from emend.evals.log.lines import CASES, ERRORS, RECORDS
 from emend.evals.log.record_lines import parse_fields
-from emend.evals.log.records import DAMAGED_RECORD, json_line, read_errors, read_json_lines
-from emend.evals.log.run_index import read_blocks
+from emend.evals.log.records import json_line, read_errors, read_json_lines
+from emend.evals.log.run_index import damage, read_blocks
 from emend.evals.log.table.columns import NAMES, json_columns, quoted, table_columns
-from emend.evals.log.table.parts import RECORDS_TABLE
 from emend.evals.log.units import complete_units
-from emend.memory.errors import BadData
 from emend.memory.files import open_file
 from emend.memory.json_files import LinePlace
 
@@ -57,10 +55,8 @@ def _record_lines(folder: Path, start: LinePlace) -> Iterator[tuple[bytes, Recor
     path, (end, number) = folder / RECORDS, start
     with read_errors(path), open_file(path) as file:
         for lines in read_blocks(file, end):
-            try:
+            with damage(folder, RECORDS):
                 records = parse_fields.block(lines, str(path), number + 1)
-            except BadData as error:
-                raise BadData(f"{error} {DAMAGED_RECORD.format(folder=folder)}") from error
             ends = list(accumulate(map(len, lines), initial=end))
             yield from zip(lines, records, ends, ends[1:], count(number + 1))
             end, number = ends[-1], number + len(lines)
@@ -70,15 +66,7 @@ def _head(line: tuple[bytes, Record, int, int, int]) -> tuple[str, int]:
     return line[1].unit, line[1].of
 
 
-NUMBERS = (
-    *("unit", "of", "case", "kind", "editor", "setting", "mode", "repeat", "checkpoint", "values", "unscored", "form"),
-    *("is_cut_off", "no_answer", "excluded", "cut_tokens", "usage", "seconds", "from_baseline"),
-)
-"""Fields of which figures are computed; a table of all takes twice the time to make."""
-RECORD_SOURCE = TableSource(
-    RECORDS_TABLE, RECORDS, json_columns(Record, NUMBERS), table_columns(Record, NUMBERS), _record_rows
-)
-FULL_SOURCE = TableSource("record_lines", RECORDS, json_columns(Record), table_columns(Record), _record_rows)
+RECORD_SOURCE = TableSource("record_lines", RECORDS, json_columns(Record), table_columns(Record), _record_rows)
 CASE_COLUMNS = {
     "number": "BIGINT",
     "setting": "VARCHAR",

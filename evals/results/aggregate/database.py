@@ -11,7 +11,7 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import require_records
 from emend.evals.log.table.columns import text
 from emend.evals.log.table.run_table import RunTable
-from emend.evals.log.table.sources import CASE_SOURCE, ERROR_SOURCE, FULL_SOURCE
+from emend.evals.log.table.sources import CASE_SOURCE, ERROR_SOURCE, RECORD_SOURCE
 from emend.memory.errors import BadSettings
 
 TABLES = {
@@ -122,7 +122,7 @@ def open_database(folder: Path, out: Path | None = None) -> Iterator[RunDatabase
     """
     Manifest.read(folder)
     require_records(folder)
-    with RunTable(folder, [FULL_SOURCE, CASE_SOURCE, ERROR_SOURCE]) as table:
+    with RunTable(folder, [RECORD_SOURCE, CASE_SOURCE, ERROR_SOURCE]) as table:
         for view in VIEWS:
             table.connection.execute(view)
         table.lock(out)

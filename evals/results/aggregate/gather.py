@@ -23,27 +23,27 @@ CASE WHEN excluded = '' THEN map_keys("values") ELSE [] END AS "values",
 CASE WHEN excluded = '' THEN map_keys(unscored) ELSE [] END AS unscored
 """
 """Fields of a `ColumnKey`."""
-ATTEMPTS = "SELECT case_id, repeat, min(line) AS first FROM records GROUP BY ALL ORDER BY first"
+ATTEMPTS = "SELECT case_id, repeat, min(line) AS first FROM record_lines GROUP BY ALL ORDER BY first"
 ROWS = """
 SELECT line,
     hash(setting, mode, editor, checkpoint, kind, form, is_cut_off, no_answer, excluded = '',
         map_keys("values"), map_keys(unscored)) AS key, hash(case_id, repeat) AS attempt,
     seconds, usage_retries, usage_input_tokens, usage_output_tokens, usage_calls, usage_untold, from_baseline
-FROM records ORDER BY line
+FROM record_lines ORDER BY line
 """
 """The numbers of each record."""
 NUMBERS = """
 SELECT unnest(map_values("values")) AS number
-FROM (SELECT "values" FROM records WHERE excluded = '' ORDER BY line)
+FROM (SELECT "values" FROM record_lines WHERE excluded = '' ORDER BY line)
 """
 """The scores of the records that count, one after the other."""
 REASONS_GIVEN = """
 SELECT reason, count(*) FROM (
-    SELECT DISTINCT line, unnest(map_values(unscored)) AS reason FROM records WHERE excluded = ''
+    SELECT DISTINCT line, unnest(map_values(unscored)) AS reason FROM record_lines WHERE excluded = ''
 ) GROUP BY reason ORDER BY min(line), reason
 """
 """Reasons why records lack a score."""
-EXCLUDED = "SELECT excluded, count(*) FROM records WHERE excluded != '' GROUP BY excluded ORDER BY min(line)"
+EXCLUDED = "SELECT excluded, count(*) FROM record_lines WHERE excluded != '' GROUP BY excluded ORDER BY min(line)"
 
 
 def gather_run(folder: Path) -> RecordTable:
@@ -69,11 +69,11 @@ def gather_table(table: "RunTable") -> RecordTable:
     for key, rows in _rows(table):
         gathered.rows[key].frombytes(rows.tobytes())
         gathered.records += len(rows)
-    gathered.units.update(unit for (unit,) in table.rows("SELECT DISTINCT unit FROM records"))
+    gathered.units.update(unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines"))
     gathered.excluded.update(dict(table.rows(EXCLUDED)))
     for place, (reason, count) in enumerate(table.rows(REASONS_GIVEN)):
         gathered.reasons[reason if place < REASONS else OTHER_REASONS] += count
-    ((gathered.cut,),) = table.rows("SELECT count(*) FROM records WHERE cut_tokens > 0")
+    ((gathered.cut,),) = table.rows("SELECT count(*) FROM record_lines WHERE cut_tokens > 0")
     return gathered
 
 
@@ -85,7 +85,7 @@ def _rows(table: "RunTable") -> Iterator[tuple[ColumnKey, Floats]]:
     costs = np.column_stack([np.arange(len(lines)), attempts, *columns.values()]).astype(np.float64)
     numbers = np.asarray(table.arrays(NUMBERS)["number"], np.float64)
     first_lines = lines[np.unique(keys, return_index=True)[1]].tolist()
-    query = f"SELECT {KEY} FROM records WHERE line IN ({', '.join(map(str, first_lines))}) ORDER BY line"
+    query = f"SELECT {KEY} FROM record_lines WHERE line IN ({', '.join(map(str, first_lines))}) ORDER BY line"
     firsts = [ColumnKey(*map(_plain, key)) for key in table.rows(query)] if first_lines else []
     widths = np.array([len(key.values) for key in firsts], np.int64)[keys]
     starts = np.cumsum(widths) - widths

@@ -1,45 +1,39 @@
-"""The answers of a run as columns of numbers, filtered and counted by case."""
+"""The answers of a run in a database in memory, made of its tables, by which pages filter and count them."""
 
-from bisect import bisect_right
-from collections.abc import Sequence
+import json
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.show.trace.answers import VERDICTS, parse_where
-from emend.evals.show.view.answer_rows import (
-    CASE_ROW,
-    LACKS_SCORE,
-    MISSED,
-    RETRIED,
-    RIGHT,
-    ROW,
-    WRONG,
-    Names,
-    Rows,
-    case_hash,
-)
-from emend.evals.show.view.index import ANSWER_CASES, ANSWERS, AnswerIndex
+from emend.evals.case import Metric, Record
+from emend.evals.log.lines import CASES, RECORDS, SCHEMAS, parser_of
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.record_lines import parse_record
+from emend.evals.log.table.columns import NAMES, quoted
+from emend.evals.log.table.columns import text as literal
+from emend.evals.log.table.run_table import RunTable
+from emend.evals.log.table.sources import CASE_SOURCE, ERROR_SOURCE, RECORD_SOURCE
+from emend.evals.show.trace.answers import VERDICTS, deciding_scores, parse_where
 from emend.evals.show.view.views.cases import CaseFilter
 from emend.memory.errors import BadSettings
+from emend.memory.files import open_file
 from emend.memory.registry import nearest
 
-COLUMNS = (
-    "probe",
-    "start",
-    "seconds",
-    "tokens",
-    "checkpoint",
-    "repeat",
-    "editor",
-    "kind",
-    "tags",
-    "verdict",
-    "flags",
-)
-"""Columns that are held in memory beside the case's position; 42 bytes for an answer."""
+SOURCES = (RECORD_SOURCE, CASE_SOURCE, ERROR_SOURCE)
+LARGE = 2**20
+"""Size in bytes of a file from which on its table is kept, so that the viewer starts quickly the next time."""
+MAX_FAILURES = 10_000
+MAX_TOKENS = 2**32 - 1
+MAX_NEEDLES = 32
+"""Number of texts whose matches are kept, for the further pages of a search."""
 SORTS = {
     "number": "number",
     "wrong": "most wrong answers",
@@ -47,18 +41,65 @@ SORTS = {
     "slow": "longest",
     "tokens": "most tokens",
 }
-Mask = NDArray[np.bool_]
-Integers = NDArray[np.int64]
+VALUES = {
+    "wrong": f"count(*) FILTER (verdict = {VERDICTS.index('wrong')})::DOUBLE",
+    "unscored": f"count(*) FILTER (verdict = {VERDICTS.index('unscored')})::DOUBLE",
+    "slow": "sum(seconds)",
+    "tokens": "sum(tokens)::DOUBLE",
+}
+"""Numbers of a case by which cases are sorted, the largest first."""
+TABLES = (
+    """
+CREATE TABLE cases AS SELECT row_number() OVER (ORDER BY place, number, line) - 1 AS position, * FROM (
+    SELECT coalesce(list_position($names, setting) - 1, len($names)) AS place, number, line, line_start, case_id,
+        setting, tag_lines
+    FROM case_lines LEFT JOIN tag_texts ON tags::VARCHAR = tag_json)
+""",
+    "CREATE VIEW positions AS SELECT setting, case_id, min(position) AS position FROM cases GROUP BY ALL",
+    """
+CREATE TABLE answers AS SELECT line, line_start, hash(unit) AS unit, position, editor, kind, repeat, checkpoint,
+    hash(setting, case_id, probe, repeat) AS question, seconds,
+    greatest(0, least({tokens}, usage_input_tokens::HUGEINT + usage_output_tokens))::BIGINT AS tokens,
+    ({verdict})::UTINYINT AS verdict, cardinality(unscored) > 0 AS is_unscored, usage_retries > 0 AS is_retried,
+    "values"['hit@1'] AS hit, tag_lines
+FROM record_lines LEFT JOIN tag_texts ON tags::VARCHAR = tag_json
+LEFT JOIN positions USING (setting, case_id) ORDER BY line
+""",
+    """
+CREATE TABLE failures AS SELECT * FROM (
+    SELECT *, min(line) OVER (PARTITION BY unit) AS first FROM error_lines WHERE line <= {failures}
+    QUALIFY row_number() OVER (PARTITION BY unit ORDER BY line DESC) = 1)
+WHERE hash(unit) NOT IN (SELECT unit FROM answers)
+""",
+    "CREATE TABLE matches (needle VARCHAR, line BIGINT)",
+)
+"""The tables of pages; `question` is what several editors were asked alike, the first time or at a checkpoint."""
+SEARCH = """
+INSERT INTO matches SELECT $needle, line FROM record_lines
+WHERE contains({answer_texts}, $folded)
+UNION SELECT $needle, line FROM answers
+WHERE position IN (SELECT position FROM cases JOIN case_lines USING (line) WHERE contains({edit_texts}, $folded))
+"""
+ANSWER_TEXTS = (
+    "concat_ws(chr(10), prompt, array_to_string(gold, chr(10)), rival, answer, reply, "
+    "array_to_string(map_values(unscored), chr(10)))"
+)
+EDIT_TEXTS = "array_to_string(list_transform(edits, lambda edit: edit.text), ' ')"
+UNEVEN = {"ß": "ss", "ς": "σ"}
+"""Letters that DuckDB does not fold as Python does, where case is ignored."""
+_CASE = parser_of(SCHEMAS[CASES])
+Numbers = NDArray[Any]
 
 
 class Totals(NamedTuple):
-    """Counts of a run's answers; `units` are the finished ones."""
+    """Counts of a run's answers; `units` are the finished ones, `failed` those that failed and were not finished."""
 
     records: int
     unscored: int
     units: int
     retried: int
     tokens: int
+    failed: int
 
 
 class CaseKey(NamedTuple):
@@ -68,242 +109,281 @@ class CaseKey(NamedTuple):
     number: int
 
 
+class Failure(NamedTuple):
+    """A unit that failed and was not finished since."""
+
+    unit: str
+    case: str
+    setting: str
+    editor: str
+    probe: str
+    error: str
+    message: str
+    at: str
+
+
+class Condition(NamedTuple):
+    """A condition on answers in SQL, and the values of its parameters."""
+
+    sql: str
+    values: tuple[object, ...] = ()
+
+
 class RunAnswers:
-    """The answers and cases of a run, as far as they are indexed; the cases are in the order of settings and numbers.
+    """The answers and cases of a run, as they were when this was made; safe for many threads.
+
+    The position of a case is its place in the order of settings and numbers.
 
     Args:
-        index: the run's.
-        settings: of the run, in its order.
-        editors: of the run, in its order.
-        before: the answers when they were last read, which are continued where the index was.
+        folder: the run folder.
+        manifest: the run's.
+
+    Raises:
+        BadData: a damaged line.
     """
 
-    def __init__(
-        self,
-        index: AnswerIndex,
-        settings: Sequence[str],
-        editors: Sequence[str],
-        before: "RunAnswers | None" = None,
-    ) -> None:
-        self.state, self.generation = index.state(), index.generation()
-        self.pairings: dict[Any, Any] = {}
-        """Answers that were paired with another editor's; kept here, since they hold as long as these answers."""
-        self.settings, self.editors = tuple(settings), tuple(editors)
-        continued = before is not None and before.generation == self.generation and before._continues(self.state)
-        self.chunk_sizes: list[int] = list(before.chunk_sizes) if before and continued else []
-        new = index.chunks(ANSWERS, len(self.chunk_sizes))
-        self.names: Names = index.names()
-        self._read_cases(index)
-        columns, units = self._columns(new)
-        if before and continued:
-            columns = {name: np.concatenate([before.columns[name], column]) for name, column in columns.items()}
-            units = np.concatenate([before.units, units])
-        self.columns: dict[str, NDArray[Any]] = columns
-        self.units: Integers = units
-        self.editor_units: list[int] = self._count_units(new, before.editor_units if before and continued else ())
-        self.chunk_sizes += [len(rows) for rows in new]
-        flags = columns["flags"]
-        self.totals = Totals(
-            len(flags),
-            int(((flags & LACKS_SCORE) > 0).sum()),
-            len(units),
-            int(((flags & RETRIED) > 0).sum()),
-            int(columns["tokens"].sum(dtype=np.int64)),
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.settings, self.editors = folder, tuple(manifest.cases), manifest.config.editors
+        self._lock = threading.Lock()
+        self._needles: list[str] = []
+        with ExitStack() as stack:
+            self._table = stack.enter_context(RunTable(folder, SOURCES, large=LARGE))
+            self._make_tables(manifest.metrics)
+            weakref.finalize(self, stack.pop_all().close)  # pages of several threads may hold this
+        self._cases = self._arrays("SELECT place, number, line_start FROM cases ORDER BY position")
+        sums = (
+            "count(*), count(*) FILTER (is_unscored), count(DISTINCT unit), count(*) FILTER (is_retried), sum(tokens)"
         )
+        query = f"SELECT {sums}, (SELECT count(*) FROM failures) FROM answers"
+        self.totals = Totals(*(int(value or 0) for value in self._rows(query)[0]))
 
-    def _continues(self, state: tuple[tuple[str, str, int], ...]) -> bool:
-        """True if the index still has all that was read, and has the same cases."""
-        then, now = ({row[0]: row for row in rows} for rows in (self.state, state))
-        same_cases = then.get(ANSWER_CASES) == now.get(ANSWER_CASES)
-        return same_cases and ANSWERS in then and ANSWERS in now and now[ANSWERS][2] >= then[ANSWERS][2] > 0
+    def _make_tables(self, metrics: Sequence[Metric]) -> None:
+        run = self._table.connection.execute
+        tags = "SELECT tags::VARCHAR FROM {} WHERE tags::VARCHAR != '{{}}'"
+        rows = self._table.rows(f"{tags.format('case_lines')} UNION {tags.format('record_lines')}")
+        run("CREATE TABLE tag_texts (tag_json VARCHAR, tag_lines VARCHAR)")
+        if rows:
+            texts = {"json": [row for (row,) in rows], "lines": [_tag_lines(json.loads(row)) for (row,) in rows]}
+            arrays = {name: np.array(column, object) for name, column in texts.items()}
+            self._table.connection.register("new_tags", arrays)
+            run("INSERT INTO tag_texts SELECT json, lines FROM new_tags")
+        kinds = [kind for (kind,) in self._table.rows("SELECT DISTINCT kind FROM record_lines")]
+        verdict = _verdict(metrics, kinds)
+        cases, *others = TABLES
+        run(cases, {"names": list(self.settings)})
+        for statement in others:
+            run(statement.format(verdict=verdict, tokens=MAX_TOKENS, failures=MAX_FAILURES))
 
-    def _read_cases(self, index: AnswerIndex) -> None:
-        chunks = index.chunks(ANSWER_CASES, 0)
-        rows: Rows = np.concatenate(chunks) if chunks else np.empty(0, CASE_ROW)
-        places = {name: place for place, name in enumerate(self.settings)}
-        known = np.array([places.get(name, len(places)) for name in self.names["setting"]] or [0])
-        setting = known[np.minimum(rows["setting"], len(known) - 1)]
-        self.case_order = np.lexsort((rows["number"], setting))
-        self.case_rows = rows[self.case_order]
-        self.case_setting = setting[self.case_order]
+    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._table.rows(sql, *values)
 
-    def _columns(self, chunks: Sequence[Rows]) -> tuple[dict[str, NDArray[Any]], Integers]:
-        rows: Rows = np.concatenate(chunks) if chunks else np.empty(0, ROW)
-        columns: dict[str, NDArray[Any]] = {name: rows[name].copy() for name in COLUMNS}
-        hashes = self.case_rows["case"]
-        order = np.argsort(hashes)
-        matches = np.searchsorted(hashes, rows["case"], sorter=order)
-        place = order[np.minimum(matches, len(order) - 1)] if len(order) else np.zeros(len(rows), np.int64)
-        known = hashes[place] == rows["case"] if len(order) else np.zeros(len(rows), bool)
-        columns["case"] = np.where(known, place, -1).astype(np.int32)
-        units = [np.unique(chunk["unit"]) for chunk in chunks]  # a unit is in one chunk
-        return columns, np.concatenate(units) if units else np.empty(0, np.int64)
+    def _arrays(self, sql: str, *values: object) -> dict[str, Numbers]:
+        with self._lock:
+            return {name: np.ma.getdata(column) for name, column in self._table.arrays(sql, *values).items()}
 
-    def _count_units(self, chunks: Sequence[Rows], before: Sequence[int]) -> list[int]:
-        counts = np.zeros(len(self.names["editor"]), np.int64)
-        counts[: len(before)] = before
-        for chunk in chunks:
-            _, first = np.unique(chunk["unit"], return_index=True)
-            counts += np.bincount(chunk["editor"][first], minlength=len(counts))[: len(counts)]
-        return list(map(int, counts))
+    def _numbers(self, sql: str, *values: object) -> list[int]:
+        return [number for (number,) in self._rows(sql, *values)]
 
     @property
     def cases(self) -> int:
         """Number of cases."""
-        return len(self.case_rows)
+        return len(self._cases["number"])
 
     def key_of(self, position: int) -> CaseKey:
         """Setting and number of the case at a position."""
-        return CaseKey(int(self.case_setting[position]), int(self.case_rows["number"][position]))
+        return CaseKey(int(self._cases["place"][position]), int(self._cases["number"][position]))
 
     def position_of(self, key: CaseKey) -> int | None:
         """Position of a case; None without one."""
-        there = np.flatnonzero((self.case_setting == key.setting) & (self.case_rows["number"] == key.number))
+        there = np.flatnonzero((self._cases["place"] == key.setting) & (self._cases["number"] == key.number))
         return int(there[0]) if len(there) else None
 
     def find(self, setting: str, case: str) -> CaseKey | None:
         """The case of that setting and id."""
-        there = np.flatnonzero(self.case_rows["case"] == case_hash(setting, case))
-        return self.key_of(int(there[0])) if len(there) else None
+        positions = self._numbers("SELECT position FROM positions WHERE setting = ? AND case_id = ?", setting, case)
+        return self.key_of(positions[0]) if positions else None
+
+    def read_case(self, position: int) -> dict[str, Any]:
+        """The line of the case at a position.
+
+        Raises:
+            BadData: it is damaged.
+        """
+        path, start = self.folder / CASES, int(self._cases["line_start"][position])
+        return _CASE(_read_line(path, start), f"{path}, offset {start}")  # type: ignore[no-any-return]
+
+    def read_answers(self, lines: Sequence[int]) -> Iterator[tuple[int, Record]]:
+        """The answers on these lines, in their order, each with the position of its case.
+
+        Raises:
+            BadData: one is damaged.
+        """
+        rows = self._rows("SELECT line, line_start, position FROM answers WHERE list_contains(?, line)", [*lines])
+        places, path = {line: place for line, *place in rows}, self.folder / RECORDS
+        for start, position in (places[line] for line in lines):
+            yield position, parse_record(_read_line(path, start), f"{path}, offset {start}")
 
     def units_by_editor(self) -> dict[str, int]:
         """Number of finished units of each editor."""
-        return {name: int(count) for name, count in zip(self.names["editor"], self.editor_units, strict=False)}
+        return dict(self._rows("SELECT editor, count(DISTINCT unit) FROM answers GROUP BY editor"))
 
-    @staticmethod
-    def hash_of(setting: str, case: str) -> int:
-        """Number by which the rows name a case."""
-        return case_hash(setting, case)
-
-    def place_of(self, kind: str, name: str) -> int:
-        """Number of an editor, kind or setting in the columns; -1 for one without answers."""
-        names = self.names[kind]
-        return names.index(name) if name in names else -1
-
-    def mask(self, chosen: CaseFilter, text: Mask | None = None) -> Mask:
-        """Answers that fit a filter.
-
-        Args:
-            chosen: the filter.
-            text: answers that have the filter's text.
+    def condition(self, chosen: CaseFilter) -> Condition:
+        """The condition that answers fit a filter.
 
         Raises:
             BadSettings: there is no such editor, kind or tag, or `where` has another form.
         """
-        columns = self.columns
-        fits: Mask = columns["case"] >= 0
+        parts = [Condition("position IS NOT NULL")]
         for kind, name in (("editor", chosen.editor), ("kind", chosen.kind)):
             if name:
-                place = self.place_of(kind, name)
-                if place < 0 and name not in self.editors:
-                    raise BadSettings(f"the run has no {kind} '{name}': {nearest(name, self.names[kind])}")
-                fits &= columns[kind] == place
+                known = self.counts[kind]
+                if name not in known and name not in self.editors:
+                    raise BadSettings(f"the run has no {kind} '{name}': {nearest(name, list(known))}")
+                parts.append(Condition(f"{kind} = ?", (name,)))
         if chosen.verdict:
             if chosen.verdict not in VERDICTS:
                 raise BadSettings(f"no verdict '{chosen.verdict}': {nearest(chosen.verdict, VERDICTS)}")
-            fits &= columns["verdict"] == VERDICTS.index(chosen.verdict)
+            parts.append(Condition("verdict = ?", (VERDICTS.index(chosen.verdict),)))
         if chosen.tag:
-            fits &= self._tagged(chosen.tag)
+            parts.append(self._tagged(chosen.tag))
         if chosen.errors:
-            fits &= (columns["flags"] & (LACKS_SCORE | RETRIED)) > 0
+            parts.append(Condition("(is_unscored OR is_retried)"))
         if chosen.where:
-            fits &= self._where(chosen.where)
-        return fits if text is None else fits & text
-
-    def _tagged(self, tag: str) -> Mask:
-        having = np.array([tag in text.split("\n") for text in self.names["tags"]])
-        if not having.any():
-            known = sorted({line for text in self.names["tags"] for line in text.split("\n") if line})
-            raise BadSettings(f"the run has no tag '{tag}': {nearest(tag, known)}")
-        of_case = np.append(having[np.minimum(self.case_rows["tags"], len(having) - 1)], False)  # no case: the last one
-        tagged: Mask = having[np.minimum(self.columns["tags"], len(having) - 1)] | of_case[self.columns["case"]]
-        return tagged
-
-    def _where(self, text: str) -> Mask:
-        """Answers to the probes about which each of the named editors has the verdict that is named."""
-        conditions = parse_where(text, self.editors) or {}
-        number, verdict, count = (
-            self.probe_numbers,
-            self.columns["verdict"],
-            int(self.probe_numbers.max(initial=-1)) + 1,
+            parts.append(self._where(chosen.where))
+        if chosen.text:
+            parts.append(self._with_text(chosen.text))
+        return Condition(
+            " AND ".join(part.sql for part in parts), tuple(each for part in parts for each in part.values)
         )
-        holds, named = np.ones(count, bool), np.zeros(len(number), bool)
-        for name, verdict_name in conditions.items():
-            of_editor = self.columns["editor"] == self.place_of("editor", name)
-            fitting = np.zeros(count, bool)
-            fitting[number[of_editor & (verdict == VERDICTS.index(verdict_name))]] = True
-            holds &= fitting
-            named |= of_editor
-        return named & holds[number]
+
+    def _tagged(self, tag: str) -> Condition:
+        known = self._tags
+        if tag not in known:
+            raise BadSettings(f"the run has no tag '{tag}': {nearest(tag, known)}")
+        has_tag = "contains(tag_lines, ?)"
+        sql = f"({has_tag} OR position IN (SELECT position FROM cases WHERE {has_tag}))"
+        return Condition(sql, (f"\n{tag}\n", f"\n{tag}\n"))
 
     @cached_property
-    def probe_numbers(self) -> NDArray[np.int32]:
-        """A number for what several editors were asked alike, from 0."""
-        _, numbers = np.unique(self.probe_keys(), return_inverse=True)
-        return numbers.astype(np.int32)
+    def _tags(self) -> list[str]:
+        texts = self._rows("SELECT tag_lines FROM tag_texts")
+        return sorted({line for (text,) in texts for line in text.strip("\n").split("\n") if line})
 
-    def probe_keys(self) -> Integers:
-        """A number for what several editors were asked alike: case, probe, repeat and checkpoint."""
-        columns = self.columns
-        question = columns["case"].astype(np.int64) * 1_000_003 + columns["repeat"].astype(np.int64)
-        with np.errstate(over="ignore"):
-            further = (question * 1_000_033 + columns["checkpoint"].astype(np.int64)) * np.int64(0x9E3779B97F4A7C1)
-        keys: Integers = columns["probe"].astype(np.int64) ^ further
-        return keys
+    def _where(self, text: str) -> Condition:
+        """Answers to the probes about which each of the named editors has the verdict that is named."""
+        conditions = parse_where(text, self.editors) or {}
+        fitting = (
+            "(question, checkpoint) IN (SELECT question, checkpoint FROM answers WHERE editor = ? AND verdict = ?)"
+        )
+        values = [each for name, verdict in conditions.items() for each in (name, VERDICTS.index(verdict))]
+        named = "list_contains(?, editor)"
+        return Condition(" AND ".join([*[fitting] * len(conditions), named]), (*values, list(conditions)))
 
-    def count(self, kind: str) -> dict[str, int]:
-        """Number of answers of each editor or kind, or with each tag."""
-        counts = np.bincount(self.columns[kind].astype(np.int64), minlength=len(self.names[kind]))
-        return {name: int(counts[place]) for place, name in enumerate(self.names[kind])}
+    def _with_text(self, text: str) -> Condition:
+        """Answers that have a text, or whose case's edits have it, ignoring case."""
+        query = SEARCH.format(answer_texts=_folded(ANSWER_TEXTS, text), edit_texts=_folded(EDIT_TEXTS, text))
+        with self._lock:
+            if text not in self._needles:
+                self._table.connection.execute(query, {"needle": text, "folded": text.casefold()})
+                self._needles.append(text)
+            if len(self._needles) > MAX_NEEDLES:
+                self._table.rows("DELETE FROM matches WHERE needle = ?", self._needles.pop(0))
+        return Condition("line IN (SELECT line FROM matches WHERE needle = ?)", (text,))
 
-    def verdict_counts(self) -> dict[str, int]:
-        """Number of answers of each verdict."""
-        counts = np.bincount(self.columns["verdict"].astype(np.int64), minlength=len(VERDICTS))
-        return dict(zip(VERDICTS, map(int, counts), strict=True))
+    @cached_property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Numbers of answers by editor and kind, in the order in which they first came, by tag, and by verdict."""
+        counts: dict[str, dict[str, int]] = {}
+        for kind in ("editor", "kind"):
+            counts[kind] = dict(self._rows(f"SELECT {kind}, count(*) FROM answers GROUP BY {kind} ORDER BY min(line)"))
+        counts["tag"] = self._tag_counts() if self._tags else {}
+        verdicts = dict(self._rows("SELECT verdict, count(*) FROM answers GROUP BY verdict"))
+        counts["verdict"] = {name: verdicts.get(place, 0) for place, name in enumerate(VERDICTS)}
+        return counts
 
-    def tag_counts(self, limit: int) -> dict[str, int]:
-        """The first tags, by name, with the number of answers of their cases or probes; at most `limit`."""
-        tags = sorted({line for text in self.names["tags"] for line in text.split("\n") if line})[:limit]
-        return {tag: int(self._tagged(tag).sum()) for tag in tags}
+    def _tag_counts(self) -> dict[str, int]:
+        """The tags, by name, with the number of answers of their cases or probes."""
+        of_case = "LEFT JOIN (SELECT position, tag_lines AS case_lines FROM cases) USING (position)"
+        query = f"SELECT tag_lines, case_lines, count(*) FROM answers {of_case} GROUP BY ALL"
+        counts = Counter[str]()
+        for of_probe, of_its_case, number in self._rows(query):
+            counts.update(dict.fromkeys({*(of_probe or "").split("\n"), *(of_its_case or "").split("\n")}, number))
+        return {tag: counts[tag] for tag in self._tags}
 
-    def case_values(self, fits: Mask, sort: str) -> NDArray[Any]:
-        """A number for each case by which cases are sorted, the largest first; 0 for all in the order of numbers."""
-        columns = self.columns
-        cases = columns["case"][fits].astype(np.int64)
-        if sort in ("wrong", "unscored"):
-            return np.bincount(cases, columns["verdict"][fits] == VERDICTS.index(sort), minlength=self.cases)
-        if sort in ("slow", "tokens"):
-            values = columns["seconds" if sort == "slow" else "tokens"][fits]
-            return np.bincount(cases, values.astype(np.float64), minlength=self.cases)
-        return np.zeros(self.cases)
+    def matches(self, fits: Condition) -> int:
+        """Number of answers that fit."""
+        return self._numbers(f"SELECT count(*) FROM answers WHERE {fits.sql}", *fits.values)[0]
 
-    def tallies(self, fits: Mask, positions: Sequence[int]) -> dict[int, dict[str, tuple[int, int, int]]]:
-        """Right, wrong and unscored among the fitting answers of some cases, by position and editor."""
-        rows = self.rows_of(fits, positions)
-        columns, tallies = self.columns, dict[int, dict[str, list[int]]]()
-        for row in rows.tolist():
-            editor = self.names["editor"][columns["editor"][row]]
-            counts = tallies.setdefault(int(columns["case"][row]), {}).setdefault(editor, [0, 0, 0])
-            counts[int(columns["verdict"][row])] += 1
-        return {
-            case: {name: (right, wrong, unscored) for name, (right, wrong, unscored) in by.items()}
-            for case, by in tallies.items()
-        }
+    def sorted_cases(self, fits: Condition, sort: str, further: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
+        """Positions of cases with fitting answers, and of further ones, in order; the number by which each sorts."""
+        query = f"""
+        SELECT position, coalesce(max(value), 0)::DOUBLE AS value FROM (
+            SELECT position, {VALUES.get(sort, "0")} AS value FROM answers WHERE {fits.sql} GROUP BY position
+            UNION ALL SELECT unnest(?::BIGINT[]), 0
+        ) GROUP BY position ORDER BY value DESC, position
+        """
+        columns = self._arrays(query, *fits.values, [*further])
+        return columns["position"], columns["value"]
 
-    def rows_of(self, fits: Mask, positions: Sequence[int]) -> Integers:
-        """The fitting answers of some cases."""
-        chosen = np.zeros(self.cases + 1, bool)  # the last one is that of answers without a case
-        chosen[list(positions)] = True
-        return np.flatnonzero(fits & chosen[self.columns["case"]])
+    def tallies(self, fits: Condition, positions: Sequence[int]) -> dict[int, dict[str, dict[str, int]]]:
+        """Numbers of verdicts among the fitting answers of some cases, by position and editor."""
+        query = (
+            f"SELECT position, editor, verdict, count(*) FROM answers WHERE {fits.sql} AND list_contains(?, position)"
+        )
+        tallies = dict[int, dict[str, dict[str, int]]]()
+        for position, editor, verdict, number in self._rows(f"{query} GROUP BY ALL", *fits.values, [*positions]):
+            tallies.setdefault(position, {}).setdefault(editor, {})[VERDICTS[verdict]] = number
+        return tallies
 
-    def misses(self, editor: str) -> Integers:
-        """Answers whose first retrieved entry is of another edit, of an editor or of all."""
-        fits = (self.columns["flags"] & MISSED) > 0
-        if editor:
-            fits &= self.columns["editor"] == self.place_of("editor", editor)
-        return np.flatnonzero(fits & (self.columns["case"] >= 0))
+    def first_lines(self, fits: Condition, positions: Sequence[int]) -> dict[int, int]:
+        """Line of the first fitting answer of each of some cases."""
+        query = f"SELECT position, min(line) FROM answers WHERE {fits.sql} AND list_contains(?, position)"
+        return dict(self._rows(f"{query} GROUP BY position", *fits.values, [*positions]))
 
-    def chosen_cases(self, choice: str) -> Integers:
+    def last_lines(self, number: int) -> list[int]:
+        """Lines of the last answers of known cases, the newest first."""
+        query = "SELECT line FROM answers WHERE position IS NOT NULL ORDER BY line DESC LIMIT ?"
+        return self._numbers(query, number)
+
+    def misses(self, editor: str, after: int, limit: int) -> list[int]:
+        """Lines after a line of answers whose first retrieved entry is of another edit, of an editor or of all."""
+        fits = "hit < 1 AND position IS NOT NULL AND line > ? AND (editor = ? OR ? = '')"
+        return self._numbers(
+            f"SELECT line FROM answers WHERE {fits} ORDER BY line LIMIT ?", after, editor, editor, limit
+        )
+
+    def miss_counts(self) -> dict[str, int]:
+        """Number of such answers of each editor."""
+        fits = "hit < 1 AND position IS NOT NULL"
+        return dict(self._rows(f"SELECT editor, count(*) FROM answers WHERE {fits} GROUP BY editor"))
+
+    @cached_property
+    def failures(self) -> list[Failure]:
+        """Units that failed and were not finished since, each once, the first ones of very many."""
+        fields = ", ".join(f"coalesce({quoted(NAMES.get(name, name))}, '')" for name in Failure._fields)
+        return [Failure(*row) for row in self._rows(f"SELECT {fields} FROM failures ORDER BY first")]
+
+    @cached_property
+    def failed_cases(self) -> dict[int, Counter[str]]:
+        """Number of failed units of each editor, by position of the case."""
+        query = "SELECT position, editor, count(*) FROM failures JOIN positions USING (setting, case_id) GROUP BY ALL"
+        counts = dict[int, Counter[str]]()
+        for position, editor, number in self._rows(query) if self.failures else ():
+            counts.setdefault(position, Counter())[editor] = number
+        return counts
+
+    def first_answers(self, editor: str) -> dict[str, Numbers]:
+        """Columns of an editor's answers when first asked: question, line, position, verdict, number of the kind."""
+        columns = "question, line, position, verdict, list_position(?, kind) - 1 AS kind"
+        fits = "editor = ? AND checkpoint = 0 AND position IS NOT NULL"
+        return self._arrays(f"SELECT {columns} FROM answers WHERE {fits} ORDER BY line", [*self.counts["kind"]], editor)
+
+    def setting_of(self, positions: Numbers) -> Numbers:
+        """Numbers of the settings of cases at these positions."""
+        return self._cases["place"][positions]
+
+    def chosen_cases(self, choice: str) -> Numbers:
         """Positions of cases: `all`; with an answer that is not right; with a probe that `flipped`; or a seeded sample.
 
         Args:
@@ -315,48 +395,49 @@ class RunAnswers:
         if choice.isdecimal():
             size = min(int(choice[:9]), self.cases)
             return np.sort(np.random.default_rng(0).choice(self.cases, size, replace=False))
-        cases, verdict = self.columns["case"], self.columns["verdict"]
         if choice == "all":
             return np.arange(self.cases)
-        if choice == "wrong":
-            return np.unique(cases[(verdict != RIGHT) & (cases >= 0)]).astype(np.int64)
-        if choice == "flipped":
-            number = self.probe_numbers
-            flipped = np.intersect1d(number[verdict == RIGHT], number[verdict == WRONG])
-            return np.unique(cases[np.isin(number, flipped) & (cases >= 0)]).astype(np.int64)
-        raise BadSettings(f"cases '{choice[:40]}': write all, wrong, flipped or a number.")
+        both = (
+            "SELECT question, checkpoint FROM answers GROUP BY ALL HAVING bool_or(verdict = 0) AND bool_or(verdict = 1)"
+        )
+        fits = {"wrong": "verdict != 0", "flipped": f"(question, checkpoint) IN ({both})"}
+        if choice not in fits:
+            raise BadSettings(f"cases '{choice[:40]}': write all, wrong, flipped or a number.")
+        query = f"SELECT DISTINCT position FROM answers WHERE position IS NOT NULL AND {fits[choice]} ORDER BY position"
+        return self._arrays(query)["position"]
 
 
-def search_texts(index: AnswerIndex, answers: RunAnswers, text: str, matches: Mask, chunk: int) -> None:
-    """Mark the answers of a chunk that have a text, ignoring case.
+def _verdict(metrics: Sequence[Metric], kinds: Sequence[str]) -> str:
+    """The number of an answer's verdict in SQL, as `verdict_of` has it."""
+    unscored = VERDICTS.index("unscored")
+    whens = list[str]()
+    for kind in kinds:
+        for name in deciding_scores(metrics, kind):
+            of_kind, score = f"kind = {literal(kind)}", f'"values"[{literal(name)}]'
+            whens.append(f"WHEN {of_kind} AND {score} IS NOT NULL THEN ({score} < 1)::INTEGER")
+            whens.append(f"WHEN {of_kind} AND unscored[{literal(name)}] IS NOT NULL THEN {unscored}")
+    return f"CASE {' '.join(whens)} ELSE {unscored} END" if whens else str(unscored)
 
-    Args:
-        index: the run's.
-        answers: read from it.
-        text: what is searched for.
-        matches: by answer, marked here.
-        chunk: its number.
+
+def _tag_lines(tags: Mapping[str, Any]) -> str:
+    r"""Tags as lines of `name=value`, each between line ends.
+
+    >>> _tag_lines({"hops": 2, "is_new": True})
+    '\nhops=2\nis_new=True\n'
     """
-    needle = text.casefold().replace("\0", " ").encode(errors="replace")
-    content, places = index.texts(ANSWERS, chunk)
-    ends, rows = places.tolist(), list[int]()
-    at = content.find(needle)
-    while at >= 0:
-        row = bisect_right(ends, at)
-        rows.append(row)
-        at = content.find(needle, ends[row])
-    matches[np.array(rows, np.int64) + sum(answers.chunk_sizes[:chunk])] = True
+    return "".join(["\n", *(f"{name}={value}\n" for name, value in tags.items())])
 
 
-def search_cases(index: AnswerIndex, answers: RunAnswers, text: str) -> Mask:
-    """Cases, by position, whose edits have a text, ignoring case."""
-    needle = text.casefold().encode(errors="replace")
-    having = list[bool]()
-    for place in range(len(index.chunks(ANSWER_CASES, 0))):
-        content, ends = index.texts(ANSWER_CASES, place)
-        start = 0
-        for end in ends.tolist():
-            having.append(needle in content[start : end - 1])
-            start = end
-    matches = np.array(having, dtype=bool)
-    return matches[answers.case_order] if len(matches) == answers.cases else np.zeros(answers.cases, bool)
+def _folded(texts: str, needle: str) -> str:
+    """Texts in lower case in SQL, as far as this is needed to find another one in them."""
+    folded = f"lower({texts})"
+    for letter, plain in UNEVEN.items():
+        if plain in needle.casefold():
+            folded = f"replace({folded}, '{letter}', '{plain}')"
+    return folded
+
+
+def _read_line(path: Path, start: int) -> bytes:
+    with open_file(path) as file:
+        file.seek(start)
+        return file.readline()

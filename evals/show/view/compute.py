@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.store import find_scoring, scoring_files
+from emend.evals.log.run_index import RunIndex
+from emend.evals.log.table.run_table import RunTable
 from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest
 from emend.evals.results.analyses.compare import Comparison, compare
 from emend.evals.results.analyses.compute import analyse_runs
-from emend.evals.show.view.index import open_index
+from emend.evals.show.view.answers import LARGE, SOURCES
 from emend.evals.show.view.votes import SplitVotes, split_votes
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
@@ -27,8 +29,8 @@ class Computation(NamedTuple):
     stored: bool = True
 
 
-class IndexUpdate(FrozenModel):
-    """A run's index is as far as its files."""
+class TablesMade(FrozenModel):
+    """A run's tables and its index are as far as its files."""
 
 
 def _report(folders: Sequence[Path], words: Sequence[str]) -> Report:
@@ -49,14 +51,14 @@ def _votes(folders: Sequence[Path], words: Sequence[str]) -> SplitVotes:
     return split_votes(folders[0])
 
 
-def _index(folders: Sequence[Path], words: Sequence[str]) -> IndexUpdate:
-    with open_index(folders[0]) as index:
+def _make_tables(folders: Sequence[Path], words: Sequence[str]) -> TablesMade:
+    with RunTable(folders[0], SOURCES, large=LARGE), RunIndex(folders[0], LARGE) as index:
         index.update()
         with suppress(EmendError):  # the pages that need the scoring say what is wrong with it
             scoring = find_scoring(folders[0])
             for name in scoring_files(scoring) if scoring else ():
                 index.lines(name, [""])
-    return IndexUpdate()
+    return TablesMade()
 
 
 COMPUTATIONS = {
@@ -64,7 +66,7 @@ COMPUTATIONS = {
     "compare": Computation(Comparison, _compare),
     "retrieval": Computation(Analysis, _retrieval),
     "votes": Computation(SplitVotes, _votes),
-    "index": Computation(IndexUpdate, _index, stored=False),
+    "tables": Computation(TablesMade, _make_tables, stored=False),
 }
 
 

@@ -8,16 +8,15 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
-
-import numpy as np
+from typing import NamedTuple, Self
 
 from emend.evals.log.lines import CASES, ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_lines
-from emend.evals.log.run_index import hash_key
-from emend.evals.show.view.answers import Mask, RunAnswers, Totals, search_cases, search_texts
-from emend.evals.show.view.index import AnswerIndex
+from emend.evals.log.record_lines import parse_fields
+from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.run_index import RunIndex
+from emend.evals.log.table.parts import find_parts, parts_folder
+from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals
 from emend.evals.show.view.results import ResultCache
 from emend.evals.show.view.scan import FileState, RunPlace, Scan, file_state, is_written
 from emend.evals.show.view.views.page import Status
@@ -27,38 +26,36 @@ from emend.memory.files import private_folder, read_input, replace_file
 from emend.memory.paths import cache_folder
 
 AT_ONCE = 6 * 2**20
-"""Bytes that a page may have to index before it is shown; more is indexed by a process of its own."""
-LOADED_AT_ONCE = 100 * 2**20
-"""Size of the records of a run whose rows a page may read before it is shown."""
+"""Bytes of which tables may have to be made before a page is shown; those of more are made by another process."""
+LOADED_AT_ONCE = 50 * 2**20
+"""Size of the records of a run whose answers a page may read before it is shown."""
 COUNTED_AT_ONCE = 64 * 2**20
-"""Size of the records of a run that is counted without its index."""
+"""Size of the records of a run that is counted without its tables."""
 KEPT_ANSWERS = 6
-"""Number of runs whose answers are held in memory, about 50 MB for a million."""
-KEPT_TEXTS = 32
+"""Number of runs whose answers are held in memory, about 100 MB for a million."""
+PAUSE = 5
+"""The answers of a run that goes on are read again after this many times as long as they took, if that is long."""
+LONG = 0.5
+"""CPU seconds of reading that are long."""
 COUNTED_BETWEEN = 50
 """Number of runs after which their counts are kept for the next time."""
-MAX_FAILURES = 10_000
+ANSWER_FILES = (RECORDS, CASES, ERRORS)
 _TOTALS = "totals.json"
 
 
-class Failure(NamedTuple):
-    """A unit that failed and was not finished since."""
+class LoadedAnswers(NamedTuple):
+    """Answers with the state of the files that they were read from, the CPU seconds that took, and when it ended."""
 
-    unit: str
-    case: str
-    setting: str
-    editor: str
-    probe: str
-    error: str
-    message: str
-    at: str
+    state: FileState
+    answers: RunAnswers
+    seconds: float
+    ended: float
 
-
-class Search(NamedTuple):
-    """Answers that have a text, among those that were searched, which is the share `searched` of all."""
-
-    matches: Mask
-    searched: float
+    def is_current(self, state: FileState) -> bool:
+        """True if nothing changed, or files only grew and it is too early to read again what takes long."""
+        pause = PAUSE * self.seconds if self.seconds > LONG else 0.0
+        has_grown = all(now[0] == then[0] and now[1] >= then[1] for now, then in zip(state, self.state, strict=True))
+        return state == self.state or (has_grown and time.monotonic() - self.ended < pause)
 
 
 class Library:
@@ -74,10 +71,8 @@ class Library:
 
     def __init__(self, folders: Sequence[Path], patient: bool = False) -> None:
         self.scan, self.results, self.patient = Scan(folders), ResultCache(patient), patient
-        self._answers: OrderedDict[Path, RunAnswers] = OrderedDict()
-        self._failures: dict[Path, tuple[FileState, tuple[Failure, ...]]] = {}
+        self._answers: OrderedDict[Path, LoadedAnswers] = OrderedDict()
         self._totals: dict[str, tuple[FileState, Totals]] = {}
-        self._searches: OrderedDict[tuple[Path, Any, str], Search] = OrderedDict()
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
         self._locks: dict[Path, threading.Lock] = {}
@@ -94,128 +89,91 @@ class Library:
             pass
 
     @contextmanager
-    def index(self, place: RunPlace) -> Iterator[AnswerIndex]:
+    def index(self, place: RunPlace) -> Iterator[RunIndex]:
         """Open the index of a run; one thread at a time works on a run.
 
         Raises:
             BadData: a damaged line.
         """
-        with self._lock_of(place.folder), AnswerIndex(place.folder, place.manifest.metrics) as index:
+        with self._lock_of(place.folder), RunIndex(place.folder, LARGE) as index:
             yield index
 
     def _lock_of(self, folder: Path) -> threading.Lock:
         with self._lock:
             return self._locks.setdefault(folder, threading.Lock())
 
-    def indexing(self, place: RunPlace) -> Status | None:
-        """Why the index of a run cannot be used yet; None if it can."""
-        if not self.patient and not self.results.is_running("index", [place.folder]):
+    def answers(self, place: RunPlace) -> tuple[RunAnswers | None, Status]:
+        """The answers of a run as far as they are written, or None while tables are made of many."""
+        state = file_state(place.folder, ANSWER_FILES)
+        with self._lock:
+            known = self._answers.get(place.folder)
+        if known is None or not known.is_current(state):
+            if waiting := self._wait_for_tables(place):
+                return None, waiting
+            if known is None and not self.patient and state[0][1] > LOADED_AT_ONCE:
+                return None, self._load_meanwhile(place)
+            known = self._load(place)
+        return known.answers, Status(records=known.answers.totals.records)
+
+    def _wait_for_tables(self, place: RunPlace) -> Status | None:
+        """Why the tables and the index of a run cannot be used yet; None if they can."""
+        if self.patient:
+            return None
+        if not self.results.is_running("tables", [place.folder]):
             with self.index(place) as index:
                 lag = index.lag()
+            for source in SOURCES:
+                path = place.folder / source.file
+                parts = find_parts(parts_folder(place.folder), source.table, path)
+                lag += (path.stat().st_size if path.exists() else 0) - (parts[-1].end.offset if parts else 0)
             if lag <= AT_ONCE:
                 return None
-        elif self.patient:
-            return None
-        _, status = self.results.get("index", [place.folder])
+        _, status = self.results.get("tables", [place.folder])
         if status.state == "ready":
             return None
         size = sum(size for _, size, _ in file_state(place.folder)) / 2**20
         return status if status.state == "failed" else Status(state="computing", text=f"reading {size:,.0f} MB")
 
-    def answers(self, place: RunPlace) -> tuple[RunAnswers | None, Status]:
-        """The answers of a run as far as they are written, or None while many are being indexed."""
-        if waiting := self.indexing(place):
-            return None, waiting
-        with self._lock:
-            before = self._answers.get(place.folder)
-        if before is None and not self.patient and file_state(place.folder, [RECORDS])[0][1] > LOADED_AT_ONCE:
-            return None, self._load_meanwhile(place)
-        return self._load(place, before)
-
     def _load_meanwhile(self, place: RunPlace) -> Status:
-        """Read the rows of a large run, which takes longer than a page may."""
+        """Read the answers of a large run, which takes longer than a page may."""
         if place.folder not in self._loading:
             self._loading.add(place.folder)
             threading.Thread(target=self._load_large, args=(place,), name="emend-view-load", daemon=True).start()
-        return Status(state="computing", text="reading the index")
+        return Status(state="computing", text="reading the tables")
 
     def _load_large(self, place: RunPlace) -> None:
         try:
             with suppress(EmendError, OSError):
-                self._load(place, None)
+                self._load(place)
         finally:
             self._loading.discard(place.folder)
 
-    def _load(self, place: RunPlace, before: RunAnswers | None) -> tuple[RunAnswers, Status]:
-        with self.index(place) as index:
-            if before is None or before.state != index.state():
-                before = RunAnswers(index, tuple(place.manifest.cases), place.manifest.config.editors, before)
+    def _load(self, place: RunPlace) -> LoadedAnswers:
+        state, start = file_state(place.folder, ANSWER_FILES), time.thread_time()
+        with self._lock_of(place.folder):
+            known = self._answers.get(place.folder)
+            if known is None or known.state != state:  # another thread may have read them meanwhile
+                answers = RunAnswers(place.folder, place.manifest)
+                known = LoadedAnswers(state, answers, time.thread_time() - start, time.monotonic())
         with self._lock:
-            self._answers[place.folder] = before
+            self._answers[place.folder] = known
             self._answers.move_to_end(place.folder)
             while len(self._answers) > KEPT_ANSWERS:
                 self._answers.popitem(last=False)
-        self._keep_totals(place, before.totals)
-        return before, Status(records=before.totals.records)
-
-    def search(self, place: RunPlace, answers: RunAnswers, text: str, budget: float) -> Search:
-        """Answers that have a text, or whose case's edits have it, as far as they are found in some seconds.
-
-        A search that takes longer goes on with the next call.
-        """
-        end = time.monotonic() + budget
-        key = place.folder, answers.state, text
-        before = self._searches.get(key) or Search(np.zeros(answers.totals.records, bool), 0.0)
-        total = len(answers.chunk_sizes)
-        chunk = round(before.searched * total)
-        with self.index(place) as index:
-            if not chunk:
-                cases = np.append(search_cases(index, answers, text), False)
-                before.matches[:] = cases[answers.columns["case"].astype(np.int64)]
-            while chunk < total and (self.patient or time.monotonic() < end):
-                search_texts(index, answers, text, before.matches, chunk)
-                chunk += 1
-        search = Search(before.matches, chunk / total if total else 1.0)
-        with self._lock:
-            self._searches[key] = search
-            while len(self._searches) > KEPT_TEXTS:
-                self._searches.popitem(last=False)
-        return search
-
-    def failures(self, place: RunPlace, answers: RunAnswers) -> tuple[Failure, ...]:
-        """Units that failed and were not finished since, each once, the first ones of very many."""
-        state = file_state(place.folder, [ERRORS, RECORDS])
-        known = self._failures.get(place.folder)
-        if known is None or known[0] != state:
-            lines = list(_failures_of(place.folder))
-            hashes = np.array([hash_key(line.unit.encode(errors="replace")) for line in lines], np.int64)
-            open_ones = ~np.isin(hashes, answers.units)
-            latest = {line.unit: line for line, is_open in zip(lines, open_ones, strict=True) if is_open}
-            known = state, tuple(latest.values())
-            self._failures[place.folder] = known
-        return known[1]
+        self._totals[str(place.resolved)] = state, known.answers.totals
+        return known
 
     def entry(self, place: RunPlace, wait: bool = True) -> RunEntry:
         """A run in short; without `wait` counts that are not known yet are left out, and counted meanwhile."""
         totals = self._totals_of(place)
-        failed = 0
         if totals is None and wait:
             answers, _ = self.answers(place)
             totals = answers.totals if answers else None
-        if totals is not None and file_state(place.folder, [ERRORS])[0][1]:
-            failed = self._failed(place)
-        return entry_of(place, totals, failed)
-
-    def _failed(self, place: RunPlace) -> int:
-        answers, _ = self.answers(place)
-        return len(self.failures(place, answers)) if answers else 0
+        return entry_of(place, totals)
 
     def _totals_of(self, place: RunPlace) -> Totals | None:
         state, totals = self._totals.get(str(place.resolved), ((), None))
-        return totals if state == file_state(place.folder, [RECORDS, CASES]) else None
-
-    def _keep_totals(self, place: RunPlace, totals: Totals) -> None:
-        self._totals[str(place.resolved)] = file_state(place.folder, [RECORDS, CASES]), totals
+        return totals if state == file_state(place.folder, ANSWER_FILES) else None
 
     def count_all(self) -> bool:
         """Count the answers of all runs in the background; True when that is done."""
@@ -237,8 +195,8 @@ class Library:
                     if file_state(place.folder, [RECORDS])[0][1] > COUNTED_AT_ONCE:
                         self.answers(place)
                         continue
-                    with AnswerIndex(place.folder, place.manifest.metrics, COUNTED_AT_ONCE * 2) as index:
-                        self._keep_totals(place, RunAnswers(index, (), ()).totals)
+                    state = file_state(place.folder, ANSWER_FILES)
+                    self._totals[str(place.resolved)] = state, count_answers(place.folder)
             self._write_totals()
 
     def _read_totals(self) -> None:
@@ -252,11 +210,28 @@ class Library:
             replace_file(folder / _TOTALS, json.dumps(self._totals).encode())
 
 
-def entry_of(place: RunPlace, totals: Totals | None, failed: int = 0) -> RunEntry:
+def count_answers(folder: Path) -> Totals:
+    """Count the answers of a run that is not large.
+
+    Raises:
+        BadData: a damaged line.
+    """
+    units, records, unscored, retried, tokens = set[str](), 0, 0, 0, 0
+    for record in read_records(folder, parse_fields) if (folder / RECORDS).exists() else ():
+        units.add(record.unit)
+        records += 1
+        unscored += bool(record.unscored)
+        retried += record.usage.retries > 0
+        tokens += record.usage.input_tokens + record.usage.output_tokens
+    failed = {line["unit"] for line in read_lines(folder, ERRORS)} - units
+    return Totals(records, unscored, len(units), retried, tokens, len(failed))
+
+
+def entry_of(place: RunPlace, totals: Totals | None) -> RunEntry:
     """A run in short, with these counts."""
     manifest, config = place.manifest, place.manifest.config
     costs = [usage.cost for usage in manifest.spent.values() if usage.cost is not None]
-    finished = totals.units if totals else 0
+    finished, failed = (totals.units, totals.failed) if totals else (0, 0)
     return RunEntry(
         id=place.id,
         name=place.name,
@@ -282,13 +257,6 @@ def _state(folder: Path, manifest: Manifest, processed: int | None) -> State:
     if processed is not None and processed >= manifest.units:
         return "finished"
     return "running" if is_written(folder) else "stopped"
-
-
-def _failures_of(folder: Path) -> Iterator[Failure]:
-    for number, line in enumerate(read_lines(folder, ERRORS)):
-        if number >= MAX_FAILURES:
-            return
-        yield Failure(**{name: str(line.get(name) or "") for name in Failure._fields})
 
 
 def command(*words: str) -> str:

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emend.evals.log.lines import CASES
 from emend.evals.show.report.tracing import log_probs, probe_cost
 from emend.evals.show.trace.case_trace import Trace, TracedProbe
 from emend.evals.show.trace.case_trace import trace as trace_case
 from emend.evals.show.trace.graph_paths import GraphEdges
 from emend.evals.show.view.answers import CaseKey, RunAnswers
-from emend.evals.show.view.offsets import read_case
 from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PageRequest, case_path, facts, run_path
 from emend.evals.show.view.pages.graph import graph_view
@@ -37,7 +35,7 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
     end = start + MAX_PROBES
     data = CaseView(
         setting=trace.setting,
-        tags=facts(read_case(place.folder / CASES, int(answers.case_rows["start"][position])).get("tags", {})),
+        tags=facts(answers.read_case(position).get("tags", {})),
         edits=edit_views(trace.edits),
         questions=_by_question(probe_views(place, key, trace, visible)),
         failures=tuple(failure_view(line, trace.ways.get(line["editor"])) for line in trace.failures),
@@ -62,9 +60,9 @@ def read_trace(request: PageRequest, place: RunPlace, answers: RunAnswers, posit
     Raises:
         BadData: a damaged line.
     """
-    line = read_case(place.folder / CASES, int(answers.case_rows["start"][position]))
+    case = answers.read_case(position)["case"]
     with request.library.index(place) as index:
-        return trace_case(place.folder, line["case"], index=index)
+        return trace_case(place.folder, case, index=index)
 
 
 def _start(text: str) -> int:

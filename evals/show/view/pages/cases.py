@@ -1,17 +1,15 @@
 """The cases of a run that fit a filter, page by page."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from emend.evals.case import Record
-from emend.evals.log.lines import CASES, RECORDS
-from emend.evals.show.trace.answers import VERDICTS, deciding_scores, verdict_and_score
-from emend.evals.show.view.answers import SORTS, CaseKey, Mask, RunAnswers
-from emend.evals.show.view.offsets import read_case, read_record
+from emend.evals.show.trace.answers import deciding_scores, verdict_and_score
+from emend.evals.show.view.answers import SORTS, CaseKey, Condition, RunAnswers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views.cases import AnswerView, CaseFilter, CaseRowView, CasesView, Tally
@@ -21,8 +19,6 @@ from emend.memory.errors import BadSettings
 SIZE = 50
 """Number of cases on a page."""
 MAX_TAGS = 60
-SEARCH_SECONDS = 0.12
-"""Time that a page may spend on a text."""
 FILTERS = ("editor", "kind", "tag", "verdict", "text", "where", "sort", "after")
 
 
@@ -31,10 +27,9 @@ class CaseSelection:
     """The cases that fit: their positions in order, those of this page, and what fits of their answers."""
 
     positions: list[int]
-    fits: Mask
+    fits: Condition
     failed: dict[int, Counter[str]]
     cases: int
-    searched: float = 1.0
     next: str = ""
 
 
@@ -42,17 +37,16 @@ def cases_page(request: PageRequest, place: RunPlace) -> Page:
     """The cases that fit the query."""
     chosen = CaseFilter(**{name: request.value(name)[:500] for name in FILTERS}, errors=bool(request.value("errors")))
     answers, status = request.library.answers(place)
-    waiting, data = answers is None, CasesView(filter=chosen, searched=0.0, problem=status.text)
+    data = CasesView(filter=chosen, problem=status.text)
     if answers is not None:
-        data = data.model_copy(update={"choices": _choices(answers, chosen), "searched": 1.0})
+        data = data.model_copy(update={"choices": _choices(answers, chosen)})
         try:
-            selection = _select(request, place, answers, chosen)
-            waiting = selection.searched < 1
+            selection = _select(request, answers, chosen)
             data = data.model_copy(update=_view(request, place, answers, chosen, selection))
         except BadSettings as error:
             data = data.model_copy(update={"problem": str(error)})
     words = ["trace", str(place.folder), *_options(chosen)]
-    return Page(request.head("cases", f"Cases of {place.name}", place, words=words, waiting=waiting), data)
+    return Page(request.head("cases", f"Cases of {place.name}", place, words=words, waiting=answers is None), data)
 
 
 def _options(chosen: CaseFilter) -> list[str]:
@@ -69,47 +63,25 @@ def _options(chosen: CaseFilter) -> list[str]:
     return words + (["--errors"] if chosen.errors and not (chosen.where or chosen.verdict) else [])
 
 
-def _select(request: PageRequest, place: RunPlace, answers: RunAnswers, chosen: CaseFilter) -> CaseSelection:
+def _select(request: PageRequest, answers: RunAnswers, chosen: CaseFilter) -> CaseSelection:
     """The cases of the page, and what fits in all."""
-    text, searched = None, 1.0
-    if chosen.text:
-        search = request.library.search(place, answers, chosen.text, SEARCH_SECONDS)
-        text, searched = search.matches, search.searched
-    fits = answers.mask(chosen, text)
-    having = np.zeros(answers.cases, bool)
-    having[answers.columns["case"][fits]] = True
-    failed = _failed(request, place, answers)
+    fits, failed, further = answers.condition(chosen), answers.failed_cases, list[int]()
     if chosen.errors and not (chosen.kind or chosen.verdict or chosen.where or chosen.tag):
-        having[[at for at, editors in failed.items() if chosen.editor in ("", *editors)]] = True
-    sort = chosen.sort if chosen.sort in SORTS else "number"
-    values = answers.case_values(fits, sort)
-    positions = np.flatnonzero(having)
-    order = positions[np.lexsort((positions, -values[positions]))]
-    start = _start(order, values, answers, chosen.after)
+        further = [at for at, editors in failed.items() if chosen.editor in ("", *editors)]
+    order, values = answers.sorted_cases(fits, chosen.sort, further)
     if request.static:  # those that have a page
         visible = order[np.isin(order, answers.chosen_cases(request.value("cases") or "all"))].tolist()
-    else:
-        visible = order[start : start + SIZE].tolist()
-    next_key = _key(answers, values, visible[-1]) if visible and start + SIZE < len(order) else ""
-    return CaseSelection(visible, fits, failed, len(order), searched, next_key)
+        return CaseSelection(visible, fits, failed, len(order))
+    start = _start(order, values, answers, chosen.after)
+    visible = order[start : start + SIZE].tolist()
+    has_more = start + SIZE < len(order)
+    next_key = _key(answers.key_of(visible[-1]), float(values[start + SIZE - 1])) if has_more else ""
+    return CaseSelection(visible, fits, failed, len(order), next_key)
 
 
-def _failed(request: PageRequest, place: RunPlace, answers: RunAnswers) -> dict[int, Counter[str]]:
-    """Number of failed units of each editor, by position of the case."""
-    failures = request.library.failures(place, answers)
-    positions = {int(each): at for at, each in enumerate(answers.case_rows["case"])} if failures else {}
-    counts = dict[int, Counter[str]]()
-    for failure in failures:
-        position = positions.get(answers.hash_of(failure.setting, failure.case))
-        if position is not None:
-            counts.setdefault(position, Counter())[failure.editor] += 1
-    return counts
-
-
-def _key(answers: RunAnswers, values: Any, position: int) -> str:
+def _key(case: CaseKey, value: float) -> str:
     """Key of the last case of a page, by which the next page finds its place though the run goes on meanwhile."""
-    case = answers.key_of(position)
-    return f"{values[position]!r}:{case.setting}-{case.number}".removeprefix("np.float64(").replace("):", ":")
+    return f"{value!r}:{case.setting}-{case.number}"
 
 
 def _start(order: Any, values: Any, answers: RunAnswers, after: str) -> int:
@@ -122,7 +94,7 @@ def _start(order: Any, values: Any, answers: RunAnswers, after: str) -> int:
         return 0
     if position is None:
         return 0
-    before = (values[order] > last) | ((values[order] == last) & (order <= position))
+    before = (values > last) | ((values == last) & (order <= position))
     return int(before.sum())
 
 
@@ -133,25 +105,21 @@ def _view(
     query = {name: value for name, value in chosen.model_dump(exclude={"after", "errors"}).items() if value}
     query |= {"errors": "1"} if chosen.errors else {}
     path = run_path(place, "cases.html")
-    complete = selection.searched >= 1
     return {
         "rows": tuple(_rows(place, answers, selection)),
-        "cases": selection.cases if complete else None,
-        "answers": int(selection.fits.sum()) if complete else None,
-        "searched": selection.searched,
+        "cases": selection.cases,
+        "answers": answers.matches(selection.fits),
         "problem": "",
         "first": request.link(path, **query) if chosen.after else "",
-        "next": request.link(path, **query, after=selection.next) if selection.next and not request.static else "",
+        "next": request.link(path, **query, after=selection.next) if selection.next else "",
     }
 
 
 def _choices(answers: RunAnswers, chosen: CaseFilter) -> dict[str, tuple[Choice, ...]]:
     """The values of each filter, and how many answers have them."""
-    counts = {
-        "editor": dict.fromkeys(answers.editors, 0) | answers.count("editor"),
-        "kind": answers.count("kind"),
-        "tag": answers.tag_counts(MAX_TAGS),
-        "verdict": answers.verdict_counts(),
+    counts = answers.counts | {
+        "editor": dict.fromkeys(answers.editors, 0) | answers.counts["editor"],
+        "tag": dict([*answers.counts["tag"].items()][:MAX_TAGS]),
     }
     choices = {
         kind: tuple(
@@ -166,11 +134,10 @@ def _choices(answers: RunAnswers, chosen: CaseFilter) -> dict[str, tuple[Choice,
 
 def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Iterator[CaseRowView]:
     tallies = answers.tallies(selection.fits, selection.positions)
-    rows = answers.rows_of(selection.fits, selection.positions).tolist()
-    first = {int(answers.columns["case"][row]): row for row in reversed(rows)}
+    first_lines = answers.first_lines(selection.fits, selection.positions)
+    examples = dict(zip(first_lines, read_answers(place, answers, [*first_lines.values()]), strict=True))
     for position in selection.positions:
-        key = answers.key_of(position)
-        line = read_case(place.folder / CASES, int(answers.case_rows["start"][position]))
+        key, line = answers.key_of(position), answers.read_case(position)
         counts, failed = tallies.get(position, {}), selection.failed.get(position, Counter())
         yield CaseRowView(
             number=key.number,
@@ -179,18 +146,18 @@ def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Ite
             title=str(line["edits"][0]["text"]) if line["edits"] else "",
             edits=len(line["edits"]),
             tallies=tuple(
-                Tally(editor=name, failed=failed[name], **dict(zip(VERDICTS, counts.get(name, ()), strict=False)))
+                Tally(editor=name, failed=failed[name], **counts.get(name, {}))
                 for name in answers.editors
                 if name in counts or name in failed
             ),
-            example=read_answer(place, answers, first[position]) if position in first else None,
+            example=examples.get(position),
         )
 
 
-def read_answer(place: RunPlace, answers: RunAnswers, row: int) -> AnswerView:
-    """The answer in a row of the index."""
-    record = read_record(place.folder / RECORDS, int(answers.columns["start"][row]))
-    return answer_view(place, record, answers.key_of(int(answers.columns["case"][row])))
+def read_answers(place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[AnswerView]:
+    """The answers on these lines of the run's records."""
+    for position, record in answers.read_answers(lines):
+        yield answer_view(place, record, answers.key_of(position))
 
 
 def answer_view(place: RunPlace, record: Record, key: CaseKey) -> AnswerView:

@@ -11,9 +11,9 @@ from emend.evals.results.analyses.compare import Comparison, ComparisonRow
 from emend.evals.show.report.tables.comparison import difference_text, interval_text, p_text
 from emend.evals.show.trace.answers import VERDICTS, deciding_scores
 from emend.evals.show.trace.case_trace import Trace
-from emend.evals.show.view.answers import CaseKey, Integers, RunAnswers
+from emend.evals.show.view.answers import CaseKey, Numbers, RunAnswers
 from emend.evals.show.view.pages.case import edit_views, probe_views, read_trace, waiting_page
-from emend.evals.show.view.pages.cases import read_answer
+from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, run_path
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views.case import ProbeView
@@ -30,7 +30,7 @@ from emend.evals.show.view.views.compare import (
 )
 from emend.evals.show.view.views.page import Fact, Link, Page, Status
 
-MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
+MAX_SIDES, MAX_FLIPS = 6, 200
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
 
 
@@ -181,32 +181,25 @@ def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> PairRow:
 
 
 class Pairing(NamedTuple):
-    """Answers of two editors to the same probes: rows, 3 x 3 counts of verdicts by setting and kind, and flips."""
+    """Answers of two editors to the same probes: 3 x 3 counts of verdicts by setting and kind, and lines of flips."""
 
-    rows: tuple[Integers, Integers]
-    counts: Integers
-    flipped: Integers
+    counts: Numbers
+    flipped: tuple[list[int], list[int]]
 
 
 def _paired(a: RunAnswers, b: RunAnswers, editor_a: str, editor_b: str) -> Pairing:
-    """Pair the answers, once for each state of the runs."""
-    key = editor_a, editor_b, b.generation, b.state
-    if key not in a.pairings:
-        (keys_a, rows_a), (keys_b, rows_b) = _keys(a, editor_a), _keys(b, editor_b)
-        _, first, second = np.intersect1d(keys_a, keys_b, return_indices=True)
-        rows = rows_a[first], rows_b[second]
-        verdicts = [each.columns["verdict"][at].astype(np.int64) for each, at in zip((a, b), rows, strict=True)]
-        case, kind = a.columns["case"][rows[0]], a.columns["kind"][rows[0]].astype(np.int64)
-        sizes = len(a.settings) + 1, len(a.names["kind"]) + 1, len(VERDICTS), len(VERDICTS)
-        places = a.case_setting[case], np.minimum(kind, sizes[1] - 1), *verdicts
-        counts = np.bincount(np.ravel_multi_index(places, sizes), minlength=math.prod(sizes)).reshape(sizes)
-        flipped = np.flatnonzero((verdicts[0] + verdicts[1] == RIGHT + WRONG) & (verdicts[0] != verdicts[1]))
-        flipped = flipped[np.argsort(case[flipped], kind="stable")]
-        while len(a.pairings) >= KEPT_PAIRINGS:
-            a.pairings.popitem()
-        a.pairings[key] = Pairing(rows, counts, flipped)
-    pairing: Pairing = a.pairings[key]
-    return pairing
+    """Pair the answers."""
+    sides = a.first_answers(editor_a), b.first_answers(editor_b)
+    _, *rows = np.intersect1d(sides[0]["question"], sides[1]["question"], return_indices=True)
+    verdicts = [side["verdict"][at].astype(np.int64) for side, at in zip(sides, rows, strict=True)]
+    positions, kinds = sides[0]["position"][rows[0]], sides[0]["kind"][rows[0]]
+    sizes = len(a.settings) + 1, len(a.counts["kind"]), len(VERDICTS), len(VERDICTS)
+    places = a.setting_of(positions), kinds, *verdicts
+    counts = np.bincount(np.ravel_multi_index(places, sizes), minlength=math.prod(sizes)).reshape(sizes)
+    flipped = np.flatnonzero((verdicts[0] + verdicts[1] == RIGHT + WRONG) & (verdicts[0] != verdicts[1]))
+    flipped = flipped[np.lexsort((rows[0][flipped], positions[flipped]))]
+    lines = (side["line"][at[flipped]].tolist() for side, at in zip(sides, rows, strict=True))
+    return Pairing(counts, (next(lines), next(lines)))
 
 
 class Outcomes:
@@ -234,8 +227,8 @@ class Outcomes:
         metrics = self._sides[0].place.manifest.metrics
         if not kinds or any(deciding_scores(metrics, kind)[:1] != (metric.value,) for kind in kinds):
             return None
-        places = [answers.place_of("kind", kind) for kind in kinds]
-        counts = self._pairing.counts[answers.settings.index(row.setting)][[at for at in places if at >= 0]].sum(axis=0)
+        places = [place for place, kind in enumerate(answers.counts["kind"]) if kind in kinds]
+        counts = self._pairing.counts[answers.settings.index(row.setting)][places].sum(axis=0)
         both, only_a, only_b, neither = (
             int(counts[pair]) for pair in ((RIGHT, RIGHT), (RIGHT, WRONG), (WRONG, RIGHT), (WRONG, WRONG))
         )
@@ -259,27 +252,12 @@ class Outcomes:
         """The first probes that one side has right and the other wrong, and the number of all."""
         if self._pairing is None:
             return (), 0
-        flipped = self._pairing.flipped
-        return tuple(map(self._flip, flipped[:MAX_FLIPS].tolist())), len(flipped)
-
-    def _flip(self, at: int) -> Flip:
-        assert self._pairing is not None
-        a, b = (
-            read_answer(side.place, answers, int(rows[at]))
-            for side, answers, rows in zip(self._sides, self._answers, self._pairing.rows, strict=True)
-        )
         sides = "~".join(side.view().key for side in self._sides)
-        return Flip(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}")
-
-
-def _keys(answers: RunAnswers, editor: str) -> tuple[Integers, Integers]:
-    """Keys and rows of an editor's first answers, by which they are paired with another's."""
-    columns = answers.columns
-    chosen = (columns["editor"] == answers.place_of("editor", editor)) & (columns["checkpoint"] == 0)
-    rows = np.flatnonzero(chosen & (columns["case"] >= 0))
-    hashes = answers.case_rows["case"][columns["case"][rows]]
-    with np.errstate(over="ignore"):
-        keys: Integers = columns["probe"][rows].astype(np.int64) ^ (
-            hashes * np.int64(1_000_003) + columns["repeat"][rows].astype(np.int64)
+        views = (
+            read_answers(side.place, answers, lines[:MAX_FLIPS])
+            for side, answers, lines in zip(self._sides, self._answers, self._pairing.flipped, strict=True)
         )
-    return keys, rows
+        flips = (
+            Flip(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}") for a, b in zip(*views, strict=True)
+        )
+        return tuple(flips), len(self._pairing.flipped[0])

@@ -1,13 +1,12 @@
 """Errors of a run: failed units, what is unscored and why, and what was retried."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from emend.evals.results.aggregate.rows import Report
 from emend.evals.show.trace.case_trace import open_failures
 from emend.evals.show.trace.graph_paths import edges_of
-from emend.evals.show.view.answers import RunAnswers
-from emend.evals.show.view.library import Failure
+from emend.evals.show.view.answers import Failure, RunAnswers
 from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
@@ -24,7 +23,7 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     library = request.library
     answers, indexed = library.answers(place)
     report, status = library.results.get("report", [place.folder])
-    failures = library.failures(place, answers) if answers else ()
+    failures = answers.failures if answers else []
     unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
     reasons = report.reasons if isinstance(report, Report) else {}
     data = ErrorsView(
@@ -39,7 +38,7 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     return Page(request.head("errors", f"Errors of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _groups(failures: tuple[Failure, ...]) -> Iterator[ErrorGroup]:
+def _groups(failures: Sequence[Failure]) -> Iterator[ErrorGroup]:
     editors: dict[tuple[str, str], Counter[str]] = {}
     for failure in failures:
         editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[failure.editor] += 1
@@ -48,7 +47,7 @@ def _groups(failures: tuple[Failure, ...]) -> Iterator[ErrorGroup]:
         yield ErrorGroup(error=error, message=message, count=counts.total(), editors=tuple(counts))
 
 
-def _failure_views(place: RunPlace, answers: RunAnswers, failures: tuple[Failure, ...]) -> Iterator[FailureView]:
+def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[FailureView]:
     """The first failures with the steps before them."""
     first_units = {failure.unit for failure in failures[:MAX_FAILURES]}
     finished = {failure.unit for failure in failures[MAX_FAILURES:]}

@@ -3,11 +3,9 @@
 import time
 from collections import defaultdict, deque
 
-import numpy as np
-
 from emend.evals.log.manifest import now
 from emend.evals.show.view.answers import RunAnswers
-from emend.evals.show.view.pages.cases import read_answer
+from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views.live import EditorProgress, LiveView
@@ -54,7 +52,7 @@ def live_view(request: PageRequest, place: RunPlace) -> LiveView:
     processed = run.finished + run.failed
     rate = PACES[place.id].per_minute(processed, time.monotonic()) if answers else None
     left = run.units - processed
-    failures = library.failures(place, answers) if answers else ()
+    failures = answers.failures if answers else []
     return LiveView(
         run=run,
         retries=answers.totals.retried if answers else 0,
@@ -62,7 +60,7 @@ def live_view(request: PageRequest, place: RunPlace) -> LiveView:
         seconds_left=60 * left / rate if rate and run.state == "running" else None,
         editors=_editors(place, answers),
         errors=tuple(Fact(name=f"{f.error}, {f.editor}", value=f.message) for f in reversed(failures[-LAST:])),
-        latest=tuple(read_answer(place, answers, row) for row in _latest(answers)) if answers else (),
+        latest=tuple(read_answers(place, answers, answers.last_lines(LAST))) if answers else (),
         at=now(),
     )
 
@@ -72,9 +70,3 @@ def _editors(place: RunPlace, answers: RunAnswers | None) -> tuple[EditorProgres
     units = place.manifest.units // max(1, len(editors))
     counts = answers.units_by_editor() if answers else {}
     return tuple(EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors)
-
-
-def _latest(answers: RunAnswers) -> list[int]:
-    """Rows of the last answers of known cases, the newest first."""
-    rows: list[int] = np.flatnonzero(answers.columns["case"] >= 0)[-LAST:][::-1].tolist()
-    return rows

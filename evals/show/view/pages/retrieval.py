@@ -3,17 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from emend.evals.case import Metric
 from emend.evals.log.events import split_passes, steps_from_events
-from emend.evals.log.lines import CASES
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow
 from emend.evals.results.analyses.general import HIT
 from emend.evals.show.view.answers import RunAnswers
-from emend.evals.show.view.offsets import read_case
-from emend.evals.show.view.pages.cases import read_answer
+from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PageRequest, cell, run_path
 from emend.evals.show.view.pages.steps import Decisions, hit_views
 from emend.evals.show.view.scan import RunPlace
@@ -46,30 +42,30 @@ def _rate(row: AnalysisRow) -> HitRate:
 
 
 def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: str) -> dict[str, Any]:
-    rows = answers.misses(editor if editor in answers.editors else "")
+    counts = answers.miss_counts()
     after = request.value("after")
-    start = int(np.searchsorted(rows, int(after), side="right")) if after.isdecimal() and len(after) < 12 else 0
-    visible = rows[start : start + SIZE].tolist()
-    has_more = start + SIZE < len(rows) and not request.static
+    start = int(after) if after.isdecimal() and len(after) < 12 else 0
+    lines = answers.misses(editor if editor in answers.editors else "", start, SIZE + 1)
+    visible, has_more = lines[:SIZE], len(lines) > SIZE and not request.static
     path = run_path(place, "retrieval.html")
-    counts = {name: len(answers.misses(name)) for name in answers.editors}
     return {
         "misses": tuple(_miss_views(request, place, answers, visible)),
-        "misses_total": len(rows),
+        "misses_total": counts.get(editor, 0) if editor in answers.editors else sum(counts.values()),
         "editors": tuple(
-            Choice(value=name, text=name, count=count, chosen=name == editor) for name, count in counts.items() if count
+            Choice(value=name, text=name, count=counts[name], chosen=name == editor)
+            for name in answers.editors
+            if name in counts
         ),
         "next": request.link(path, editor=editor, after=str(visible[-1])) if has_more else "",
     }
 
 
-def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, rows: Sequence[int]) -> Iterator[Miss]:
+def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[Miss]:
     with request.library.index(place) as index:
-        for row in rows:
-            answer = read_answer(place, answers, row)
-            line = read_case(place.folder / CASES, int(answers.case_rows["start"][answers.columns["case"][row]]))
+        for position, record in answers.read_answers(lines):
+            answer, line = answer_view(place, record, answers.key_of(position)), answers.read_case(position)
             case_edits = frozenset(str(edit["id"]) for edit in line["edits"])
-            events = index.events(answer.record.unit).get(answer.record.probe, ())
+            events = index.events(record.unit).get(record.probe, ())
             yield Miss(
                 answer=answer,
                 edits=tuple(str(edit["text"]) for edit in line["edits"]),

@@ -58,14 +58,13 @@ class CaseRowView(FrozenModel):
 
 
 class CasesView(FrozenModel):
-    """The cases of a run that fit a filter; counts are None and `searched` is below 1 while a text is searched for."""
+    """The cases of a run that fit a filter; counts are None until they are known."""
 
     filter: CaseFilter
     choices: dict[str, tuple[Choice, ...]] = {}
     rows: tuple[CaseRowView, ...] = ()
     cases: int | None = None
     answers: int | None = None
-    searched: float = 1.0
     first: str = ""
     next: str = ""
     problem: str = ""

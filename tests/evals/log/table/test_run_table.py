@@ -62,9 +62,9 @@ def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ..
         return read_all(folder)
 
 
-def lines_of_parts(folder: Path, table: str = "records") -> list[int]:
+def lines_of_parts(folder: Path, table: str = "record_lines") -> list[int]:
     """The number of lines up to the end of each kept part."""
-    name = {"records": RECORDS, "baseline": BASELINE}[table]
+    name = {"record_lines": RECORDS, "baseline": BASELINE}[table]
     return [part.end.lines for part in find_parts(parts_folder(folder), table, folder / name)]
 
 
@@ -177,13 +177,13 @@ def test_a_part_that_another_process_deletes_meanwhile_is_made_anew(folder) -> N
     with RunTable(folder) as table:
         for path in parts_folder(folder).iterdir():
             path.unlink()
-        assert table.rows("SELECT count(*) FROM records") == [(144,)]
+        assert table.rows("SELECT count(*) FROM record_lines") == [(144,)]
 
 
 def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
     report(folder)
     old, new = (parts_folder(folder) / f"draft {name}" for name in ("old", "new"))
-    for draft in (old, new, *parts_folder(folder).glob("records-*")):
+    for draft in (old, new, *parts_folder(folder).glob("record_lines-*")):
         draft.write_bytes(b"half")
     os.utime(old, (0, 0))
     report(folder)
@@ -205,7 +205,7 @@ def test_numbers_and_names_that_no_column_holds_are_bounded(folder, monkeypatch)
     line = json.dumps(fields).replace('"repeat": 0', '"repeat": 0, "repeat": 0')
     (folder / RECORDS).write_text(line + "\n", encoding="utf-8")
     with RunTable(folder) as table:
-        assert table.rows("SELECT checkpoint, repeat FROM records") == [(2**63 - 1, 0)]
+        assert table.rows("SELECT checkpoint, repeat FROM record_lines") == [(2**63 - 1, 0)]
 
 
 def test_a_damaged_record_is_named(folder) -> None:

@@ -327,7 +327,8 @@ def test_a_large_run_is_computed_by_a_process_of_its_own(smooth, tmp_path, monke
     folder = shutil.copytree(smooth, tmp_path / "run")
     monkeypatch.setattr("emend.evals.show.view.library.AT_ONCE", -1)
     monkeypatch.setattr("emend.evals.show.view.results.SMALL", -1)
-    monkeypatch.setattr("emend.evals.show.view.index.LARGE", 0)
+    for module in ("answers", "library", "compute"):
+        monkeypatch.setattr(f"emend.evals.show.view.{module}.LARGE", 0)
     with Site([folder]) as site:
         run = next(iter(site.library.scan.runs()))
         page, waited = wait_for(site, f"run/{run}/index.html")

@@ -1,4 +1,4 @@
-"""The index of a run that grows, made by processes that are killed: the next one shows what the records have."""
+"""The tables of a run that grows, made by processes that are killed: the next one shows what the records have."""
 
 import os
 import random
@@ -15,22 +15,20 @@ from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.evals.show.view.answers import RunAnswers
-from emend.evals.show.view.index import open_index
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_cache")]
 
-KILLS, COPIES, SEED = 30, 500, 11
-INDEXER = """
+KILLS, COPIES, SEED = 12, 500, 11
+MAKER = """
 import sys
 from pathlib import Path
-import emend.evals.show.view.index as module
-module.LARGE, module.CHUNK, module.BATCH = 0, 16, 4
+import emend.evals.show.view.compute as module
+module.LARGE = 0
 folder = Path(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 while True:
-    with module.open_index(folder) as index:
-        index.state()
+    module.compute("tables", [folder], [])
 """
 APPENDER = """
 import sys, time
@@ -58,34 +56,32 @@ def _start(code: str, *words: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def test_a_killed_index_is_continued_while_the_run_is_written(
+def test_killed_tables_are_continued_while_the_run_is_written(
     rough: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emend.evals.show.view.index.LARGE", 0)
+    monkeypatch.setattr("emend.evals.show.view.answers.LARGE", 0)
     folder = Path(shutil.copytree(rough, tmp_path / "run"))
     (tmp_path / "source").write_bytes(_grown((folder / RECORDS).read_bytes().splitlines(keepends=True)))
     (folder / RECORDS).write_bytes(b"")
     draw, manifest, counts = random.Random(SEED), Manifest.read(folder), []
     appender = _start(APPENDER, folder / RECORDS, tmp_path / "source", 0.01)
     for _ in range(KILLS):
-        indexer = _start(INDEXER, folder)
-        assert indexer.stdin is not None and indexer.stdout is not None
-        indexer.stdout.readline()
-        indexer.stdin.write(b"\n")
-        indexer.stdin.flush()
+        maker = _start(MAKER, folder)
+        assert maker.stdin is not None and maker.stdout is not None
+        maker.stdout.readline()
+        maker.stdin.write(b"\n")
+        maker.stdin.flush()
         time.sleep(draw.uniform(0, 0.15))
-        os.kill(indexer.pid, signal.SIGKILL)
-        assert indexer.wait() == -signal.SIGKILL
+        os.kill(maker.pid, signal.SIGKILL)
+        assert maker.wait() == -signal.SIGKILL
         before = len(list(read_records(folder)))
-        with open_index(folder) as index:
-            found = RunAnswers(index, tuple(manifest.cases), manifest.config.editors)
+        found = RunAnswers(folder, manifest)
         counts.append(found.totals.records)
         assert before <= found.totals.records <= len(list(read_records(folder)))
     assert appender.wait(120) == 0
     records = list(read_records(folder))
-    with open_index(folder) as index:
-        found = RunAnswers(index, tuple(manifest.cases), manifest.config.editors)
+    found = RunAnswers(folder, manifest)
     assert (found.totals.records, found.totals.units) == (len(records), len({record.unit for record in records}))
-    names = found.names["editor"]
-    assert [names[number] for number in found.columns["editor"].tolist()] == [record.editor for record in records]
+    editors = [editor for (editor,) in found._rows("SELECT editor FROM answers ORDER BY line")]
+    assert editors == [record.editor for record in records]
     assert counts == sorted(counts) and len(set(counts)) > 5
