@@ -23,6 +23,8 @@ OPTIONS: dict[str, Any] = {
     "memory_limit": "256MB",
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    # DuckDB 2.0.1 bounds some sums over joins by too small a number, and leaves out groups whose sum is above it.
+    "disabled_optimizers": "statistics_propagation",
 }
 SAME = "OVER (PARTITION BY unit ORDER BY line)"
 FIRST_ONES = f' QUALIFY row_number() {SAME} <= first_value("of") {SAME}'
