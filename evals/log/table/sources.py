@@ -5,13 +5,16 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from emend.evals.case import Record
-from emend.evals.log.lines import CASES, ERRORS, RECORDS
-from emend.evals.log.record_lines import parse_fields
+from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, parser_of
+from emend.evals.log.record_lines import LineParser, parse_fields
 from emend.evals.log.records import json_line, read_errors, read_json_lines
 from emend.evals.log.run_index import damage, read_blocks
 from emend.evals.log.table.columns import NAMES, json_columns, quoted, table_columns
 from emend.evals.log.units import complete_units
+from emend.memory.errors import BadData
 from emend.memory.files import open_file
 from emend.memory.json_files import LinePlace
 
@@ -91,3 +94,85 @@ def _line_source(table: str, name: str, fields: Mapping[str, str]) -> TableSourc
 
 CASE_SOURCE = _line_source("case_lines", CASES, CASE_COLUMNS)
 ERROR_SOURCE = _line_source("error_lines", ERRORS, ERROR_COLUMNS)
+
+
+class _RetryFields(msgspec.Struct):
+    error: str = ""
+
+
+class _CallFields(msgspec.Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    retries: list[_RetryFields] = []
+
+
+class _StepFields(msgspec.Struct):
+    """Fields of a step of which figures are computed; an event of the run itself has none of them."""
+
+    unit: str = ""
+    probe: str = ""
+    node: str = ""
+    ms: float | None = None
+    error: str | None = None
+    calls: list[_CallFields] = []
+
+
+_EVENT = parser_of(SCHEMAS[EVENTS])
+
+
+def _parse_step(line: bytes, where: str) -> _StepFields:
+    """Parse an event of which msgspec does not know why it is damaged, or which Python alone reads.
+
+    Raises:
+        BadData: it is damaged.
+    """
+    fields = _EVENT(line, where)
+    try:
+        return msgspec.convert(fields, _StepFields)
+    except msgspec.ValidationError as error:
+        raise BadData(f"{where}: {error}.") from error
+
+
+_STEPS = LineParser(_StepFields, _parse_step)
+
+
+def _step_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+    """The events from a place on.
+
+    Raises:
+        BadData: a line cannot be read; names file, line and field.
+    """
+    path, encoder = folder / EVENTS, msgspec.json.Encoder()
+    end, number = start
+    with read_errors(path), open_file(path) as file:
+        for lines in filter(None, read_blocks(file, end)):
+            with damage(folder, EVENTS):
+                steps = _STEPS.block(lines, str(path), number + 1)
+            ends = list(accumulate(map(len, lines), initial=end))
+            yield TableRows(
+                [encoder.encode_lines(steps)], ends[:-1], ends[1:], range(number + 1, number + len(lines) + 1)
+            )
+            end, number = ends[-1], number + len(lines)
+
+
+_RETRY = "STRUCT(error VARCHAR)"
+_STEP_FIELDS = dict.fromkeys(("unit", "probe", "node", "error"), "VARCHAR") | {
+    "ms": "DOUBLE",
+    "calls": f"STRUCT(input_tokens BIGINT, output_tokens BIGINT, retries {_RETRY}[])[]",
+}
+_RETRIES = "flatten(list_transform(calls, lambda call: list_transform(call.retries, lambda retry: retry.error)))"
+STEP_SOURCE = TableSource(
+    "step_lines",
+    EVENTS,
+    _STEP_FIELDS,
+    (
+        *("unit", "probe", "node", "coalesce(ms, 0) AS ms", "coalesce(error, '') AS error", "len(calls) AS calls"),
+        *(
+            f"coalesce(list_sum(list_transform(calls, lambda call: call.{name})), 0)::BIGINT AS {name}"
+            for name in ("input_tokens", "output_tokens")
+        ),
+        f"len({_RETRIES}) AS retries",
+        f"array_to_string({_RETRIES}, ', ') AS retry_errors",
+    ),
+    _step_rows,
+)

@@ -1,25 +1,32 @@
 """All cases of a run in short: what each node took, and where something failed, was retried or is unscored."""
 
-import statistics
-from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pydantic import TypeAdapter
+
 from emend.evals.case import Record
-from emend.evals.log.events import retries_of, steps_from_events
-from emend.evals.log.lines import CASES, ERRORS
+from emend.evals.log.events import steps_from_events
+from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, StepLine
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.record_lines import parse_record
+from emend.evals.log.records import read_json_lines, read_lines, read_parsed, read_records, require_records
 from emend.evals.log.run_index import RunIndex
+from emend.evals.log.table.columns import text as literal
+from emend.evals.log.table.run_table import RunTable
+from emend.evals.log.table.sources import RECORD_SOURCE, STEP_SOURCE
 from emend.evals.show.trace.case_trace import open_failures, trace
 from emend.evals.show.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.graph_paths import Path as GraphPath
 from emend.evals.show.trace.graph_paths import edges_of, mermaid, paths_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
+from emend.memory.json_files import JsonLine
 from emend.memory.registry import nearest
 
 CONTEXT = 40
@@ -69,78 +76,63 @@ class Overview(FrozenModel):
 
 
 @dataclass
-class _NodeSums:
-    """Times and sums of one node under one editor."""
-
-    ms: "array[float]" = field(default_factory=lambda: array("d"))
-    sums: Counter[str] = field(default_factory=Counter)
-
-    def add(self, step: dict[str, Any]) -> None:
-        """Add one step."""
-        self.ms.append(step["ms"])
-        sums = self.sums
-        sums["errors"] += bool(step["error"])
-        for call in step["calls"]:
-            sums["calls"] += 1
-            sums["retries"] += len(call["retries"])
-            sums["input_tokens"] += call["input_tokens"]
-            sums["output_tokens"] += call["output_tokens"]
-
-    def row(self, editor: str, node: str) -> NodeRow:
-        """Make the row of the node."""
-        ordered = sorted(self.ms)
-        high = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-        return NodeRow(
-            editor=editor,
-            node=node,
-            steps=len(ordered),
-            median_ms=round(statistics.median(ordered), 3),
-            p95_ms=round(high, 3),
-            **{name: self.sums[name] for name in ("calls", "input_tokens", "output_tokens", "retries", "errors")},
-        )
-
-
-@dataclass
 class _CaseSums:
     """Sums of one case under one editor, and the gravest thing that went wrong."""
 
-    sums: Counter[str] = field(default_factory=Counter)
+    probes: int = 0
+    steps: int = 0
     seconds: float = 0.0
+    retries: int = 0
+    errors: int = 0
+    unscored: int = 0
     finding: str = ""
-    rank: int = 0
-
-    def add(self, record: Record, steps: Sequence[dict[str, Any]], text: str | None) -> None:
-        """Add one probe with its fitting steps; `text` is what was searched for."""
-        self.seconds += record.seconds
-        sums = self.sums
-        sums["probes"] += 1
-        sums["steps"] += len(steps)
-        sums["unscored"] += bool(record.unscored)
-        for step in steps:
-            sums["errors"] += bool(step["error"])
-            sums["retries"] += sum(len(call["retries"]) for call in step["calls"])
-        rank, finding = _worst(record, steps)
-        if text:
-            rank, finding = 1, _excerpt(text, [*(text_of(step) for step in steps), *texts_of(record)])
-        if finding and rank > self.rank:
-            self.rank, self.finding = rank, finding
-
-    def row(self, setting: str, case: str, editor: str, number: int) -> CaseRow:
-        """Make the row of the case."""
-        names = ("probes", "steps", "retries", "errors", "unscored", "failed")
-        return CaseRow(
-            case=case,
-            number=number,
-            setting=setting,
-            editor=editor,
-            seconds=round(self.seconds, 6),
-            finding=self.finding,
-            **{name: self.sums[name] for name in names},
-        )
+    failed: int = 0
 
 
+_STEP: Callable[[Any], Any] = TypeAdapter(StepLine).validate_python
 CaseKey = tuple[str, str, str]
 """Setting, case, editor."""
+VIEWS = (
+    """
+CREATE VIEW chosen_records AS SELECT r.*, cardinality(unscored) > 0 AS is_unscored, excerpt
+FROM record_lines r LEFT JOIN matches m ON NOT is_step AND m.line = r.line WHERE {records}
+""",
+    """
+CREATE VIEW steps AS SELECT s.*, r.line AS record, editor, m.excerpt
+FROM chosen_records r JOIN step_lines s USING (unit, probe) LEFT JOIN matches m ON is_step AND m.line = s.line
+""",
+    "CREATE VIEW fitting_steps AS SELECT * FROM steps WHERE {steps}",
+    """
+CREATE VIEW last_steps AS SELECT * FROM steps WHERE line IN (
+    SELECT max(line) FROM steps WHERE record IN (SELECT line FROM chosen_records WHERE {probes})
+    AND record NOT IN (SELECT record FROM fitting_steps) GROUP BY record)
+""",
+    "CREATE VIEW chosen_steps AS FROM fitting_steps {further}",
+)
+"""Views of what fits; where errors are sought, the last step of a probe shows what could not be scored."""
+NODES = """
+SELECT editor, node, count(*), median(ms),
+    list_sort(list(ms))[least(count(*), floor(0.95::DOUBLE * count(*))::BIGINT + 1)],
+    sum(calls), sum(input_tokens), sum(output_tokens), sum(retries), count(*) FILTER (error != '')
+FROM chosen_steps GROUP BY editor, node ORDER BY min(line)
+"""
+CASES_ASKED = """
+WITH sums AS (
+    SELECT record, count(*) AS steps, sum(retries) AS retries, count(*) FILTER (error != '') AS errors,
+        arg_min(error, line) FILTER (error != '') AS error, arg_min(excerpt, line) AS step_excerpt,
+        arg_min(node || ' was retried: ' || retry_errors, line) FILTER (retries > 0) AS retry
+    FROM chosen_steps GROUP BY record
+), probes AS (
+    SELECT *, {finding} AS finding,
+        CASE WHEN {grep} THEN 1 WHEN error != '' THEN 3 WHEN retry != '' THEN 2 ELSE 1 END AS rank
+    FROM chosen_records LEFT JOIN sums ON record = line WHERE steps > 0 OR ({probes})
+)
+SELECT setting, case_id, editor, count(*), coalesce(sum(steps), 0), sum(seconds), coalesce(sum(retries), 0),
+    coalesce(sum(errors), 0), count(*) FILTER (is_unscored),
+    coalesce(first(finding ORDER BY rank DESC, line) FILTER (finding != ''), '')
+FROM probes GROUP BY setting, case_id, editor ORDER BY min(line)
+"""
+"""Sums of each case under each editor, and the gravest thing that went wrong, the first of those."""
 
 
 def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilter = ALL_STEPS) -> Overview:
@@ -159,28 +151,83 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
     if records.editor is not None and records.editor not in manifest.config.editors:
         editors = list(manifest.config.editors)
         raise BadSettings(f"the run has no editor '{records.editor}': {nearest(records.editor, editors)}")
-    nodes = defaultdict[tuple[str, str], _NodeSums](_NodeSums)
-    cases = defaultdict[CaseKey, _CaseSums](_CaseSums)
-    ran, kinds = set[str](), set[str]()
-    for record, all_steps in _with_steps(folder, records.editor):
-        ran.update(step["node"] for step in all_steps)
-        kinds.add(record.kind)
-        matching = steps.matching(all_steps, record) if records.fits(record) else None
-        if matching is None:
-            continue
-        for step in matching:
-            nodes[record.editor, step["node"]].add(step)
-        cases[record.setting, record.case, record.editor].add(record, matching, steps.grep)
-    for setting in manifest.cases:
-        ran = ran.union(*(graph.nodes for graph in edges_of(manifest, setting).values()))
-    steps.check_node(ran, "the run")
-    if records.kind is not None and records.kind not in kinds:
-        raise BadSettings(f"the run has no probes of kind '{records.kind}': {nearest(records.kind, sorted(kinds))}")
-    _add_failures(folder, records, steps, cases)
+    require_records(folder)
+    with RunTable(folder, [RECORD_SOURCE, STEP_SOURCE]) as table:
+        _check_names(table, manifest, records, steps)
+        probes = _make_views(table, records, steps)
+        nodes = tuple(map(_node_row, table.rows(NODES)))
+        cases = {row[:3]: _CaseSums(*row[3:]) for row in table.rows(CASES_ASKED.format(**probes))}
+        _add_failures(table, records, steps, cases)
     if not (cases or steps.errors or steps.is_empty):
         raise BadSettings(f"nothing in '{folder}' fits {steps}.")
-    rows = tuple(sums.row(*name) for name, sums in nodes.items())
-    return Overview(nodes=rows, cases=tuple(_case_rows(folder, cases)))
+    return Overview(nodes=nodes, cases=tuple(_case_rows(folder, cases)))
+
+
+def _check_names(table: RunTable, manifest: Manifest, records: RecordFilter, steps: StepFilter) -> None:
+    """Check that the run has the node and the kind.
+
+    Raises:
+        BadSettings: it has not.
+    """
+    if steps.node is not None:
+        ran = {node for (node,) in table.rows("SELECT DISTINCT node FROM step_lines WHERE node != ''")}
+        graphs = [graph for setting in manifest.cases for graph in edges_of(manifest, setting).values()]
+        steps.check_node(ran.union(*(graph.nodes for graph in graphs)), "the run")
+    if records.kind is not None:
+        query = "SELECT DISTINCT kind FROM record_lines WHERE editor = $1 OR $1 IS NULL"
+        kinds = sorted(kind for (kind,) in table.rows(query, records.editor))
+        if records.kind not in kinds:
+            raise BadSettings(f"the run has no probes of kind '{records.kind}': {nearest(records.kind, kinds)}")
+
+
+def _make_views(table: RunTable, records: RecordFilter, steps: StepFilter) -> dict[str, str]:
+    """Make views of the records and steps that fit; return conditions on probes of which no step does."""
+    fields = records.model_dump(exclude_none=True)
+    chosen = [f"starts_with({name}, {literal(value)})" for name, value in fields.items() if name == "probe"]
+    chosen += [f"{name} = {literal(value)}" for name, value in fields.items() if name != "probe"]
+    fitting = [f"node = {literal(steps.node)}"] if steps.node is not None else []
+    fitting += ["excerpt IS NOT NULL"] if steps.grep else []
+    fitting += ["(error != '' OR retries > 0)"] if steps.errors else []
+    probes = ["false"] if steps.node is not None else ["excerpt IS NOT NULL"] if steps.grep else []
+    probes += ["is_unscored"] if steps.errors else []
+    conditions = {"records": chosen, "steps": fitting, "probes": probes}
+    words = {name: " AND ".join(parts) or "true" for name, parts in conditions.items()}
+    words["further"] = "UNION ALL FROM last_steps" if steps.errors else ""
+    matches = list(_matches(table.folder, steps.grep)) if steps.grep else []
+    table.connection.execute("CREATE TABLE matches (line BIGINT, is_step BOOLEAN, excerpt VARCHAR)")
+    if matches:
+        names = ("line", "is_step", "excerpt")
+        arrays = {name: np.array(each, object) for name, each in zip(names, zip(*matches, strict=True), strict=True)}
+        table.connection.register("new_matches", arrays)
+        table.connection.execute("INSERT INTO matches SELECT * FROM new_matches")
+    for view in VIEWS:
+        table.connection.execute(view.format(**words))
+    finding = "coalesce(step_excerpt, excerpt)" if steps.grep else "coalesce(error, retry, map_values(unscored)[1])"
+    return {"probes": words["probes"], "finding": finding, "grep": str(bool(steps.grep))}
+
+
+def _matches(folder: Path, text: str) -> Iterator[tuple[int, bool, str]]:
+    """Lines of steps and of records that have a text, whether each is of a step, and the place where the text is."""
+    for _, unit in groupby(read_json_lines(folder, EVENTS), lambda line: line.fields.get("unit")):
+        by_probe: dict[str, list[JsonLine]] = {}
+        for line in unit:
+            if "node" in line.fields:
+                by_probe.setdefault(line.fields.get("probe", ""), []).append(line)
+        for lines in by_probe.values():
+            steps = steps_from_events(_STEP(each.fields) for each in lines)
+            for line, step in zip(lines, steps, strict=True):
+                whole = text_of(step)
+                if text.casefold() in whole.casefold():
+                    yield line.number, True, _excerpt(text, [whole])
+    for line in read_parsed(folder / RECORDS, parse_record):
+        texts = texts_of(line.fields)
+        if text.casefold() in "\n".join(texts).casefold():
+            yield line.number, False, _excerpt(text, texts)
+
+
+def _node_row(values: tuple[Any, ...]) -> NodeRow:
+    row = dict(zip(NodeRow.model_fields, values, strict=True))
+    return NodeRow(**row | {name: round(row[name], 3) for name in ("median_ms", "p95_ms")})
 
 
 def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict[str, Any]]]]:
@@ -195,17 +242,6 @@ def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list
             yield record, list(steps_from_events(events.get(record.probe, ())))
 
 
-def _worst(record: Record, steps: Sequence[dict[str, Any]]) -> tuple[int, str]:
-    """How grave the gravest thing is that went wrong with a probe, and what it is."""
-    for step in steps:
-        if step["error"]:
-            return 3, str(step["error"])
-    for step in steps:
-        if retries := retries_of(step):
-            return 2, f"{step['node']} was retried: {', '.join(retry.error for retry in retries)}"
-    return 1, next(iter(record.unscored.values()), "")
-
-
 def _excerpt(text: str, texts: Sequence[str]) -> str:
     """The first place where a text occurs, with a little of what is around it."""
     for whole in texts:
@@ -216,16 +252,16 @@ def _excerpt(text: str, texts: Sequence[str]) -> str:
     return ""
 
 
-def _add_failures(folder: Path, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]) -> None:
+def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]) -> None:
     """Count units that failed and were not finished since, each once."""
-    if next(read_lines(folder, ERRORS), None) is None:
+    if records.kind is not None or next(read_lines(table.folder, ERRORS), None) is None:
         return
-    finished = {record.unit for record in read_records(folder)}
-    last = {line["unit"]: line for line in open_failures(folder, finished)}
+    finished = {unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines")}
+    last = {line["unit"]: line for line in open_failures(table.folder, finished)}
     for line in last.values():
-        if records.kind is None and records.editor in (None, line["editor"]) and steps.fits_failure(line):
-            case = cases[line["setting"], line["case"], line["editor"]]
-            case.sums.update(failed=1)
+        if records.editor in (None, line["editor"]) and steps.fits_failure(line):
+            case = cases.setdefault((line["setting"], line["case"], line["editor"]), _CaseSums())
+            case.failed += 1
             case.finding = case.finding or f"{line['error']}: {line['message']}"
 
 
@@ -237,7 +273,9 @@ def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> Iterator[CaseRo
         return settings.get(key[0], 0), numbers.get(key[:2], 0)
 
     for key in sorted(cases, key=order):
-        yield cases[key].row(*key, numbers.get(key[:2], 0))
+        (setting, case, editor), sums = key, vars(cases[key])
+        number, seconds = numbers.get(key[:2], 0), round(sums["seconds"], 6)
+        yield CaseRow(**sums | {"seconds": seconds}, setting=setting, case=case, editor=editor, number=number)
 
 
 def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = ALL_RECORDS) -> str:
