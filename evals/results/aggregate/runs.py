@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from emend.memory.errors import BadData, MissingData
 from emend.memory.files import file_identity, open_file, private_folder, replace_file
 from emend.memory.paths import cache_folder
 
-HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9})')
+HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9}),')
 """Beginning of a record: its unit, and the number of that unit's records."""
-HEAD_BYTES = 200
-"""Maximum length of that."""
+HEAD_BYTES = 64
+"""Maximum length of that; further bytes would differ between the records of a unit, and each be looked at."""
+BLOCK = 2**17
+"""Bytes that are read at once."""
 MAX_RUNS = 10_000
 """Number of runs whose counts are kept."""
 
@@ -115,12 +118,13 @@ class _Counts:
 
 def _finished(folder: Path) -> set[str]:
     """Units with all their records, read by the records' beginnings alone."""
-    heads = Counter[bytes]()
+    heads, begin = Counter[bytes](), itemgetter(slice(HEAD_BYTES))
     with suppress(FileNotFoundError), open_file(folder / RECORDS) as file:
-        heads.update(line[:HEAD_BYTES].partition(b',"case":')[0] for line in file if line.endswith(b"\n"))
+        while lines := file.readlines(BLOCK):
+            heads.update(map(begin, lines if lines[-1].endswith(b"\n") else lines[:-1]))
     counts, sizes = Counter[bytes](), dict[bytes, int]()
     for head, count in heads.items():
-        if match := HEAD.fullmatch(head):
+        if match := HEAD.match(head):
             counts[match[1]] += count
             sizes[match[1]] = int(match[2])
     return {unit.decode(errors="replace") for unit, count in counts.items() if count >= sizes[unit]}
