@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Metric
-from emend.evals.config.run_config import Checkpoints
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
@@ -126,7 +125,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
 
 def _side_effects(folder: Path, manifest: Manifest) -> dict[str, Any]:
     """Fields of a report on what weight edits did besides: perplexity, checks, broken models, and notes on them."""
-    perplexity = perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
+    perplexity = perplexities_of(folder, manifest.config.editors, manifest.config.parsed().checkpoints)
     checks = edit_checks_of(folder, manifest.config.editors)
     return {
         "perplexity": tuple(perplexity),
