@@ -146,6 +146,8 @@ class RunAnswers:
         self.folder, self.settings, self.editors = folder, tuple(manifest.cases), manifest.config.editors
         self._lock = threading.Lock()
         self._needles: list[str] = []
+        self.pairings: dict[Any, Any] = {}
+        """Answers that were paired with another editor's; kept here, since they hold as long as these answers."""
         with ExitStack() as stack:
             self._table = stack.enter_context(RunTable(folder, SOURCES, large=LARGE))
             self._make_tables(manifest.metrics)

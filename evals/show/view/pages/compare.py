@@ -1,6 +1,7 @@
 """Editors or runs side by side: the numbers of `emend compare`, the probes that flipped, and both traces of a case."""
 
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from emend.evals.show.view.views.compare import (
 )
 from emend.evals.show.view.views.page import Fact, Link, Page, Status
 
-MAX_SIDES, MAX_FLIPS = 6, 200
+MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
 
 
@@ -188,7 +189,18 @@ class Pairing(NamedTuple):
 
 
 def _paired(a: RunAnswers, b: RunAnswers, editor_a: str, editor_b: str) -> Pairing:
-    """Pair the answers."""
+    """Pair the answers, once as long as both are held."""
+    key = editor_a, editor_b, weakref.ref(b)
+    pairing: Pairing | None = a.pairings.get(key)
+    if pairing is None:
+        pairing = _pair_answers(a, b, editor_a, editor_b)
+        if len(a.pairings) >= KEPT_PAIRINGS:
+            a.pairings.clear()
+        a.pairings[key] = pairing
+    return pairing
+
+
+def _pair_answers(a: RunAnswers, b: RunAnswers, editor_a: str, editor_b: str) -> Pairing:
     sides = a.first_answers(editor_a), b.first_answers(editor_b)
     _, *rows = np.intersect1d(sides[0]["question"], sides[1]["question"], return_indices=True)
     verdicts = [side["verdict"][at].astype(np.int64) for side, at in zip(sides, rows, strict=True)]
