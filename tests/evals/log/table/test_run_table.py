@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
-from emend.evals.log.lines import BASELINE, RECORDS
+from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
 from emend.evals.log.repair import finished_units
 from emend.evals.log.table import parts, writer
 from emend.evals.log.table.parts import find_parts, parts_folder
@@ -18,6 +18,7 @@ from emend.evals.log.table.run_table import RunTable
 from emend.evals.results.aggregate.gather import gather_run
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run import units
+from emend.evals.show.trace.overview import overview
 from emend.memory.errors import BadData
 from tests.evals.toy_runs import go, untimed_records
 from tests.evals.toys import FLEETING_EDITOR, SpeakingModel, ToyBenchmark
@@ -51,7 +52,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 def read_all(folder: Path) -> tuple[object, ...]:
     """What the readers of tables make of a run."""
-    return report(folder), finished_units(folder), baseline_offsets(folder), baseline_usage(folder)
+    return report(folder), overview(folder), finished_units(folder), baseline_offsets(folder), baseline_usage(folder)
 
 
 def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
@@ -64,7 +65,7 @@ def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ..
 
 def lines_of_parts(folder: Path, table: str = "record_lines") -> list[int]:
     """The number of lines up to the end of each kept part."""
-    name = {"record_lines": RECORDS, "baseline": BASELINE}[table]
+    name = {"record_lines": RECORDS, "baseline": BASELINE, "step_lines": EVENTS}[table]
     return [part.end.lines for part in find_parts(parts_folder(folder), table, folder / name)]
 
 
@@ -91,6 +92,16 @@ def test_a_run_that_grows_is_read_on(folder, monkeypatch, lines) -> None:
         file.write(whole[len(some) :])
     assert read_all(folder) == read_anew(folder, monkeypatch)
     assert lines_of_parts(folder) == [*([complete] if complete else []), 144]
+
+
+def test_steps_that_are_appended_are_read_on(folder, monkeypatch) -> None:
+    whole = (folder / EVENTS).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    (folder / EVENTS).write_bytes(b"".join(lines[:40]) + lines[40][:9])
+    assert overview(folder).nodes and read_all(folder) == read_anew(folder, monkeypatch)
+    (folder / EVENTS).write_bytes(whole)
+    assert read_all(folder) == read_anew(folder, monkeypatch)
+    assert lines_of_parts(folder, "step_lines")[-1] == len(lines)
 
 
 def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
