@@ -40,8 +40,8 @@ DENIAL = re.compile(
 TALK = re.compile(
     r"\A(?:sure|certainly|of course|absolutely|okay|ok)\b\s*[!,.:]|\A(?:here(?:'s| is| are)|below is)\b"
     # "I" after a capitalised word is a numeral, as in "Charles I was"
-    r"|(?:\A|[.!?,;:(]\s*|\b(?:and|as|because|but|if|since|so|that|though|while)\s)I(?:'(?:d|ll|m|ve)|\s(?:am|appreciate|"
-    r"can|could|do|don't|had|have|hope|know|may|must|need|should|think|understand|want|was|will|would))\b"
+    r"|(?:\A|[.!?,;:(]\s*|\b(?:and|as|because|but|if|since|so|that|though|while)\s)I(?:'(?:d|ll|m|ve)|\s(?:am|"
+    r"appreciate|can|could|do|don't|had|have|hope|know|may|must|need|should|think|understand|want|was|will|would))\b"
     r"|\blet me know (?:if|whether|what)\b|\bfeel free to\b|\bwould you like (?:me|another)\b"
     r"|\bas (?:requested|instructed|you (?:asked|requested|wished)|stated in the fact|per your)\b"
     r"|\b(?:this|the) (?:paragraph|text|article|passage)(?: above| below)? (?:states|keeps|follows|meets|"
