@@ -17,11 +17,12 @@ from emend.agents.llm import fingerprint, load_model
 from emend.agents.roles.author import load_prompts
 from emend.editors.answerers import FunctionAnswerer
 from emend.editors.base import Answerer, EditorContext
+from emend.editors.built_item import BuiltItem
 from emend.editors.hyperparameters import build_settings
 from emend.graphs.construction.pipeline import ATTEMPTS, ConstructionContext, Pipeline
 from emend.graphs.execution import run_graph
 from emend.graphs.registry import CONSTRUCTIONS
-from emend.memory.edit import Edit, FrozenModel
+from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe
 
 
@@ -44,18 +45,6 @@ class ConstructionSettings:
     prompts: str = ""
     attempts: Annotated[int, Field(ge=0, le=9)] = 0
     language: str = "en"
-
-
-class BuiltItem(FrozenModel):
-    """The outcome of one item, the answer of its record as JSON: a result, or the rejections of all attempts."""
-
-    result: dict[str, Any] | None = None
-    passed: dict[str, bool] = {}
-    """By filter, whether the last attempt that reached it passed it."""
-    rejections: tuple[dict[str, Any], ...] = ()
-    attempts: int = 1
-    item: dict[str, Any]
-    """The fields of the source's item."""
 
 
 class Construction:

@@ -27,15 +27,6 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
         "cot": ("emend.graphs.cot:build", "As rag, and the model thinks before it answers."),
         "agent": ("emend.graphs.agent:build", "The model is given tools over the memory, and decides itself."),
         "mello": ("emend.graphs.mello:build", "A question in steps, each checked against the memory."),
-        "build_questions": (
-            "emend.graphs.construction.questions:build",
-            "Facts of a document with questions and proofs, filtered and tried by a reader.",
-        ),
-        "build_wikiupdate": (
-            "emend.graphs.construction.wikiupdate:build",
-            "Leads of two pages become the document of an updated fact, verified and read back.",
-        ),
-        "build_akew": ("emend.graphs.construction.akew:build", "A fact becomes a paragraph, verified and read back."),
     },
 )
 """Each is a function `build() -> CompiledStateGraph`."""

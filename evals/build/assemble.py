@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.agents.roles.author import load_prompts
-from emend.editors.construction import BuiltItem
+from emend.editors.built_item import BuiltItem
 from emend.evals.build.card import EXAMPLES, BuildCost, Card, PromptNote, Status, count_filter, measure_diversity
 from emend.evals.build.card_text import card_text
 from emend.evals.build.items import PLACE

@@ -72,5 +72,5 @@ def _rows(item: KeptItem, far: Sequence[dict[str, Any]]) -> Iterator[dict[str, A
 def false_statement(fact: dict[str, str]) -> str:
     """The statement with the wrong answer in place of the right one."""
     statement = fold_typography(fact["statement"])
-    pattern = whole(fold_typography(fact["answer"]), flags=2)  # re.IGNORECASE
+    pattern = whole(fold_typography(fact["answer"]), any_case=True)
     return pattern.sub(lambda hit: fact["wrong_answer"], statement, count=1)

@@ -102,3 +102,8 @@ class Pipeline:
     prompts: Sequence[str]
     judged: Sequence[str]
     sample: Callable[[str], str]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the recipe `best`, for drawing."""
+        return self.build("best")

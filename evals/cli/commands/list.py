@@ -88,7 +88,7 @@ def graph(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Graph, judge or editor; see: emend list graphs, emend list judges, emend list editors.",
+            help="Graph, judge, editor or construction; see: emend list graphs, judges, editors or constructions.",
         ),
     ],
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print Mermaid text.")] = False,

@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from emend.agents.judging.base import Item
-from emend.editors.construction import BuiltItem
+from emend.editors.built_item import BuiltItem
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.triples import EXTRACTED
 from emend.evals.judging.annotate.study import Study

@@ -11,6 +11,7 @@ KINDS = {
     "retrievers": ("emend.memory.retrieval.registry:RETRIEVERS", "Strategies that search a memory (--retriever)."),
     "judges": ("emend.graphs.registry:JUDGES", "Criteria by which chat models judge answers (--kind)."),
     "models": ("emend.agents.llm:MODELS", "Where models come from (--model)."),
+    "constructions": ("emend.graphs.registry:CONSTRUCTIONS", "Kinds of benchmarks that emend build makes."),
     "graphs": ("emend.graphs.registry:GRAPHS", "Graphs that emend graph draws."),
 }
 """Place and summary of each registry; a registry is imported when it is listed."""

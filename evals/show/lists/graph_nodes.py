@@ -60,9 +60,9 @@ def find_graph(name: str) -> "Graph":
         BadSettings: the name is unknown, the part cannot be made, or it has no graph.
     """
     from emend.editors.registry import EDITORS
-    from emend.graphs.registry import GRAPHS, JUDGES
+    from emend.graphs.registry import CONSTRUCTIONS, GRAPHS, JUDGES
 
-    registries: tuple[Registry[Any], ...] = (JUDGES, GRAPHS, EDITORS)
+    registries: tuple[Registry[Any], ...] = (JUDGES, GRAPHS, EDITORS, CONSTRUCTIONS)
     registry = next((each for each in registries if name in (*each.names(), *each.aliases)), GRAPHS)
     part = registry.load(name)
     with registry.plugin_errors(name):

@@ -76,14 +76,14 @@ def test_help_takes_less_than_half_a_second() -> None:
 def test_listing_and_reading_a_run_imports_neither_a_model_library_nor_langchain(tmp_path: Path) -> None:
     commands = [["list"], *(["list", kind] for kind in ("editors", "benchmarks", "judges", "models", "graphs"))]
     run = str(smooth_run(tmp_path / "run"))
-    commands += [["trace", run], ["trace", run, "1"], ["trace", run, "1", "--json"], ["report", run]]
+    commands += [["trace", run, "1"], ["trace", run, "1", "--json"], ["trace", run], ["report", run]]
     code = (
         "import sys; from emend.evals.cli.main import main\n"
         f"for command in {commands}:\n"
         "    sys.argv = ['emend', *command]\n"
         "    try: main()\n    except SystemExit as end: assert not end.code, command\n"
         "    heavy = {name.partition('.')[0] for name in sys.modules}.intersection(\n"
-        f"        {MODEL_LIBRARIES} if command[0] == 'report' else {(*MODEL_LIBRARIES, 'numpy')})\n"
+        f"        {MODEL_LIBRARIES} if command[1:] == [{run!r}] else {(*MODEL_LIBRARIES, 'numpy')})\n"
         "    print('HEAVY', command[0], sorted(heavy))"
     )
     out, err = python(code).communicate(timeout=600)
@@ -148,7 +148,17 @@ def test_lists_have_name_and_summary(emend: Any, kind: str, name: str) -> None:
 
 def test_list_without_a_kind_names_the_kinds_and_settings_name_type_and_default(emend: Any) -> None:
     kinds = [row["name"] for row in emend("list", "--json").rows]
-    assert kinds == ["editors", "benchmarks", "retrievers", "judges", "models", "graphs", "settings", "runs"]
+    assert kinds == [
+        "editors",
+        "benchmarks",
+        "retrievers",
+        "judges",
+        "models",
+        "constructions",
+        "graphs",
+        "settings",
+        "runs",
+    ]
     rows = emend("list", "settings", "ft", "--json").rows
     assert {row.get("part", row.get("editor")) for row in rows} == {"ft"}
     shown = emend("list", "settings", "ft").out

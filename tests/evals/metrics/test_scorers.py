@@ -5,6 +5,7 @@ import math
 import pytest
 
 from emend.editors.answerers import direct_answerer
+from emend.editors.built_item import BuiltItem
 from emend.evals.metrics.scorers import SCORERS, ask_of, score
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
@@ -187,8 +188,9 @@ def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
     names = (name, "exact_match") if name == "wrong_before" else (name,)  # it says what another scorer says
     asked = probe(*names, choices=("true", "false"), gold=("true",), rival="false")
     wanted = ask_of(asked, scorable)
+    text = BuiltItem(item={}).model_dump_json() if name == "construction" else "true"
     answer = Answer(
-        text="true" if wanted.text else None,
+        text=text if wanted.text else None,
         log_probs=(-1.0, -2.0, -2.0)[: len(wanted.targets)],
         target_tokens=(1, 1, 1)[: len(wanted.targets)],
         greedy_tokens=(1, 0, 0)[: len(wanted.targets)],
@@ -203,3 +205,10 @@ def test_an_unknown_scorer_is_refused_with_the_nearest_name():
         score(probe("exact_macht"), Answer(text="Italy"))
     with pytest.raises(BadSettings, match="'likelihood'"):
         ask_of(probe("likelyhood"), True)
+
+
+def test_a_construction_is_scored_by_whether_it_is_kept_and_by_the_filters_that_it_reached():
+    built = BuiltItem(item={}, result={"paragraph": "a"}, passed={"refusal": True, "conveys": False})
+    values = score(probe("construction"), Answer(text=built.model_dump_json())).values
+    assert values == {"kept": 1.0, "passes_refusal": 1.0, "passes_conveys": 0.0}
+    assert "construction" in score(probe("construction"), Answer(text="blue")).unscored["kept"]

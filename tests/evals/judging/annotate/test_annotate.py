@@ -164,7 +164,7 @@ def test_shares_of_errors_leave_out_what_is_right(tmp_path: Path) -> None:
 
 
 def test_studies_are_data_and_a_judge_is_one(tmp_path: Path) -> None:
-    assert {*shipped_studies()} == {"elken", "recoe-coherence", "recoe-recall", "akew", "docter"}
+    assert {*shipped_studies()} == {"elken", "recoe-coherence", "recoe-recall", "akew", "docter", "build"}
     assert load_study("equivalence").questions[0].options.keys() == {"yes", "no"}
     own = tmp_path / "own.toml"
     text = '[[study]]\nname="a"\ntitle="t"\nsource="judge"\njudge="supports"\nsize=3\ninstructions="i"\n' \
