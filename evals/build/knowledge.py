@@ -2,7 +2,8 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -57,8 +58,8 @@ class Knowledge:
                 f"'{self.options['source']}' has no question about an edit with the {self.options['fact']} object: "
                 "take another --fact, or another source."
             )
-        pool = sorted({probe.gold[0] for probes in facts for probe in probes})
-        return [_case(place, probes, pool) for place, probes in enumerate(facts) if probes]
+        objects = _objects(probe for probes in facts for probe in probes)
+        return [_case(place, probes, objects) for place, probes in enumerate(facts) if probes]
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """One case for each case of the source that asks for its edit."""
@@ -111,18 +112,37 @@ def _wording(probe: Probe) -> Probe:
     return Probe(kind=WORDS, scorers=scorers, **fields)
 
 
-def _case(place: int, wordings: Sequence[Probe], pool: Sequence[str]) -> Case:
+def _objects(wordings: Iterable[Probe]) -> dict[str, set[str]]:
+    """The objects of facts by what is asked of their subjects, and of all facts under ""."""
+    objects: dict[str, set[str]] = defaultdict(set)
+    for wording in wordings:
+        names = {wording.gold[0], *([wording.rival] if wording.rival else [])}
+        objects[_relation(wording)] |= names
+        objects[""] |= names
+    return objects
+
+
+def _relation(wording: Probe) -> str:
+    """The prompt without its subject, which is the same for facts of one relation."""
+    return wording.prompt.replace(wording.subject, "{}", 1) if wording.subject else wording.prompt
+
+
+def _case(place: int, wordings: Sequence[Probe], objects: Mapping[str, set[str]]) -> Case:
     rng = random.Random(f"{place} {wordings[0].prompt}")
-    probes = [*wordings, _choice(wordings[0], pool, rng)]
+    probes = [*wordings, _choice(wordings[0], objects, rng)]
     tagged = {probe.prompt: probe.model_copy(update={"tags": {PLACE: place}}) for probe in probes}
     return Case(edits=(), probes=tuple(tagged.values()), tags={PLACE: place})
 
 
-def _choice(wording: Probe, pool: Sequence[str], rng: random.Random) -> Probe:
-    """The fact as a choice between its object, the other object, and objects of other facts."""
+def _choice(wording: Probe, objects: Mapping[str, set[str]], rng: random.Random) -> Probe:
+    """The fact as a choice between its object, the other object, and objects of other facts.
+
+    Those of the same relation come first, since an object of another kind is ruled out without any knowledge.
+    """
     options = [wording.gold[0], *([wording.rival] if wording.rival else [])]
-    others = [name for name in pool if name not in options]
-    options += rng.sample(others, min(len(others), OPTIONS - len(options)))
+    for key in (_relation(wording), ""):
+        others = sorted(objects[key] - set(options))
+        options += rng.sample(others, min(len(others), OPTIONS - len(options)))
     rng.shuffle(options)
     prompt = CHOOSE.format(question=wording.prompt, options="; ".join(options))
     return Probe(

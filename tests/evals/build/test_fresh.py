@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.build.build import build
+from emend.evals.build.knowledge import Knowledge
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.data.benchmarks.built import CARD, PLACES
 from emend.evals.run.setup.benchmark import load_benchmark
@@ -92,3 +93,16 @@ def test_places_that_cannot_be_read_are_refused(source: Path, tmp_path: Path, co
     with pytest.raises(BadData, match=PLACES):
         load_benchmark(str(tmp_path / "out"), None, {})
     assert (tmp_path / "out" / CARD).exists()
+
+
+def test_the_options_of_a_choice_are_objects_of_the_same_relation_as_far_as_there_are_some(tmp_path: Path):
+    lands = ("Norway", "Chile", "Kenya", "Peru")
+    rows = [{"subject": f"Lake {n}", "relation": "land", "prompt": "{} lies in", "object": name}
+            for n, name in enumerate(lands)]  # fmt: skip
+    rows += [{"subject": f"Book {n}", "relation": "author", "prompt": "{} was written by", "object": f"Ana {n}"}
+             for n in range(6)]  # fmt: skip
+    file = tmp_path / "facts.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cases = list(Knowledge(None, {"source": str(file)}).cases("facts"))
+    (choice,) = (probe for probe in cases[0].probes if probe.choices)
+    assert sorted(choice.choices) == sorted(lands)
