@@ -16,7 +16,7 @@ from emend.memory.probe import Usage
 T = TypeVar("T", bound=BaseModel)
 
 NEW_TOKENS = 256
-"""Minimum of new tokens for a local model, whose own limit is meant for an answer of a few words."""
+"""Minimum of new tokens for a local model, unless a caller needs more."""
 FORM = "Reply with one JSON object of this form and nothing else: {form}"
 AGAIN = "That reply could not be read: {problem} {form}"
 
@@ -30,7 +30,12 @@ class Structured(NamedTuple, Generic[T]):
 
 
 def ask_structured(
-    model: BaseChatModel, prompt: str | Sequence[BaseMessage], schema: type[T], *, retries: int = 1
+    model: BaseChatModel,
+    prompt: str | Sequence[BaseMessage],
+    schema: type[T],
+    *,
+    retries: int = 1,
+    new_tokens: int = NEW_TOKENS,
 ) -> Structured[T]:
     """Return the model's reply in the schema; an unparsable reply is asked for again, with the problem.
 
@@ -42,6 +47,7 @@ def ask_structured(
         prompt: text or messages.
         schema: pydantic class of the reply.
         retries: attempts after an unparsable reply; refusals and replies cut off are never asked for again.
+        new_tokens: minimum of the limit of a local model, whose own is meant for an answer of a few words.
 
     Raises:
         ModelReplyError: no reply could be parsed, or it has two values that differ; carries the last reply, and the
@@ -53,7 +59,7 @@ def ask_structured(
     for left in range(retries, -1, -1):
         counted = False
         try:
-            message = _ask(model, messages, form)
+            message = _ask(model, messages, form, new_tokens)
             usage, counted = usage.plus(read_usage(message)), True
             value = parse_message(message, form)
         except ModelReplyError as error:
@@ -81,7 +87,7 @@ def _again(error: ModelReplyError, schema: ReplySchema[Any]) -> HumanMessage:
     return HumanMessage(AGAIN.format(problem=error, form=FORM.format(form=schema.form)))
 
 
-def _ask(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any]) -> AIMessage:
+def _ask(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any], new_tokens: int) -> AIMessage:
     try:
         if supports_structure(model):
             try:
@@ -91,7 +97,7 @@ def _ask(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[
                     raise
                 if hasattr(model, "supports_structure"):
                     model.supports_structure = False  # do not try again
-        return _ask_in_text(model, messages, schema)
+        return _ask_in_text(model, messages, schema, new_tokens)
     except Exception as error:
         known = as_model_error(error, type(model).__name__)
         if known is None or known is error:
@@ -111,10 +117,12 @@ def _about_structure(error: Exception) -> bool:
     return any(word in text for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 
-def _ask_in_text(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any]) -> AIMessage:
+def _ask_in_text(
+    model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any], new_tokens: int
+) -> AIMessage:
     options: dict[str, Any] = {}
     if isinstance(model, LimitedModel):
-        options = {"stop": [], "max_new_tokens": max(NEW_TOKENS, model.max_new_tokens)}
+        options = {"stop": [], "max_new_tokens": max(new_tokens, model.max_new_tokens)}
     return model.invoke(_with_form(messages, schema), **options)
 
 

@@ -34,6 +34,8 @@ from emend.memory.typography import fold_text
 
 COUNT = 6
 """Facts that are asked for in a document."""
+FACTS_TOKENS = 160 * COUNT
+"""Limit of new tokens of a local author's reply; the facts of the example have 110 each."""
 LONGEST_ANSWER = 8
 """Words of an answer."""
 SHORTEST_QUESTION = 4
@@ -82,7 +84,7 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
     prompt = filled.turns if is_chat_model(context.author) else filled.text
     attempts = state.get("attempts", 0) + 1
     try:
-        reply = ask_structured(context.author, prompt, DocumentFacts, retries=0)
+        reply = ask_structured(context.author, prompt, DocumentFacts, retries=0, new_tokens=FACTS_TOKENS)
     except ModelReplyError as error:
         problem = "the reply is not in the form that was asked for"
         rejection = {"filter": READABLE, "reason": str(error), "attempt": attempts}
