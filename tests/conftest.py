@@ -134,8 +134,14 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_encoder() -> Iterator[None]:
-    """Read the packaged encoder, which most commands load where none is named, once for all tests of a process."""
+def shared_encoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Read the packaged encoder, which most commands load where none is named, once for all quick tests of a process.
+
+    Slow tests train it, each of them a copy that it has to itself.
+    """
+    if request.config.getoption("markexpr") != "not slow":
+        yield
+        return
     from emend.memory.embeddings import embed
     from emend.memory.embeddings.vector_cache import VectorCache
 
