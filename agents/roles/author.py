@@ -25,10 +25,11 @@ TEXT_TOKENS = 320
 """Maximum number of tokens of an authored text, for models that have a limit of their own."""
 CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens"})
 """Reasons of providers for a reply that ended at its limit."""
-DECISION = re.compile(r"\b(true|false|yes|no)\b", re.IGNORECASE)
-HOLDS = frozenset({"true", "yes"})
+OPENING = re.compile(r"\W*(?:answer\W+)?(true|false|yes|no)\b", re.IGNORECASE)
+DECISION = re.compile(r"\b(true|false)\b", re.IGNORECASE)
 AGAIN = "(An earlier attempt was not accepted: {problem}. Write another one that avoids this.)"
 _NAME = re.compile(r"\{(\w+)\}")
+BOTH = re.compile(r"\W*true\W+(?:and|or)\W+false\b", re.IGNORECASE)
 _LEAD = re.compile(
     r"\A\s*(?:(?:sure|certainly|of course|okay|ok)\b[^\n]{0,80}\n+)?(?:here(?:'s| is| are)\b[^\n]{0,120}:\s*\n+)?"
     r"(?:[*_#\s]*(?:paragraph|document|article|text)[*_\s]*:[*_\s]*)?",
@@ -163,7 +164,9 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
         return JudgeDecision(holds, str(holds), scores.usage)
     message = invoke(model, prompt.turns if is_chat_model(model) else prompt.text)
     reply, usage = answer_text(message), read_usage(message)
-    words = {word.casefold() in HOLDS for word in DECISION.findall(reply.strip().partition("\n")[0] or reply)}
+    opening = OPENING.match(reply)
+    verdicts = [opening[1]] if opening and not BOTH.match(reply) else DECISION.findall(reply)
+    words = {word.casefold() in ("true", "yes") for word in verdicts}
     if len(words) != 1:
         raise ModelReplyError("the judge says neither True nor False, or both.", reply, usage)
     return JudgeDecision(words.pop(), reply, usage)

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.agents.roles.author import load_prompts
+from emend.agents.roles.author import SHIPPED
 from emend.editors.built_item import BuiltItem
 from emend.evals.build.card import EXAMPLES, BuildCost, Card, PromptNote, Status, count_filter, measure_diversity
 from emend.evals.build.card_text import card_text
-from emend.evals.build.items import PLACE
+from emend.evals.build.items import PLACE, Items
 from emend.evals.build.kinds import BuildKind, build_kind
 from emend.evals.build.review import Review
 from emend.evals.build.source_items import KeptItem
@@ -57,9 +57,13 @@ def assemble(run: Path, out: Path, status: Status, review: Review | None = None)
         BadData: no item was kept, or the run cannot be read.
     """
     manifest = Manifest.read(run)
+    if manifest.config.benchmark != Items.name:
+        raise BadData(f"'{run}' is a run of '{manifest.config.benchmark}', and no construction of emend build.")
     kind = build_kind(manifest.config.benchmark_options["kind"])
     built = read_built(run)
-    selected, dropped = _select(built, kind, review)
+    selected, dropped = _select(
+        built, kind, review, filters_repeats=manifest.config.benchmark_options["recipe"] == "best"
+    )
     if not selected:
         reasons = ", ".join(f"{name} {count}" for name, count in dropped.items()) or "none was finished"
         raise BadData(f"no item of {len(built)} was kept ({reasons}): look at them with emend view {run}.")
@@ -73,9 +77,9 @@ def assemble(run: Path, out: Path, status: Status, review: Review | None = None)
 
 
 def _select(
-    built: Sequence[BuiltRecord], kind: BuildKind, review: Review | None
+    built: Sequence[BuiltRecord], kind: BuildKind, review: Review | None, *, filters_repeats: bool
 ) -> tuple[list[tuple[BuiltRecord, KeptItem]], Counter[str]]:
-    """The items that are kept, and the others counted by what dropped them."""
+    """The items that are kept, and the others counted by what dropped them; no paper filters repeated texts."""
     selected: list[tuple[BuiltRecord, KeptItem]] = []
     dropped: Counter[str] = Counter()
     texts: set[str] = set()
@@ -87,7 +91,7 @@ def _select(
             continue
         item = KeptItem(each.built.item, each.built.result)
         text = fold_text(kind.text(item))
-        if text in texts:
+        if text in texts and filters_repeats:
             dropped[REPEATED] += 1
         elif review is not None and each.record.case in review.rejected:
             dropped[REVIEWERS] += 1
@@ -125,7 +129,7 @@ def _card(
         seed=config.seed,
         models={"author": config.model, "judge": judge},
         one_model=judge == config.model,
-        prompts=tuple(_prompts(options["kind"], settings["prompts"])),
+        prompts=tuple(_prompts(manifest)),
         items=manifest.units,
         kept_share=estimate([float(case in chosen) for case in cases], cases),
         failed=manifest.units - sum(each.built is not None for each in built),
@@ -149,10 +153,13 @@ def _filters(options: Mapping[str, str], built: Iterable[BuiltRecord]) -> Iterab
         yield count_filter(name, outcomes, rejected[name], info.rejects, info.published)
 
 
-def _prompts(kind: str, path: str) -> Iterable[PromptNote]:
-    prompts = load_prompts(path)
-    for name in CONSTRUCTIONS.load(kind).prompts:
-        yield PromptNote(name=name, id=prompts[name].id, source=prompts[name].source)
+def _prompts(manifest: Manifest) -> Iterable[PromptNote]:
+    """The prompts by the ids that the run had; one of the user's own carries out no step of a paper."""
+    (editors,) = manifest.editors.values()
+    for name, used in editors["build"]["settings"]["prompts"].items():
+        shipped = SHIPPED.get(name)
+        source = shipped.source if shipped and shipped.id == used else "the user's own"
+        yield PromptNote(name=name, id=used, source=source)
 
 
 def build_cost(manifest: Manifest, records: Iterable[Record]) -> BuildCost:

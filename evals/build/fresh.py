@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +10,23 @@ from emend.evals.build.assemble import CARD_TEXT, build_cost
 from emend.evals.build.card import Card, FilterCount, count_filter
 from emend.evals.build.card_text import card_text
 from emend.evals.build.items import PLACE
-from emend.evals.build.knowledge import CHOICE, WORDS
+from emend.evals.build.knowledge import CHOICE, COUNT, WORDS
 from emend.evals.case import Record
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import CARD, PLACES, BenchmarkFiles
-from emend.evals.data.benchmarks.fact_file.read import is_fact_file
+from emend.evals.data.benchmarks.built import CARD, PLACES, BenchmarkFiles, is_built_folder, read_card, read_places
+from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
+from emend.evals.data.benchmarks.fact_file.read import is_fact_file, read_facts
 from emend.evals.log.manifest import Manifest, now
 from emend.evals.log.records import read_records, replace
 from emend.evals.metrics.estimate import estimate
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import data_folder
 from emend.memory.distribution import installed_version
 from emend.memory.errors import BadData
-from emend.memory.files import private_folder, replace_file
+from emend.memory.files import private_folder, read_input, replace_file
 
-FRESH = "fresh"
-"""The kind that only selects from a benchmark."""
+FRESH, FACTS = "fresh", "facts.jsonl"
+"""The kind that only selects from a benchmark, and its file of the facts that it selects from a file."""
 WAYS = {
     "in words": (WORDS, "contains", "facts that most wordings are answered with"),
     "as choice": (CHOICE, "choice", "facts that are chosen among four options"),
@@ -61,8 +61,10 @@ def build_fresh(config: BuildConfig, out: Path, run_folder: Path, progress: Prog
             f"no case is {config.keep} to {config.model}: of {len(known['in words'])} that could be scored "
             f"{sum(known['in words'].values())} are known, {unscored} could not; see emend report {run_folder}."
         )
-    replace_file(out / PLACES, json.dumps(chosen).encode())
-    card = _card(config, Manifest.read(run_folder), known, chosen, list(read_records(run_folder)))
+    manifest = Manifest.read(run_folder)
+    card = _card(config, manifest, known, chosen, list(read_records(run_folder)))
+    content = _write_cases(config, chosen, int(manifest.benchmark[COUNT]), out)
+    card = card.model_copy(update={"content": content})
     replace(out / CARD, card)
     replace(out / CARD_TEXT, card_text(card).encode())
     return card
@@ -98,7 +100,7 @@ def _card(
         kind=FRESH,
         recipe=f"keep {config.keep}",
         status="not reviewed",
-        content=_content(config),
+        content=BenchmarkFiles(benchmark=config.source, files=()),  # filled in by the caller
         built=now(),
         emend=installed_version(),
         source=_source(manifest.benchmark, config.source),
@@ -121,14 +123,32 @@ def _card(
     )
 
 
-def _content(config: BuildConfig) -> BenchmarkFiles:
-    data = data_folder(config.source, config.data)
-    return BenchmarkFiles(
-        benchmark=str(Path(config.source).absolute()) if is_fact_file(config.source) else config.source,
-        options=config.benchmark_options,
-        files=(PLACES,),
-        data=None if data is None else str(data.absolute()),
-    )
+def _write_cases(config: BuildConfig, chosen: Sequence[int], count: int, out: Path) -> BenchmarkFiles:
+    """Write the rows of a file of facts that are chosen, or the places of the cases of a benchmark.
+
+    The files of a benchmark that `emend build` made are copied, so that a card names nothing outside of its folder.
+    """
+    if is_fact_file(config.source):
+        rows = read_facts(config.source)
+        lines = [rows[place].model_dump_json(exclude_defaults=True) + "\n" for place in chosen]
+        replace_file(out / FACTS, "".join(lines).encode())
+        return BenchmarkFiles(benchmark=FactFile.name, files=(FACTS,))
+    content = BenchmarkFiles(benchmark=config.source, options=config.benchmark_options, files=(PLACES,), cases=count)
+    if is_built_folder(config.source):
+        folder = Path(config.source).expanduser()
+        before = read_card(folder).content
+        if PLACES in before.files:
+            earlier = read_places(folder)
+            chosen = [earlier[place] for place in chosen]
+        own_files = [name for name in before.files if name != PLACES]
+        for name in own_files:
+            replace_file(out / name, read_input(folder / name))
+        options = before.options | config.benchmark_options
+        content = before.model_copy(
+            update={"options": options, "files": (*own_files, PLACES), "cases": before.cases or count}
+        )
+    replace_file(out / PLACES, json.dumps(chosen).encode())
+    return content
 
 
 def _source(provenance: Mapping[str, Any], name: str) -> dict[str, Any]:

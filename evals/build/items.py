@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from emend.editors.base import Demonstration
-from emend.evals.build.kinds import BuildSource, build_kind
+from emend.evals.build.kinds import build_kind
+from emend.evals.build.source_items import SourceItem, SourceNotes
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.options import check_request, known_options, one_of
-from emend.evals.data.benchmarks.rows import Tags
 from emend.evals.metrics.construction import KEPT, PASSES
 from emend.graphs.construction.pipeline import Recipe
 from emend.graphs.registry import CONSTRUCTIONS
@@ -46,12 +46,12 @@ class Items:
         self.kind = build_kind(self.options["kind"])
 
     @cached_property
-    def _source(self) -> BuildSource:
-        return self.kind.read(self.options["source"], self.options)
+    def _source(self) -> tuple[Iterator[SourceItem], SourceNotes]:
+        return self.kind.read(self.options["source"])
 
     @cached_property
     def _cases(self) -> list[Case]:
-        return [_case(place, *item) for place, item in enumerate(self._source.items)]
+        return [_case(place, *item) for place, item in enumerate(self._source[0])]
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """One case an item."""
@@ -80,7 +80,7 @@ class Items:
     @property
     def provenance(self) -> dict[str, Any]:
         """The source with the digests of its files, and what was left out of it."""
-        count, notes = len(self._cases), self._source.notes
+        count, notes = len(self._cases), self._source[1]
         files = {name: {"sha256": digest} for name, digest in notes.files.items()}
         dropped = {"dropped": dict(notes.left_out)} if notes.left_out else {}
         return {
@@ -94,7 +94,7 @@ class Items:
         }
 
 
-def _case(place: int, text: str, fields: Mapping[str, Any], tags: Tags) -> Case:
+def _case(place: int, text: str, fields: Mapping[str, Any]) -> Case:
     probe = Probe(
         kind=ITEM,
         prompt=text,
@@ -102,6 +102,6 @@ def _case(place: int, text: str, fields: Mapping[str, Any], tags: Tags) -> Case:
         gold=(KEPT,),
         query=json.dumps(fields, ensure_ascii=False, sort_keys=True),
         scorers=("construction",),
-        tags={**tags, PLACE: place},
+        tags={PLACE: place},
     )
-    return Case(edits=(), probes=(probe,), tags=dict(tags))
+    return Case(edits=(), probes=(probe,))

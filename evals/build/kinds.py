@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
@@ -12,25 +11,18 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 
-class BuildSource(NamedTuple):
-    """A source that has been opened: its items, once, and notes on what it is, complete when they have been read."""
-
-    items: Iterator[SourceItem]
-    notes: SourceNotes
-
-
 @dataclass(frozen=True)
 class BuildKind:
     """A kind of benchmark.
 
     Attributes:
-        read: opens a source by its name, and the options of the kind.
+        read: opens a source by its name: its items, once, and notes on it, complete when the items have been read.
         write: writes the items that are kept into a folder.
         text: the text that was written for an item.
         limits: what a user of the benchmark should know.
     """
 
-    read: Callable[[str, Mapping[str, str]], BuildSource]
+    read: Callable[[str], tuple[Iterator[SourceItem], SourceNotes]]
     write: Callable[[Sequence[KeptItem], Path], BenchmarkFiles]
     text: Callable[[KeptItem], str]
     limits: tuple[str, ...]
@@ -38,19 +30,19 @@ class BuildKind:
 
 KINDS: Mapping[str, BuildKind] = {
     "akew": BuildKind(
-        read=lambda source, options: BuildSource(*akew.read_source(source)),
+        read=akew.read_source,
         write=akew.write_rows,
         text=lambda item: str(item.result["paragraph"]),
         limits=akew.LIMITS,
     ),
     "wikiupdate": BuildKind(
-        read=lambda source, options: BuildSource(*wikiupdate.read_source(source)),
+        read=wikiupdate.read_source,
         write=wikiupdate.write_rows,
         text=lambda item: str(item.result["paragraph"]),
         limits=wikiupdate.LIMITS,
     ),
     "questions": BuildKind(
-        read=lambda source, options: BuildSource(*questions.read_source(source)),
+        read=questions.read_source,
         write=questions.write_rows,
         text=questions.written_text,
         limits=questions.LIMITS,

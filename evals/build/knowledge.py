@@ -18,6 +18,8 @@ from emend.memory.probe import Probe
 
 DEFAULTS = {"source": "", "fact": "new", "options": "{}"}
 WORDS, CHOICE = "in_words", "as_choice"
+COUNT = "cases of the source"
+"""Entry of the provenance."""
 ABOUT_EDIT = ("efficacy", "paraphrase")
 """How kinds of probes begin that ask for the fact itself."""
 OPTIONS = 4
@@ -94,7 +96,9 @@ class Knowledge:
     @property
     def provenance(self) -> dict[str, Any]:
         """That of the source, with the number of its cases that are asked."""
-        return {**self.source.provenance, "facts asked": len(self._cases), "objects": self.options["fact"]}
+        count = sum(1 for _ in self.source.cases(self._settings[0]))
+        facts = {"facts asked": len(self._cases), "objects": self.options["fact"]}
+        return {**self.source.provenance, COUNT: count, **facts}
 
 
 def _wordings(case: Case, fact: str) -> list[Probe]:

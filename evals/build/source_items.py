@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 
 class SourceItem(NamedTuple):
-    """An item to construct: a line for people, the fields that its graph reads, and tags."""
+    """An item to construct: a line for people, and the fields that its graph reads."""
 
     text: str
     fields: dict[str, Any]
-    tags: dict[str, str | int | float | bool] = {}
 
 
 class KeptItem(NamedTuple):

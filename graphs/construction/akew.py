@@ -182,6 +182,5 @@ PIPELINE = Pipeline(
     build=build,
     filters=filters,
     prompts=("paragraph", CONVEYS),
-    judged=("verify",),
     sample=sample,
 )

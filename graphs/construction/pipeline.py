@@ -92,7 +92,6 @@ class Pipeline:
         build: makes the graph of a recipe.
         filters: by recipe, the filters by name in the order in which they are applied.
         prompts: names of the prompts that it uses.
-        judged: nodes that ask the judge.
         sample: a usual reply to a prompt of the pipeline's, for estimates.
     """
 
@@ -100,7 +99,6 @@ class Pipeline:
     build: Callable[[Recipe], Graph]
     filters: Callable[[Recipe], Mapping[str, FilterInfo]]
     prompts: Sequence[str]
-    judged: Sequence[str]
     sample: Callable[[str], str]
 
     @property

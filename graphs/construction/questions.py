@@ -315,6 +315,5 @@ PIPELINE = Pipeline(
     build=build,
     filters=filters,
     prompts=("document_facts", "read_with", "read_without"),
-    judged=("try_questions",),
     sample=sample,
 )

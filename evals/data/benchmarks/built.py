@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from emend.evals.case import Benchmark, Case
 from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
-from emend.evals.data.benchmarks.fact_file.read import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import open_file
 
 CARD, PLACES = "card.json", "cases.json"
@@ -25,8 +24,8 @@ class BenchmarkFiles(FrozenModel):
     benchmark: str
     options: dict[str, str] = {}
     files: tuple[str, ...]
-    data: str | None = None
-    """Folder of another benchmark's files, of which the cases are taken; None for its usual one."""
+    cases: int = 0
+    """Number of the cases of which some were chosen; 0 where none was."""
 
 
 class CardHead(BaseModel):
@@ -53,12 +52,20 @@ class BuiltBenchmark:
         return getattr(self._inner, name)
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """The cases of the files; of the chosen ones of another benchmark a seeded sample, where there is a limit."""
+        """The cases of the files; of those that were chosen a seeded sample, where there is a limit.
+
+        Raises:
+            BadData: the setting has another number of cases than those among which they were chosen.
+        """
         if self._places is None:
             return self._inner.cases(setting, limit, seed)
-        count = len(self._places)
-        chosen = sorted(random.Random(seed).sample(range(count), min(count, limit or count)))
-        places = {self._places[place] for place in chosen}
+        count = sum(1 for _ in self._inner.cases(setting))
+        if count != self._card.content.cases:
+            raise BadData(
+                f"'{self._folder}' was made of {self._card.content.cases} cases, and setting '{setting}' has {count}: "
+                "take the setting or the data that it was made of."
+            )
+        places = set(random.Random(seed).sample(self._places, min(len(self._places), limit or count)))
         return (case for place, case in enumerate(self._inner.cases(setting)) if place in places)
 
     @property
@@ -76,34 +83,47 @@ def is_built_folder(name: str) -> bool:
     return (Path(name).expanduser() / CARD).is_file()
 
 
-def open_built(name: str, options: Mapping[str, str]) -> Benchmark:
-    """The benchmark of a folder that `emend build` made; options given here come before those of its card.
+def read_card(folder: Path) -> CardHead:
+    """The part of a folder's card by which it is read.
 
     Raises:
-        BadData: the card cannot be read, or names no benchmark of Emend's.
+        BadData: the card cannot be read, names no benchmark of Emend's, or a file that is not in the folder itself.
     """
-    folder = Path(name).expanduser()
     try:
         with open_file(folder / CARD) as file:
             card = CardHead.model_validate_json(file.read())
     except (OSError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise BadData(
-            f"'{folder / CARD}' cannot be read ({reason}): build the folder again with emend build."
-        ) from error
-    source, places = card.content.benchmark, None
-    if card.content.files == (PLACES,):
-        places = _read_places(folder)
-    if source == FactFile.name:
-        return _built(FactFile(str(folder / card.content.files[0]), None, options), card, folder, None)
-    if is_fact_file(source) and places is not None:
-        return _built(FactFile(source, None, options), card, folder, places)
-    if source not in BENCHMARKS.builtin:
+        raise BadData(f"'{folder / CARD}' cannot be read ({reason}): repeat the emend build that made it.") from error
+    if card.content.benchmark not in (*BENCHMARKS.builtin, FactFile.name):
         raise BadData(f"'{folder / CARD}' names the benchmark '{card.content.benchmark}', which is none of Emend's.")
-    elsewhere = Path(card.content.data) if card.content.data else None
-    data = elsewhere if places is not None else folder
-    inner = BENCHMARKS.load(source)(data, {**card.content.options, **options})
-    return _built(inner, card, folder, places)
+    if outside := [name for name in card.content.files if Path(name).name != name]:
+        raise BadData(f"'{folder / CARD}' names the file '{outside[0]}', which is not in the folder itself.")
+    return card
+
+
+def open_built(name: str, options: Mapping[str, str], data: Path | None = None) -> Benchmark:
+    """The benchmark of a folder that `emend build` made; options given here come before those of its card.
+
+    Args:
+        name: the folder.
+        options: of the benchmark that reads it.
+        data: folder of the files of a benchmark of which cases were chosen; None for its usual one.
+
+    Raises:
+        BadSettings: a data folder, where the folder itself has the files.
+        BadData: see `read_card`; or its places cannot be read.
+    """
+    folder = Path(name).expanduser()
+    card = read_card(folder)
+    content, options = card.content, {**card.content.options, **options}
+    places = read_places(folder) if PLACES in content.files else None
+    files = [file for file in content.files if file != PLACES]
+    if files and data is not None:
+        raise BadSettings(f"--data with '{name}', which has its files: leave --data out.")
+    if content.benchmark == FactFile.name:
+        return _built(FactFile(str(folder / "".join(files[:1])), None, options), card, folder, places)
+    return _built(BENCHMARKS.load(content.benchmark)(folder if files else data, options), card, folder, places)
 
 
 def _built(inner: Benchmark, card: CardHead, folder: Path, places: Sequence[int] | None) -> Benchmark:
@@ -111,7 +131,12 @@ def _built(inner: Benchmark, card: CardHead, folder: Path, places: Sequence[int]
     return built  # type: ignore[no-any-return]
 
 
-def _read_places(folder: Path) -> list[int]:
+def read_places(folder: Path) -> list[int]:
+    """Places of the chosen cases, from 0.
+
+    Raises:
+        BadData: the file is missing or damaged.
+    """
     try:
         with open_file(folder / PLACES) as file:
             return TypeAdapter(list[int]).validate_json(file.read())

@@ -43,9 +43,7 @@ def _make_benchmark(name: str, data: str | None, options: Mapping[str, str]) -> 
     if is_fact_file(name):
         return FactFile(name, Path(data) if data else None, options)
     if is_built_folder(name):
-        if data is not None:
-            raise BadSettings(f"--data with a folder that emend build made: '{name}' is the folder; leave --data out.")
-        return open_built(name, options)
+        return open_built(name, options, data_folder(name, data) if data else None)
     return BENCHMARKS.load(name)(data_folder(name, data), dict(options))
 
 

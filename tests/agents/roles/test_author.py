@@ -46,9 +46,18 @@ def test_thoughts_alone_are_an_empty_text():
 
 @pytest.mark.parametrize(
     ("reply", "holds"),
-    [("True", True), ("false.", False), ("**True** - it says so.\nNothing is false.", True), ("Yes", True)],
+    [
+        ("True", True),
+        ("false.", False),
+        ("**True** - it says so.\nNothing is false.", True),
+        ("Yes", True),
+        ("True. The paragraph says so, and there is no contradiction.", True),
+        ("No, it leaves this out: the sentence is not true of it.", False),
+        ("Answer: False", False),
+        ("The paragraph says that it is elsewhere, so the answer is **False**.", False),
+    ],
 )
-def test_a_decision_is_the_word_in_the_first_line(reply: str, holds: bool):
+def test_a_decision_is_the_word_that_a_reply_begins_with_or_the_only_one_in_it(reply: str, holds: bool):
     assert decide(replying(reply), PROMPT).holds is holds
 
 

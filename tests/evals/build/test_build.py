@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from emend.evals.build.assemble import assemble
 from emend.evals.build.build import apply_review, build
 from emend.evals.build.card import Card
 from emend.evals.build.foresee import foresee
@@ -18,7 +19,7 @@ from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.akew import sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals import command_line
-from tests.evals.build.authors import author, label
+from tests.evals.build.authors import TASKS, author, label
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
@@ -195,3 +196,41 @@ def test_a_damaged_card_is_refused(benchmark: tuple[Card, Path], tmp_path: Path)
     )
     with pytest.raises(BadData, match="os:system"):
         load_benchmark(str(tmp_path), None, {})
+
+
+@pytest.mark.parametrize("name", ["../secret.jsonl", "/etc/hosts"])
+def test_a_card_that_names_a_file_elsewhere_is_refused(tmp_path: Path, name: str):
+    content = {"benchmark": "facts", "files": [name]}
+    head = {"kind": "questions", "recipe": "best", "status": "draft", "content": content}
+    (tmp_path / "card.json").write_text(json.dumps(head))
+    with pytest.raises(BadData, match="not in the folder"):
+        load_benchmark(str(tmp_path), None, {})
+
+
+def test_a_folder_whose_run_is_no_construction_has_no_review(tmp_path: Path):
+    run(RunConfig(benchmark="tinyworld", editors=("unedited",), limit=1), tmp_path / "out" / "run")
+    with pytest.raises(BadData, match="no construction"):
+        assemble(tmp_path / "out" / "run", tmp_path / "out", "not reviewed")
+
+
+def test_the_recipe_of_the_paper_keeps_texts_that_are_repeated(tmp_path: Path):
+    def same(asked: Asked) -> str:
+        reply = sample(asked.prompt)
+        return reply if TASKS["paragraph"] not in asked.prompt else "One paragraph for all of them."
+
+    with Provider(same) as provider:
+        card = build("akew", config(facts(tmp_path, 3), provider, recipe="paper"), tmp_path / "out")
+    assert card.dropped == {} and card.kept_share.mean == 1
+
+
+def test_the_card_names_prompts_by_the_ids_of_the_run(tmp_path: Path):
+    prompts = tmp_path / "prompts.toml"
+    prompts.write_text('[paragraph]\ntask = "You write."\nask = "Fact: {fact}"\nlabel = "Text:"\n')
+    card, folder = built(tmp_path, recipe="paper", prompts=str(prompts))
+    prompts.unlink()
+    again = assemble(folder / "run", folder, "draft")
+    assert again.prompts == card.prompts
+    assert [(each.name, each.source == "the user's own") for each in card.prompts] == [
+        ("paragraph", True),
+        ("conveys", False),
+    ]

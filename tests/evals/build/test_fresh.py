@@ -84,15 +84,41 @@ def test_no_case_of_the_kind_that_is_kept_is_an_error(source: Path, tmp_path: Pa
         fresh(source, tmp_path / "out")
 
 
-@pytest.mark.parametrize("content", ["{", '["a"]', None])
-def test_places_that_cannot_be_read_are_refused(source: Path, tmp_path: Path, content: str | None):
+def test_the_rows_of_a_file_are_in_the_folder_itself(source: Path, tmp_path: Path):
     fresh(source, tmp_path / "out")
-    (tmp_path / "out" / PLACES).unlink()
+    source.unlink()
+    assert subjects(tmp_path / "out") == ["Orsa Tower", "Tarn"]
+
+
+def of_tinyworld(out: Path, source: str = "tinyworld", limit: int = 3) -> None:
+    with Provider(lambda asked: "I do not know.") as provider:
+        build("fresh", BuildConfig(source=source, model=provider.spec("chat"), limit=limit), out)
+
+
+def test_a_folder_that_was_built_is_a_source_too(tmp_path: Path):
+    of_tinyworld(tmp_path / "first")
+    of_tinyworld(tmp_path / "second", str(tmp_path / "first"), 2)
+    first, second = (subjects(tmp_path / name) for name in ("first", "second"))
+    assert (len(first), len(second)) == (3, 2) and set(second) < set(first)
+
+
+@pytest.mark.parametrize("content", ["{", '["a"]', None])
+def test_places_that_cannot_be_read_are_refused(tmp_path: Path, content: str | None):
+    of_tinyworld(tmp_path)
+    (tmp_path / PLACES).unlink()
     if content is not None:
-        (tmp_path / "out" / PLACES).write_text(content)
+        (tmp_path / PLACES).write_text(content)
     with pytest.raises(BadData, match=PLACES):
-        load_benchmark(str(tmp_path / "out"), None, {})
-    assert (tmp_path / "out" / CARD).exists()
+        load_benchmark(str(tmp_path), None, {})
+
+
+def test_places_among_another_number_of_cases_are_refused(tmp_path: Path):
+    of_tinyworld(tmp_path)
+    card = json.loads((tmp_path / CARD).read_bytes())
+    card["content"]["cases"] += 1
+    (tmp_path / CARD).write_text(json.dumps(card))
+    with pytest.raises(BadData, match="cases"):
+        subjects(tmp_path)
 
 
 def test_the_options_of_a_choice_are_objects_of_the_same_relation_as_far_as_there_are_some(tmp_path: Path):
