@@ -8,6 +8,7 @@ import errno
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from emend.memory.errors import BadData
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
+_creation = threading.Lock()
 _FLAGS = {
     "rb": os.O_RDONLY,
     "r+b": os.O_RDWR,
@@ -160,7 +162,11 @@ def connect_database(path: Path, **options: Any) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened.
     """
     private_folder(path.parent, links=True)
-    open_file(path, "ab").close()  # SQLite gives its further files the same mode
+    _refuse_odd(path, links=False)
+    # The mode is set when the file is made, and SQLite gives its further files the same. An existing file is never
+    # opened here: closing any descriptor of it would end the locks that other threads' connections hold (POSIX).
+    with _creation, suppress(FileExistsError):
+        open_file(path, "xb").close()
     database: sqlite3.Connection = sqlite3.connect(path, **options)
     return database
 

@@ -5,6 +5,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ _Vectors = NDArray[np.float32]
 class VectorCache:
     """An SQLite file per model in `folder`; threads and processes may share it.
 
-    A cache that cannot be read or written (full disk, read-only folder) is skipped with a warning: it must not end a
-    run.
+    A cache that cannot be read or written (full disk, read-only folder) is skipped, and a damaged one is begun anew,
+    with a warning: it must not end a run.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
@@ -72,5 +73,14 @@ class VectorCache:
 def _errors_as_warnings(file: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, sqlite3.Error, BadData) as error:
-        logging.getLogger(__name__).warning("vector cache %s is skipped: %s", file, error)
+    except (OSError, sqlite3.OperationalError, BadData) as error:
+        _warn_once(f"vector cache {file} is skipped: {error}")
+    except sqlite3.DatabaseError as error:  # not of the kinds above: the file is damaged
+        _warn_once(f"vector cache {file} is damaged ({error}) and is begun anew")
+        for part in (file, file.with_name(f"{file.name}-journal")):
+            part.unlink(missing_ok=True)
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logging.getLogger(__name__).warning("%s", message)

@@ -1,6 +1,5 @@
 """BM25 (Robertson et al., 1994) in Lucene's variant, by bm25s."""
 
-import threading
 from collections.abc import Collection
 from typing import Annotated, Literal
 
@@ -41,7 +40,6 @@ class BM25:
         self._entries = corpus.entries()
         self._stop_words = frozenset(stop_words)
         self._tokens = TOKENS[tokens]
-        self._lock = threading.Lock()  # fast tokenizers and stemmers are not thread-safe
         texts = [self._words(entry.text) for entry in self._entries]
         self._index: bm25s.BM25 | None = None
         if any(texts):  # bm25s cannot index nothing
@@ -61,5 +59,4 @@ class BM25:
         return np.asarray(self._index.get_scores(terms), np.float32)
 
     def _words(self, text: str) -> list[str]:
-        with self._lock:
-            return [word for word in self._tokens(text) if word not in self._stop_words]
+        return [word for word in self._tokens(text) if word not in self._stop_words]

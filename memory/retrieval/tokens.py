@@ -1,8 +1,9 @@
 """Tokenisers for matching by words: plain words, stems, names, or BERT's word pieces."""
 
 import re
+import threading
 from collections.abc import Callable, Collection
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,20 +90,24 @@ def word_pieces(text: str) -> list[str]:
     return [piece for piece in pieces if (len(piece) > 1 or piece.isalnum()) and piece not in stop_words]
 
 
+class _Stemmers(threading.local):
+    """A stemmer of each thread: it holds the word that it works on, so that threads would spoil each other's."""
+
+    @cached_property
+    def stem(self) -> Callable[[str], str]:
+        import snowballstemmer
+
+        stemmer: Any = snowballstemmer.stemmer("english")
+        return stemmer.stemWord  # type: ignore[no-any-return]
+
+
+_stemmers = _Stemmers()
 TOKENS: dict[str, Tokens] = {"words": words, "stems": stems, "names": names, "wordpiece": word_pieces}
 
 
 @lru_cache(maxsize=1 << 17)
 def _stem(word: str) -> str:
-    return str(_stemmer()(word))
-
-
-@cache
-def _stemmer() -> Callable[[str], str]:
-    import snowballstemmer
-
-    stemmer: Any = snowballstemmer.stemmer("english")
-    return stemmer.stemWord  # type: ignore[no-any-return]
+    return _stemmers.stem(word)
 
 
 @cache

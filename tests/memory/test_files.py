@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,17 @@ def test_a_database_and_its_folder_are_private_and_never_a_link(tmp_path):
     link_to_file(tmp_path / "linked.sqlite")
     with pytest.raises(BadData, match="a symbolic link"):
         connect_database(tmp_path / "linked.sqlite")
+
+
+def test_a_second_connection_leaves_the_locks_of_the_first_which_other_processes_respect(tmp_path):
+    path = tmp_path / "replies.sqlite"
+    with closing(connect_database(path, isolation_level=None)) as first:
+        first.execute("CREATE TABLE t (x)")
+        first.execute("BEGIN EXCLUSIVE")
+        connect_database(path).close()
+        code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('INSERT INTO t VALUES (1)')"
+        other = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert "database is locked" in other.stderr
 
 
 def test_opening_a_fifo_ends_at_once(tmp_path):

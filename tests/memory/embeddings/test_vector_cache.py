@@ -65,7 +65,7 @@ def test_an_interrupted_run_keeps_its_vectors(tmp_path):
     assert len(model.asked) == len(texts)
 
 
-def test_a_file_that_is_no_cache_or_broken_is_skipped_with_a_warning(tmp_path, caplog):
+def test_a_folder_that_cannot_be_made_is_skipped_and_a_damaged_file_begun_anew_with_a_warning(tmp_path, caplog):
     cache = VectorCache(tmp_path / "file", "m")
     (tmp_path / "file").write_text("not a folder")
     assert np.array_equal(cache.get_or_embed("document", ["a"], Model()), Model()(["a"]))
@@ -74,7 +74,8 @@ def test_a_file_that_is_no_cache_or_broken_is_skipped_with_a_warning(tmp_path, c
     (file,) = tmp_path.glob("*.sqlite")
     file.write_bytes(b"torn" * 4096)
     assert np.array_equal(VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model()), Model()(["a"]))
-    assert "is skipped" in caplog.text
+    assert "is damaged" in caplog.text
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], _never)
 
 
 def test_a_cache_is_private_and_never_written_through_a_link(tmp_path, caplog):

@@ -1,7 +1,10 @@
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
 
+from emend.memory.retrieval import tokens
 from emend.memory.retrieval.tokens import names, stems, whole, word_pieces
 
 
@@ -53,3 +56,17 @@ def test_forms_of_a_word_have_one_stem_and_function_words_none():
 def test_word_pieces_are_berts_without_punctuation_and_stop_words():
     assert word_pieces("What is the unaffable Lyon?!") == ["una", "##ffa", "##ble", "lyon"]
     assert word_pieces("a " * 3000 + "Lyon") == ["lyon"]
+
+
+def test_threads_get_the_stems_that_one_gets():
+    endings = ("ing", "ations", "ies", "fulness", "ed", "ly")
+    texts = [" ".join(f"w{place}r{number}{end}" for place in "abcdefghij" for end in endings) for number in range(80)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            among_threads = list(pool.map(stems, texts))
+    finally:
+        sys.setswitchinterval(before)
+    tokens._stem.cache_clear()
+    assert among_threads == [stems(text) for text in texts]
