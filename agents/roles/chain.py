@@ -24,6 +24,8 @@ ANSWER = "Answer:"
 THOUGHT_TOKENS = 256
 STEP_BY_STEP = "Think step by step."
 LEAD = "Question: {question}\nThoughts:"
+NEXT_FACT = "\n\nNew Fact:"
+"""A model that continues text may go on with an example of its own after the blank line."""
 MISSING = f"Your reply has no line '{ANSWER}'. Reply with that line alone: '{ANSWER}' and the answer, in a few words."
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _ANSWER_IS = re.compile(r"^.*\banswer is:?\s+", re.IGNORECASE)
@@ -46,16 +48,17 @@ class Thought(NamedTuple):
 
 
 def think_aloud(model: BaseChatModel, prompt: Prompt) -> Thought:
-    """The model's chain of thought with its answer; a chat model that gives none is asked once for it alone.
+    """The model's chain of thought with its answer; a model that gives none is asked once for it alone.
 
     Raises:
         ModelReplyError: the reply has no answer.
     """
-    return conclude(model, prompt, continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS))
+    ends = [NEXT_QUESTION] if is_chat_model(model) else [NEXT_QUESTION, NEXT_FACT]
+    return conclude(model, prompt, continue_text(model, prompt, ends, THOUGHT_TOKENS))
 
 
 def conclude(model: BaseChatModel, prompt: Prompt, reply: Completion) -> Thought:
-    """The chain of thought that a reply is, with its answer; a chat model that gives none is asked once for it alone.
+    """The chain of thought that a reply is, with its answer; a model that gives none is asked once for it alone.
 
     Raises:
         ModelReplyError: the reply has no answer.
@@ -65,15 +68,19 @@ def conclude(model: BaseChatModel, prompt: Prompt, reply: Completion) -> Thought
     if answer:
         return Thought(chain, thoughts, answer, reply.usage, reply.cut_tokens)
     error = ModelReplyError(f"the thoughts come to no '{ANSWER}': {reply.text!r}.", reply.text, reply.usage)
-    if not is_chat_model(model):
-        raise error
     return _ask_again(model, prompt, chain, thoughts, error)
 
 
 def _ask_again(model: BaseChatModel, prompt: Prompt, chain: Prompt, thoughts: str, error: ModelReplyError) -> Thought:
-    """The answer to the thoughts, asked for by itself; without one, the last sentence of the thoughts."""
-    turns = prompt.begun("", f" {thoughts}", between="") if lead_of(prompt.turns) else prompt.begun("", thoughts)
-    again = turns.asked("", MISSING).begun("", ANSWER)
+    """The answer to the thoughts, asked for by itself; without one, the last sentence of the thoughts.
+
+    A model that continues text gets the thoughts and the label of the answer (two-stage prompting, Kojima et al. 2022,
+    section 3); a chat model is told what its reply lacks.
+    """
+    again = chain
+    if is_chat_model(model):
+        turns = prompt.begun("", f" {thoughts}", between="") if lead_of(prompt.turns) else prompt.begun("", thoughts)
+        again = turns.asked("", MISSING).begun("", ANSWER)
     try:
         reply = continue_text(model, again, ["\n"], LINE_TOKENS)
         answer, usage = clean_answer(reply.text), error.usage.plus(reply.usage)
@@ -115,5 +122,5 @@ def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool,
 
 def chain_prompt_id(form: str, demonstrations: str, chats: bool = False) -> str:
     """Eight hex digits that change with the prompts of the form, and with those of chat models if the model `chats`."""
-    ends = ((LINES_END,) if form == "steps" else ()) + ((MISSING,) if chats else ())
+    ends = ((LINES_END,) if form == "steps" else ()) + ((MISSING,) if chats else (NEXT_FACT, ANSWER))
     return prompt_id(form, demonstrations, LEAD, STEP_BY_STEP, *ends)

@@ -216,7 +216,8 @@ def take_step(model: BaseChatModel, prompt: Prompt, cloze: str = "") -> LineStep
 def check_in_line(model: BaseChatModel, prompt: Prompt) -> tuple[FactCheck, Usage]:
     """The check of the last fact, in a line that is begun for the model, and its cost.
 
-    A chat model that scores chooses the verdict by likelihood, since small ones repeat the fact instead.
+    A chat model that scores chooses the verdict by likelihood, since small ones repeat the fact instead; one that
+    continues text does where its line cannot be read.
 
     Raises:
         ModelReplyError: the line does not say whether the fact contradicts, or names no answer.
@@ -226,13 +227,17 @@ def check_in_line(model: BaseChatModel, prompt: Prompt) -> tuple[FactCheck, Usag
     reply = continue_text(model, prompt.plus(CHECKED), ["\n"], LINE_TOKENS)
     line = f"{CHECKED} {reply.text.strip()}".partition("\n")[0].strip()
     verdict = read_check(line)
-    if verdict is None:
-        raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text, reply.usage)
-    return verdict, reply.usage
+    if verdict is not None:
+        return verdict, reply.usage
+    if isinstance(model, ScoringModel):
+        chosen, usage = _choose_verdict(model, prompt)
+        return chosen, reply.usage.plus(usage)
+    raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text, reply.usage)
 
 
 def _choose_verdict(model: Any, prompt: Prompt) -> tuple[FactCheck, Usage]:
-    scores = score_targets(model, prompt.plus(CHECKED).turns, VERDICTS)
+    opened_line = prompt.plus(CHECKED)
+    scores = score_targets(model, opened_line.turns if is_chat_model(model) else opened_line.text, VERDICTS)
     contradicts = scores.log_probs[0] > scores.log_probs[1]
     lead = f"{CHECKED} {VERDICTS[not contradicts]}{VERDICT_END}"
     reply = continue_text(model, prompt.plus(lead), ["\n"], LINE_TOKENS)

@@ -86,11 +86,26 @@ def test_targets_are_scored_behind_the_thoughts():
     assert final["prompt"] == f"New Fact: {FACT}\nQuestion: Q?\nThoughts: Yes.\nAnswer:" and "reply" not in final
 
 
-@pytest.mark.parametrize("said", ["It is a fact.", "", "It is.\nAnswer:", "Answer: \n"])
-def test_thoughts_that_come_to_no_answer_are_an_error_with_the_reply(said):
+@pytest.mark.parametrize(
+    ("reply", "thoughts"), [("It is a fact.", " It is a fact."), (" It is.\nAnswer:", " It is."), ("Answer: \n", " ")]
+)
+def test_thoughts_without_an_answer_are_continued_from_its_label(reply, thoughts):
+    final, _, model = think(reply, " Ostrim.\nNew Fact: more")
+    assert final["reply"] == "Ostrim" and final["fallback"] == "asked again" and final["usage"].calls == 2
+    assert model.calls[1] == final["prompt"] and final["prompt"].endswith(f"\nThoughts:{thoughts}\nAnswer:")
+
+
+def test_an_example_that_the_model_makes_up_is_no_thought():
+    final, _, model = think("It is a fact.\n\nNew Fact: Ann is a citizen of Chad.\nQuestion: Who?", " Ostrim")
+    assert final["reply"] == "Ostrim" and model.calls[1].endswith("\nThoughts: It is a fact.\nAnswer:")
+
+
+def test_without_an_answer_again_the_last_sentence_is_it_and_without_thoughts_it_is_an_error():
+    final, _, _ = think("It is a fact. So the answer is Ostrim.", " ")
+    assert final["reply"] == "Ostrim." and final["fallback"] == "last sentence"
     with pytest.raises(ModelReplyError) as caught:
-        think(said)
-    assert caught.value.reply == said and steps_of(caught.value)[-1].node == "think"
+        think("", " ")
+    assert caught.value.reply == "" and steps_of(caught.value)[-1].node == "think"
 
 
 def test_a_probe_that_asks_for_thoughts_keeps_its_own_form_and_examples():

@@ -247,8 +247,15 @@ def test_line_by_line_a_probe_with_choices_is_put_once_more_behind_the_walk_unde
     assert published["prompt"].endswith("\nFinal answer:")
 
 
-@pytest.mark.parametrize("said", [[" "], ["What?", "\n"], ["What?", "Peru.", "is about something else"]])
-def test_line_by_line_an_empty_or_unreadable_line_is_an_error(said):
+def test_line_by_line_a_model_that_scores_chooses_the_verdict_where_its_line_says_none():
+    model = replies("What?", "Peru.", "is about something else", " Chad.", "Mali")
+    final, _ = walk(model, Told("Ann is a citizen of Chad."), form="lines")
+    assert model.scored[0][1] == ("contradicts", "does not contradict") and final["hops"][0]["answer"] == "Chad"
+    assert final["reply"] == "Mali" and final["usage"].calls == 6
+
+
+@pytest.mark.parametrize("said", [[" "], ["What?", "\n"], ["What?", "Peru.", "is about something else", "\n"]])
+def test_line_by_line_an_empty_line_is_an_error(said):
     with pytest.raises(ModelReplyError) as caught:
         walk(replies(*said), Told("x"), form="lines")
     assert steps_of(caught.value)[-1].error
