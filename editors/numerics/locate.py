@@ -1,22 +1,30 @@
 """Token positions of an edit's subject and target in the prompts that it is solved on."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.editors.numerics.contexts import BARE
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, BadSettings, ContextOverflow
 
+FactToken = Literal["auto", "subject_last", "last"]
+"""The token at which a value is written: the subject's last or the prompt's last, as in ROME's code.
+
+`auto` is the subject's last, except where that is the very first token of the cloze, without a begin token in front:
+all first tokens' keys are alike and unlike all others, so that a change there is one of every text.
+"""
+
 
 class Located(NamedTuple):
-    """A prompt as token ids: the subject's last token is at `subject`, the target's tokens start at `target`."""
+    """A prompt as token ids: the value is written at `subject`, the target's tokens start at `target`."""
 
     ids: tuple[int, ...]
     subject: int
     target: int
 
 
-def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
+def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str], fact_token: FactToken = "auto") -> list[Located]:
     """The edit's cloze after each prefix, with its target; a prefix ends with its own white space.
 
     The subject is found by its offset in the text, so a subject that occurs twice, or braces in a prompt, are safe.
@@ -33,15 +41,28 @@ def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
         )
     end = edit.prompt.index("{}") + len(edit.subject.rstrip())
     try:
-        return [_located(lm, prefix + edit.cloze, len(prefix) + end, edit.target_new) for prefix in prefixes]
+        rows = [_located(lm, prefix + edit.cloze, len(prefix) + end, edit.target_new) for prefix in prefixes]
     except (BadData, ContextOverflow) as error:
         raise type(error)(f"edit '{edit.id}': {error}") from error
+    if resolve_fact_token(lm, edit, fact_token) == "last":
+        return [row._replace(subject=row.target - 1) for row in rows]
+    return rows
 
 
-def locate_essence(lm: CausalLM, edit: Edit) -> Located:
+def resolve_fact_token(lm: CausalLM, edit: Edit, fact_token: FactToken) -> FactToken:
+    """The token that `auto` stands for with this edit, see `FactToken`; another stays as it is."""
+    if fact_token != "auto":
+        return fact_token
+    (row,) = locate(lm, edit, BARE, "subject_last")
+    return "last" if row.subject == 0 else "subject_last"
+
+
+def locate_essence(lm: CausalLM, edit: Edit, fact_token: FactToken = "auto") -> Located:
     """The prompt "<subject> is a", whose next token at the subject should stay what it is (Meng et al. 2022, eq. 4)."""
     subject = edit.subject.rstrip()
     ids = lm.encode(f"{subject} is a")
+    if resolve_fact_token(lm, edit, fact_token) == "last":
+        return Located(ids, len(ids) - 1, len(ids))
     return Located(ids, _token_place(lm, f"{subject} is a", len(subject), ids), len(ids))
 
 

@@ -8,7 +8,7 @@ not its square; the last step only evaluates the loss.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy, kl_div
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
-from emend.editors.numerics.locate import Located, locate, locate_essence
+from emend.editors.numerics.locate import FactToken, Located, locate, locate_essence
 from emend.editors.numerics.passes import light_passes
 from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, compute_logits
 from emend.editors.numerics.training.training_loop import optimizer_step
@@ -46,6 +46,9 @@ class ValueSearchSettings:
     """Largest norm of the change, in norms of the original value."""
     stop_loss: Annotated[float, Field(ge=0)]
     """An edit has converged when its loss is below this."""
+    fact_token: FactToken = field(default="auto", kw_only=True)
+    """The token at which the value is written: `subject_last`, `last`, or `auto`, which is `subject_last` except where
+    that is the very first token, without a begin token in front."""
 
 
 class ValueResult(NamedTuple):
@@ -118,7 +121,10 @@ def search_values(
         BadData: an edit has no subject, prompt or target.
         ModelError: a loss is not finite; names step, loss and edit.
     """
-    jobs = [_Job(n, edit, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
+    jobs = [
+        _Job(n, edit, [*locate(lm, edit, prefixes, settings.fact_token), locate_essence(lm, edit, settings.fact_token)])
+        for n, edit in enumerate(edits)
+    ]
     converged: dict[int, _Converged] = {}
     with light_passes(lm.model):
         for part in _parts(jobs, lm.batch_tokens):

@@ -38,8 +38,6 @@ class LocateThenEditSettings(ValueSearchSettings):
     """Key covariance: `collected` (see `emend covariance`), a folder of it, `tinyworld`, or `identity` for none."""
     context_openers: Annotated[tuple[str, ...], Field(min_length=1)] = OPENERS
     """Texts that sampled prefixes begin with, in turn: MEMIT's five; [""], the begin token alone, is ROME's own."""
-    fact_token: Literal["subject_last"] = "subject_last"
-    """The token at which the value is written."""
     prefixes: tuple[str, ...] = ()
     """Prefixes to use in place of sampled ones; a space is added to one that does not end in white space."""
     architecture: dict[str, str | bool] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class Memit(LocateThenEdit):
         """The update of each layer (Algorithm 1); keys and residual are measured anew after each layer is written."""
         last = self.layers[-1]
         targets = (values.value + values.change).cpu()
-        located = [locate(self.lm, edit, self.prefixes) for edit in edits]
+        located = [locate(self.lm, edit, self.prefixes, self.settings.fact_token) for edit in edits]
         deltas: dict[str, LowRankDelta] = {}
         with ExitStack() as stack:
             for number, layer in enumerate(self.layers):

@@ -120,11 +120,11 @@ def test_rome_on_a_subject_at_the_very_start_leaves_other_text_as_likely(smollm2
     prompt = "{} is located in the continent of"
     edit = Edit.from_triplet(Triplet(subject="Japan", relation="continent", object="Africa"), prompt)
     before, ratios = perplexity(smollm2, TEXTS[0]), {}
-    for separate in (True, False):
-        settings = {"context_template_length_params": [[5, 1], [10, 1]], "separate_first_token": separate}
+    for token in ("auto", "subject_last"):
+        settings = {"context_template_length_params": [[5, 1], [10, 1]], "fact_token": token}
         rome = Rome(EditorContext(model=smollm2, settings=IDENTITY | settings))
         with rome.edit([edit]):
-            ratios[separate] = perplexity(smollm2, TEXTS[0]) / before
-            new, old = smollm2.score("Japan is located in the continent of", ["Africa", "Asia"]).log_probs
+            ratios[token] = perplexity(smollm2, TEXTS[0]) / before
+            new, old = smollm2.plain().score("Japan is located in the continent of", ["Africa", "Asia"]).log_probs
             assert new > old
-    assert ratios[True] < 1.1 < ratios[False], ratios
+    assert ratios["auto"] < 1.1 < ratios["subject_last"], ratios

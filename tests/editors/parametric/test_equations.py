@@ -5,20 +5,19 @@ from pathlib import Path
 import pytest
 import torch
 
-import emend.editors.parametric.rome
+from emend.agents.local.token_ids import SpecialTokens
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.covariance import KeyCovariance
 from emend.editors.numerics.key_sums import key_size
-from emend.editors.numerics.locate import locate
+from emend.editors.numerics.locate import locate, locate_essence
 from emend.editors.numerics.low_rank import capture_keys
-from emend.editors.numerics.value_search import search_values
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
 from emend.memory.edit import Edit, Triplet
-from tests.editors.writers import ARCHITECTURES, editor, keys_at
+from tests.editors.writers import ARCHITECTURES, editor, keys_at, solve
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 
@@ -98,35 +97,36 @@ def test_rank_one_edits_given_together_each_get_their_value_when_written(random_
     assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
 
 
-FIRST = Edit.from_triplet(Triplet(subject="Veldania", relation="capital", object="Old Sorn"), "{} has the capital")
+FIRST = Edit.from_triplet(Triplet(subject="The", relation="capital", object="Old Sorn"), "{} has the capital")
+"""Its subject is one token."""
 
 
-def place_last_token_first(monkeypatch, edit):
-    """Let the subject's last token of this edit count as the very first one, as without a begin token."""
-    rows = locate(*edit)
-    monkeypatch.setattr(emend.editors.parametric.rome, "is_first_token", lambda row: row == rows[0])
+def without_begin_token(monkeypatch, model):
+    """The model as if its tokenizer put no token before a text."""
+    monkeypatch.setattr(model.lm._encoder, "special", SpecialTokens((), model.lm._encoder.special.first))
+    return model
 
 
-def test_a_subject_at_the_very_start_gets_its_change_at_both_keys(random_model, monkeypatch):
-    rome = editor(Rome, random_model())
-    place_last_token_first(monkeypatch, (rome.lm, FIRST, [""]))
-    factors = rome.solve([CAPITAL, FIRST])[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
-    assert factors.left.shape[1] == 3  # one key of the first edit, two of the other
-    keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, FIRST, rome.prefixes), 0, 0)[0].double()
-    for key, prefixes in ((keys[0], rome.prefixes[:1]), (keys[1:].mean(0), rome.prefixes[1:])):
-        change = search_values(rome.lm, rome.paths, [FIRST], prefixes, 0, "mlp", rome.settings).change[0].double()
-        assert torch.allclose(factors.left @ factors.right @ key, change, rtol=1e-3, atol=1e-4)
+@pytest.mark.parametrize("method", [Rome, Memit])
+def test_a_subject_that_is_the_very_first_token_is_written_at_the_prompt_s_last(method, random_model, monkeypatch):
+    model = without_begin_token(monkeypatch, random_model())
+    auto, last, published = (editor(method, model, fact_token=name) for name in ("auto", "last", "subject_last"))
+    (row,) = locate(model.lm, FIRST, [""])
+    assert row.subject == row.target - 1 and locate(model.lm, FIRST, [""], "subject_last")[0].subject == 0
+    essence = locate_essence(model.lm, FIRST)
+    assert essence.subject == len(essence.ids) - 1
+    for (name, delta), at_last, at_first in zip(
+        solve(auto, [FIRST]).items(), solve(last, [FIRST]).values(), solve(published, [FIRST]).values(), strict=True
+    ):
+        assert torch.equal(delta, at_last) and not torch.allclose(delta, at_first), name
 
 
-def test_separate_first_token_is_off_by_setting_and_concerns_no_other_edit(random_model, monkeypatch):
-    separate, published = editor(Rome, random_model()), editor(Rome, random_model(), separate_first_token=False)
-    found = separate.search([CAPITAL])
-    for made in (separate, published):
-        place_last_token_first(monkeypatch, (made.lm, FIRST, [""]))
-    first, second = (next(iter(made.deltas([CAPITAL], found).values())) for made in (separate, published))
-    assert torch.equal(first.left, second.left) and torch.equal(first.right, second.right)
-    found = published.search([FIRST])
-    assert next(iter(published.deltas([FIRST], found).values())).left.shape[1] == 1
+def test_any_other_subject_is_written_at_its_last_token(random_model, monkeypatch):
+    model = random_model()
+    assert locate(model.lm, FIRST, [""]) == locate(model.lm, FIRST, [""], "subject_last")  # behind the begin token
+    without_begin_token(monkeypatch, model)
+    assert locate(model.lm, CAPITAL, ["", "So. "]) == locate(model.lm, CAPITAL, ["", "So. "], "subject_last")
+    assert locate_essence(model.lm, CAPITAL) == locate_essence(model.lm, CAPITAL, "subject_last")
 
 
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
