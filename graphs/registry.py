@@ -61,6 +61,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
     interfaces=(("build", "filters", "sample"),),
     builtin={
         "akew": ("emend.graphs.construction.akew:PIPELINE", "Facts as sentence, paragraph and triplets (AKEW)."),
+        "chains": (
+            "emend.graphs.construction.chains:PIPELINE",
+            "Questions along chains of facts whose answer edits change (MQuAKE).",
+        ),
         "questions": (
             "emend.graphs.construction.questions:PIPELINE",
             "Questions about your own documents, each with the sentence that proves its answer.",

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from emend.evals.build.card import Card
 
 
-def build(kind: str, source: str | Path, model: str, *, out: str | Path, **options: Any) -> "Card":
+def build(kind: str, source: str | Path, model: str = "", *, out: str | Path, **options: Any) -> "Card":
     """Build a benchmark, or finish the one that the folder holds, and return its card.
 
     The folder is a benchmark of `emend.run`.
 
     Args:
-        kind: `akew`, `wikiupdate`, `questions` or `fresh`.
+        kind: `akew`, `wikiupdate`, `questions`, `chains` or `fresh`.
         source: file, folder or benchmark to build from.
-        model: the author, as in `emend build --model`.
+        model: the author, as in `emend build --model`; kind `chains` needs none.
         out: the benchmark's folder.
         options: as the options of `emend build`: fields of `BuildConfig`.
 

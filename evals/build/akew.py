@@ -17,7 +17,7 @@ FILE = "CounterFact.json"
 LIMITS = (
     "The paragraphs are a model's: besides the fact they may state things that are not true.",
     "The triplets are not filtered, as in the paper: some paragraphs cannot be recovered from them.",
-    "There are no multi-hop questions: build chains over the same facts for those.",
+    "There are no multi-hop questions: emend build chains makes them of the same facts.",
 )
 
 

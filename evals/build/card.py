@@ -72,7 +72,7 @@ class Card(FrozenModel):
     language: str
     seed: int
     models: dict[str, str]
-    """Author and judge."""
+    """Author and judge; empty if no model was asked."""
     one_model: bool
     """The author also judged what it wrote."""
     prompts: tuple[PromptNote, ...]

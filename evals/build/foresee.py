@@ -5,6 +5,7 @@ from pathlib import Path
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
+from emend.evals.build.chains.preparation import CHAINS, prepare_chains
 from emend.evals.build.fresh import FRESH
 from emend.evals.build.kinds import build_kind
 from emend.evals.config.build_config import BuildConfig
@@ -43,9 +44,20 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
         EmendError: a name, setting or file is wrong.
     """
     build_kind(kind)
-    config.require_source()
+    config.require_source(needs_author=kind != CHAINS)
     if kind == FRESH:
         raise BadSettings("--dry-run of fresh: it asks each wording once; see emend run --editor unedited --dry-run.")
+    if kind != CHAINS:
+        return _foresee_items(kind, config)
+    with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home:
+        source = prepare_chains(config, Path(home))
+        if not config.model:
+            return BuildEstimate(items=len(source.read_bytes().splitlines()), roles=(), currency="")
+        return _foresee_items(kind, config.model_copy(update={"source": str(source)}))
+
+
+def _foresee_items(kind: str, config: BuildConfig) -> BuildEstimate:
+    """Estimate the construction of the items of a source that is read as it is."""
     judge_name = config.judge or config.model
     for spec in (config.model, judge_name):
         check_spec(spec)

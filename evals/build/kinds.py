@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emend.evals.build import akew, questions, wikiupdate
+from emend.evals.build.chains import files as chains
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
@@ -46,6 +47,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=questions.write_rows,
         text=questions.written_text,
         limits=questions.LIMITS,
+    ),
+    "chains": BuildKind(
+        read=chains.read_source,
+        write=chains.write_rows,
+        text=chains.worded_questions,
+        limits=chains.LIMITS,
     ),
 }
 

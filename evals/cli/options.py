@@ -112,6 +112,8 @@ FLAGS = {
     "contact": Flag(metavar="ADDRESS"),
     "fact": Flag(metavar="new|old"),
     "keep": Flag(metavar="unknown|known"),
+    "hops": Flag(metavar="N,..."),
+    "edits": Flag(metavar="N,..."),
     "score": Flag(metavar="NAME=NUMBER"),
     "where": Flag(metavar="CONDITIONS"),
     "format": Flag(metavar="FORM"),

@@ -37,7 +37,8 @@ class BuildConfig(CallLimits):
         description="With kind wikiupdate, e-mail address or page that Wikimedia's servers are told, as they demand.",
     )
     relations: str = Field(
-        default="", description="With kind wikiupdate, TOML file of relations; default: Emend's own."
+        default="",
+        description="With kinds wikiupdate and chains, TOML file of relations and templates; default: Emend's own.",
     )
     leads: str = Field(
         default="", description="With kind wikiupdate, JSON lines of title and lead; default: asked of Wikipedia."
@@ -48,6 +49,12 @@ class BuildConfig(CallLimits):
     keep: Literal["unknown", "known"] = Field(
         default="unknown",
         description="With kind fresh, the facts that are kept: those unknown to the model, or known to it.",
+    )
+    hops: str = Field(default="2,3,4", description="With kind chains, numbers of facts in a chain.")
+    edits: str = Field(default="1,2,3,4", description="With kind chains, numbers of edits of a chain.")
+    cases: int = Field(default=100, ge=1, description="With kind chains, maximum number of chains.")
+    allow_conflicts: bool = Field(
+        default=False, description="With kind chains, let an edit of one chain change a fact of another."
     )
     benchmark_options: dict[str, str] = Field(
         default={}, description="Option of the benchmark that --from names; repeatable."
@@ -69,13 +76,14 @@ class BuildConfig(CallLimits):
             raise BadSettings(f"--set {unknown[0]}: only model and build have settings here.")
         return self
 
-    def require_source(self) -> None:
-        """Check that source and author are named.
+    def require_source(self, *, needs_author: bool = True) -> None:
+        """Check that the source is named, and the author where one is needed.
 
         Raises:
             BadSettings: one of them is not.
         """
-        for option, value, meaning in (("--from", self.source, "source"), ("--model", self.model, "author")):
+        required = [("--from", self.source, "source"), *([("--model", self.model, "author")] if needs_author else [])]
+        for option, value, meaning in required:
             if not value:
                 raise BadSettings(f"no {meaning} is named: give {option}; see docs/how-to/build.md.")
 

@@ -227,6 +227,6 @@ def first_fault(draft: AuthoredDraft, filters: Mapping[str, TextFilter] = TEXT_F
     return "", ""
 
 
-def summary_of(find: Callable[..., str]) -> str:
+def summary_of(find: Callable[..., object]) -> str:
     """The sentence that says what a filter rejects."""
     return (find.__doc__ or "").strip()

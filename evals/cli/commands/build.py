@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def build(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="Kind of benchmark: akew; or fresh, what a model does not know of one."),
+        typer.Argument(
+            metavar="KIND",
+            help="Kind of benchmark: akew, wikiupdate, questions, chains; or fresh, what a model does not know of one.",
+        ),
     ],
     config: BuildConfig,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the benchmark; the same call continues it.")],
@@ -60,8 +63,9 @@ def _print_next(card: "Card", out: Path) -> None:
     if card.status == "draft":
         print_text(f"  emend judge annotate {out / 'run'} --study build --out {out / 'review'}")
         print_text(f"  emend build {card.kind} --out {out} --review {out / 'review'}, once the sheets are filled in")
-    print_text(f"  emend run --benchmark {out} --editor rag --model {card.models['author']}")
-    print_text(f"  emend view {out / 'run'}")
+    print_text(f"  emend run --benchmark {out} --editor rag --model {card.models.get('author', 'MODEL')}")
+    if card.models:
+        print_text(f"  emend view {out / 'run'}")
 
 
 def _show_estimate(kind: str, config: BuildConfig) -> None:
@@ -73,4 +77,7 @@ def _show_estimate(kind: str, config: BuildConfig) -> None:
         cost = "no price" if role.cost is None else f"{role.cost:,.2f} {estimate.currency}"
         tokens = f"{role.input_tokens:,} tokens in, {role.output_tokens:,} out"
         print_text(f"  {role.role} {role.model}: {role.calls:,} calls, {tokens}, {cost}")
+    if not estimate.roles:
+        print_text("  No model is needed: give --model to have the questions worded by one.")
+        return
     print_text("  Every item is taken to pass at its first attempt; each new attempt costs as much again.")

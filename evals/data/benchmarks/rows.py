@@ -63,6 +63,7 @@ class ChainTriples(BenchmarkRow):
 
     new_triples: tuple[tuple[str, str, str], ...]
     edit_triples: tuple[tuple[str, str, str], ...]
+    new_triples_labeled: tuple[tuple[str, str, str], ...] = ()
 
 
 def contaminated_ids(chains: Mapping[int, ChainTriples]) -> frozenset[int]:

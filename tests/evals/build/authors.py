@@ -43,6 +43,8 @@ def author(asked: Asked) -> str:
     prompt = asked.prompt
     if TASKS["document_facts"] in prompt:
         return CONSTRUCTIONS.load("questions").sample(prompt)
+    if TASKS["chain_questions"] in prompt or TASKS["asks_same"] in prompt:
+        return CONSTRUCTIONS.load("chains").sample(prompt)
     if TASKS["read_with"] in prompt:
         return read_document(prompt)
     return "I do not know." if TASKS["read_without"] in prompt else write_akew(prompt)

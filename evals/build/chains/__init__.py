@@ -1,0 +1,1 @@
+"""MQuAKE's chains over a table of facts: composition, templates, checks and files."""

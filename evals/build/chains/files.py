@@ -1,0 +1,108 @@
+"""Chains as files: items to be worded by an author, and rows in the form of MQuAKE."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from emend.evals.build.chains.fact_graph import Chain, FactGraph, FactHop
+from emend.evals.build.chains.templates import TemplateBook, fill
+from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.benchmarks.files import read_text, sha256
+from emend.memory.errors import BadData
+from emend.memory.files import replace_file
+from emend.memory.json_files import parse_json
+
+FILE, ITEMS, NOTES = "MQuAKE-CF.json", "chains.jsonl", "chains-source.json"
+"""The benchmark's rows, the chains of which they are made, and notes on the facts of the chains."""
+LIMITS = (
+    "An entity is known by its name: two entities of one name in the table are taken for one.",
+    "Edits take an object of the same relation; whether a reader would believe them is not checked.",
+    "Whether a question that a model worded anew asks the same is for a judge, and for people with --review.",
+)
+
+
+def chain_item(chain: Chain, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:
+    """A chain as an item: its composed question, the name of its start, the other names, and its row."""
+    start = graph.label(chain.start)
+    others = {hop.object: None for hop in (*chain.old, *chain.new) if hop.object != chain.start}
+    question = book.question(start, chain.relations)
+    hidden = [name for each in others for name in graph.names(each)]
+    return {"question": question, "start": start, "hidden": hidden, "row": chain_row(chain, graph, book)}
+
+
+def chain_row(chain: Chain, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:
+    """A row of MQuAKE's files without number and questions."""
+    old, new = chain.old[-1].object, chain.new[-1].object
+    return {
+        "requested_rewrite": [_rewrite(edit, graph, book) for edit in chain.edits],
+        "answer": graph.label(old),
+        "answer_alias": list(graph.names(old)[1:]),
+        "new_answer": graph.label(new),
+        "new_answer_alias": list(graph.names(new)[1:]),
+        "single_hops": [_hop(hop, graph, book) for hop in chain.old],
+        "new_single_hops": [_hop(hop, graph, book) for hop in chain.new],
+        "orig": {
+            "triples": chain.old,
+            "triples_labeled": [_labels(hop, graph) for hop in chain.old],
+            "new_triples": chain.new,
+            "new_triples_labeled": [_labels(hop, graph) for hop in chain.new],
+            "edit_triples": chain.edits,
+        },
+    }
+
+
+def _rewrite(edit: FactHop, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:
+    templates, subject = book.templates(edit.relation), graph.label(edit.subject)
+    true = str(graph.object_of(edit.subject, edit.relation))
+    return {
+        "prompt": templates.cloze,
+        "relation_id": edit.relation,
+        "target_new": {"str": graph.label(edit.object), "id": edit.object},
+        "target_true": {"str": graph.label(true), "id": true},
+        "subject": subject,
+        "question": fill(templates.question, subject),
+    }
+
+
+def _hop(hop: FactHop, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:
+    templates, subject = book.templates(hop.relation), graph.label(hop.subject)
+    answer, *aliases = graph.names(hop.object)
+    texts = {"question": fill(templates.question, subject), "cloze": fill(templates.cloze, subject)}
+    return {**texts, "answer": answer, "answer_alias": aliases}
+
+
+def _labels(hop: FactHop, graph: FactGraph) -> list[str]:
+    return [graph.label(hop.subject), hop.relation, graph.label(hop.object)]
+
+
+def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
+    """The chains of a file that `emend build chains` composed, and notes on their facts.
+
+    Raises:
+        BadData: the file cannot be read.
+    """
+    path = Path(source)
+    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
+    items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    if not all(isinstance(item, dict) and {"question", "start", "hidden", "row"} <= item.keys() for item in items):
+        raise BadData(f"{path} has no chains: repeat the emend build that made it.")
+    stored = json.loads(path.with_name(NOTES).read_bytes())
+    notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
+    return (SourceItem(item["question"], item) for item in items), notes
+
+
+def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
+    """Write the rows in the form of MQuAKE-CF.json."""
+    rows = [
+        {"case_id": number, "questions": item.result["questions"], **item.fields["row"]}
+        for number, item in enumerate(items, 1)
+    ]
+    replace_file(folder / FILE, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
+    return BenchmarkFiles(benchmark="mquake", options={"dataset": "CF"}, files=(FILE,))
+
+
+def worded_questions(item: KeptItem) -> str:
+    """The questions of a chain."""
+    return "\n".join(item.result["questions"])
