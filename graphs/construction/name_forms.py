@@ -5,7 +5,7 @@ import unicodedata
 from functools import lru_cache
 
 from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.retrieval.tokens import whole, words
+from emend.memory.retrieval.tokens import UNSPACED, whole, words
 from emend.memory.typography import fold_text, fold_typography
 
 SHORTEST_STEM = 4
@@ -13,6 +13,8 @@ SHORTEST_STEM = 4
 LONGEST_PERSON = 3
 """Words of a name whose last word alone may stand for it, as a family name does."""
 
+_LETTER = rf"[^\W{UNSPACED}]"
+"""A letter that goes on with a Latin word; Chinese, Japanese and Korean ones follow it without a space."""
 _END = re.compile(
     r",? (?:m\.?d|ph\.?d|jr|sr|esq)\.?$"
     r"|,? (?:inc|ltd|llc|plc|gmbh|ag|corp|co|corporation|company)\.?$"
@@ -90,7 +92,7 @@ def _inflected(name: str, ending: str = _ENDING) -> re.Pattern[str]:
     stem = re.sub(r"(?:ism|[aeoy])$", "", name)
     if ending == _ENDING and len(last[0]) - len(name) + len(stem) >= SHORTEST_STEM:
         forms += f"|{re.escape(stem)}{_ENDING_OF_STEM}"
-    return re.compile(rf"(?<!\w)(?:{forms})(?!\w)")
+    return re.compile(rf"(?<!{_LETTER})(?:{forms})(?!{_LETTER})")
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,8 @@ from emend.graphs.construction.name_forms import leaves, names
         ("International Business Machines", "a machine of IBM"),
         ("Bremen", "Bremens Hafen"),
         ("武汉", "临江大桥位于武汉。"),
+        ("HBO", "该剧由HBO播出"),
+        ("Lyon", "里昂（Lyon）"),
         ("서울", "그는 서울에서 태어났다"),
         ("42", "it has 42 floors"),
     ],
