@@ -19,7 +19,7 @@ from emend.editors.answerers import FunctionAnswerer
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.built_item import BuiltItem
 from emend.editors.hyperparameters import build_settings
-from emend.graphs.construction.pipeline import ATTEMPTS, ConstructionContext, Pipeline
+from emend.graphs.construction.pipeline import ConstructionContext, Pipeline
 from emend.graphs.execution import run_graph
 from emend.graphs.registry import CONSTRUCTIONS
 from emend.memory.edit import Edit
@@ -37,6 +37,8 @@ class ConstructionSettings:
         prompts: TOML file with prompts that take the place of the shipped ones.
         attempts: maximum number of texts written for an item; 0 for the recipe's.
         language: of the texts, as a code such as `en`.
+        style: of documents, the name of a newspaper or magazine.
+        words: length of documents.
     """
 
     kind: str = "akew"
@@ -45,6 +47,8 @@ class ConstructionSettings:
     prompts: str = ""
     attempts: Annotated[int, Field(ge=0, le=9)] = 0
     language: str = "en"
+    style: str = "The Guardian"
+    words: Annotated[int, Field(ge=60, le=2000)] = 250
 
 
 class Construction:
@@ -78,7 +82,7 @@ class Construction:
     @property
     def attempts(self) -> int:
         """Maximum number of texts written for an item."""
-        return self.settings.attempts or ATTEMPTS[self.settings.recipe]
+        return self.settings.attempts or self.pipeline.attempts[self.settings.recipe]
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
@@ -89,6 +93,8 @@ class Construction:
             prompts=self.prompts,
             attempts=self.attempts,
             language=self.settings.language,
+            style=self.settings.style,
+            words=self.settings.words,
         )
 
         def make(probe: Probe, targets: Sequence[str] | None) -> Answer:

@@ -65,6 +65,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
             "emend.graphs.construction.chains:PIPELINE",
             "Questions along chains of facts whose answer edits change (MQuAKE).",
         ),
+        "docter": (
+            "emend.graphs.construction.docter:PIPELINE",
+            "Press documents about counterfactual facts, and questions that follow (DocTER).",
+        ),
         "questions": (
             "emend.graphs.construction.questions:PIPELINE",
             "Questions about your own documents, each with the sentence that proves its answer.",

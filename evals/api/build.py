@@ -16,7 +16,7 @@ def build(kind: str, source: str | Path, model: str = "", *, out: str | Path, **
     The folder is a benchmark of `emend.run`.
 
     Args:
-        kind: `akew`, `wikiupdate`, `questions`, `chains` or `fresh`.
+        kind: `akew`, `wikiupdate`, `questions`, `chains`, `docter` or `fresh`.
         source: file, folder or benchmark to build from.
         model: the author, as in `emend build --model`; kind `chains` needs none.
         out: the benchmark's folder.

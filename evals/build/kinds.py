@@ -6,6 +6,8 @@ from pathlib import Path
 
 from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.chains import files as chains
+from emend.evals.build.docter import files as docter
+from emend.evals.build.docter.source import read_source as read_counterfactuals
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
@@ -53,6 +55,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=chains.write_rows,
         text=chains.worded_questions,
         limits=chains.LIMITS,
+    ),
+    "docter": BuildKind(
+        read=read_counterfactuals,
+        write=docter.write_rows,
+        text=docter.written_document,
+        limits=docter.LIMITS,
     ),
 }
 

@@ -89,12 +89,17 @@ def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
 
 def verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the judge whether the paragraph conveys the fact."""
+    return judge_paragraph(state, runtime.context, state["item"]["fact"])
+
+
+def judge_paragraph(state: AkewState, context: ConstructionContext, fact: str) -> dict[str, Any]:
+    """The update after the judge was asked whether the paragraph conveys a fact."""
     paragraph = " ".join(state["paragraph"].split())
     if not paragraph:
         return {**reject(state, CONVEYS, "the paragraph is empty"), "verdict": ""}
-    prompt = runtime.context.prompt(CONVEYS).fill(fact=state["item"]["fact"], paragraph=paragraph)
+    prompt = context.prompt(CONVEYS).fill(fact=fact, paragraph=paragraph)
     try:
-        decision = decide(runtime.context.judge, prompt)
+        decision = decide(context.judge, prompt)
     except ModelReplyError as error:
         return {**reject(state, CONVEYS, str(error)), "verdict": error.reply, "usage": error.usage}
     reason = "the judge says that the paragraph does not convey the fact"

@@ -50,13 +50,15 @@ class ConstructionState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ConstructionContext:
-    """The models that write and judge, the prompts, and how often an item is tried."""
+    """The models that write and judge, the prompts, how often an item is tried, and style and length of documents."""
 
     author: BaseChatModel
     judge: BaseChatModel
     prompts: Prompts = field(default_factory=lambda: SHIPPED)
     attempts: int = 1
     language: str = "en"
+    style: str = "The Guardian"
+    words: int = 250
 
     def prompt(self, name: str) -> AuthorPrompt:
         """The prompt of that name."""
@@ -93,6 +95,7 @@ class Pipeline:
         filters: by recipe, the filters by name in the order in which they are applied.
         prompts: names of the prompts that it uses.
         sample: a usual reply to a prompt of the pipeline's, for estimates.
+        attempts: by recipe, the maximum number of texts that are written for an item.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Pipeline:
     filters: Callable[[Recipe], Mapping[str, FilterInfo]]
     prompts: Sequence[str]
     sample: Callable[[str], str]
+    attempts: Mapping[Recipe, int] = field(default_factory=lambda: ATTEMPTS)
 
     @property
     def graph(self) -> Graph:

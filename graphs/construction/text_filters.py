@@ -26,7 +26,8 @@ class AuthoredDraft(NamedTuple):
     """A text about a fact, as an author wrote it.
 
     `prompt` is what the author was asked; `fact` the sentence about which it writes, whose words the text may repeat;
-    `aliases` are other names of the new object.
+    `aliases` are other names of the new object; `bounds` are those of its length, in words or, for scripts without
+    spaces, in characters, where they are not the usual ones.
     """
 
     text: str
@@ -39,6 +40,7 @@ class AuthoredDraft(NamedTuple):
     is_cut_off: bool = False
     is_refused: bool = False
     aliases: tuple[str, ...] = ()
+    bounds: tuple[int, int] | None = None
 
 
 SHORTEST, LONGEST = 40, 300
@@ -139,9 +141,10 @@ def _find_other_words(draft: AuthoredDraft) -> str:
 def find_wrong_length(draft: AuthoredDraft) -> str:
     """The text is too short or too long for a paragraph."""
     if draft.language in _UNSPACED:
-        count, bounds, unit = len(draft.text), (SHORTEST_CHARACTERS, LONGEST_CHARACTERS), "characters"
+        count, usual, unit = len(draft.text), (SHORTEST_CHARACTERS, LONGEST_CHARACTERS), "characters"
     else:
-        count, bounds, unit = len(words(draft.text)), (SHORTEST, LONGEST), "words"
+        count, usual, unit = len(words(draft.text)), (SHORTEST, LONGEST), "words"
+    bounds = draft.bounds or usual
     return "" if bounds[0] <= count <= bounds[1] else f"the text has {count} {unit}, and not {bounds[0]} to {bounds[1]}"
 
 

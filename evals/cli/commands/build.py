@@ -19,7 +19,7 @@ def build(
         str,
         typer.Argument(
             metavar="KIND",
-            help="Kind of benchmark: akew, wikiupdate, questions, chains; or fresh, what a model does not know of one.",
+            help="akew, wikiupdate, questions, chains or docter; or fresh, what a model does not know of a benchmark.",
         ),
     ],
     config: BuildConfig,

@@ -12,6 +12,9 @@ from emend.memory.retrieval.tokens import words
 from tests.provider.protocols import Asked
 
 TASKS = {name: prompt.task.partition("{")[0][:60] for name, prompt in SHIPPED.items()}
+DOCTER = (
+    "press_document", "object_knowledge", "reasoning_question", "follows", "translate_fact", "translate_back",
+)  # fmt: skip
 NUMBERED = ("", "The harbour", "The council", "A local museum", "The school")
 
 
@@ -45,6 +48,8 @@ def author(asked: Asked) -> str:
         return CONSTRUCTIONS.load("questions").sample(prompt)
     if TASKS["chain_questions"] in prompt or TASKS["asks_same"] in prompt:
         return CONSTRUCTIONS.load("chains").sample(prompt)
+    if any(TASKS[name] in prompt for name in DOCTER) or "How does this sentence end" in prompt:
+        return CONSTRUCTIONS.load("docter").sample(prompt)
     if TASKS["read_with"] in prompt:
         return read_document(prompt)
     return "I do not know." if TASKS["read_without"] in prompt else write_akew(prompt)

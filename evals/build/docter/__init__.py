@@ -1,0 +1,1 @@
+"""DocTER's documents and questions over facts in CounterFact's form."""

@@ -1,0 +1,126 @@
+"""DocTER's reasoning questions (section 4.4.3): the object of a statement is replaced by what is known about it.
+
+A question whose answer is yes is about the new object, one whose answer is no about the old one, as in most of the
+released questions. An item without a usable question is kept, and only lacks it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from langgraph.runtime import Runtime
+
+from emend.agents.roles.author import decide, write_text
+from emend.graphs.construction.name_forms import names, names_exactly
+from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, reject
+from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction, summary_of
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Usage
+from emend.memory.retrieval.tokens import words
+
+TOKENS = 64
+"""Limit of new tokens of a local author's sentence or question."""
+LONGEST = 40
+"""Words of the sentence and of the question."""
+FOLLOWS = "follows"
+_YES_NO = re.compile(r"(?:is|are|was|were|does|do|did|has|have|had|can|could|will|would)\b", re.IGNORECASE)
+
+
+class ReasoningState(ConstructionState, total=False):
+    """The item has `label`, the planned answer; the question is added, or None."""
+
+    reasoning: dict[str, str] | None
+
+
+class ReasoningDraft(NamedTuple):
+    """A question with the sentence on which it rests, and the names of the fact."""
+
+    knowledge: str
+    question: str
+    subject: str
+    about: str
+    """The object that the sentence is about."""
+    other: str
+
+
+def ask_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Ask the author for a fact about the new or the old object, and for the question that it makes; in English."""
+    item, context = state["item"], runtime.context
+    if context.language != "en":
+        return {"reasoning": None}
+    about, other = (item["object"], item["old"]) if item["label"] == "True" else (item["old"], item["object"])
+    known = write_text(context.author, context.prompt("object_knowledge").fill(object=about, other=other), TOKENS)
+    knowledge = " ".join(known.text.split())
+    fact = item["fact"] if item["label"] == "True" else item["old_fact"]
+    prompt = context.prompt("reasoning_question").fill(fact=fact, knowledge=knowledge)
+    written = write_text(context.author, prompt, TOKENS)
+    draft = ReasoningDraft(knowledge, " ".join(written.text.split()), item["subject"], about, other)
+    usage = known.usage.plus(written.usage)
+    name, reason = next(((n, why) for n, find in REASONING_FILTERS.items() if (why := find(draft))), ("", ""))
+    if name:
+        return _without(state, name, f"{reason}: {draft.question[:80]}", usage)
+    question = {"src": draft.question, "additional_info": knowledge, "label": item["label"]}
+    return {"reasoning": question, "passed": dict.fromkeys(REASONING_FILTERS, True), "usage": usage}
+
+
+def check_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Drop a question to which the new fact and the sentence do not give the planned answer, by the judge."""
+    reasoning = state["reasoning"]
+    if reasoning is None:
+        return {}
+    knowledge, question = reasoning["additional_info"], reasoning["src"]
+    prompt = runtime.context.prompt(FOLLOWS).fill(fact=state["item"]["fact"], knowledge=knowledge, question=question)
+    try:
+        decision = decide(runtime.context.judge, prompt)
+    except ModelReplyError as error:
+        return _without(state, FOLLOWS, str(error), error.usage)
+    if str(decision.holds) == reasoning["label"]:
+        return {"passed": {FOLLOWS: True}, "usage": decision.usage}
+    return _without(state, FOLLOWS, f"the judge answers {decision.holds}: {question[:80]}", decision.usage)
+
+
+def _without(state: ReasoningState, name: str, reason: str, usage: Usage) -> dict[str, Any]:
+    """The update of an item that goes on without a question."""
+    rejected = reject(state, name, reason)
+    return {"reasoning": None, "passed": rejected["passed"], "rejections": rejected["rejections"], "usage": usage}
+
+
+def find_no_knowledge(draft: ReasoningDraft) -> str:
+    """The sentence says nothing about the object, or is not one sentence."""
+    if not names(draft.knowledge, draft.about):
+        return f"the sentence does not name '{draft.about}'"
+    count = len(words(draft.knowledge))
+    return "" if count <= LONGEST and count > len(words(draft.about)) + 1 else f"the sentence has {count} words"
+
+
+def find_no_yes_no_question(draft: ReasoningDraft) -> str:
+    """The question is not one to be answered by yes or no, or does not name the subject."""
+    is_question = _YES_NO.match(draft.question) and draft.question.endswith("?") and draft.question.count("?") == 1
+    if not is_question or len(words(draft.question)) > LONGEST:
+        return "no question to be answered by yes or no"
+    return "" if names(draft.question, draft.subject) else f"the question does not name '{draft.subject}'"
+
+
+def find_named_object(draft: ReasoningDraft) -> str:
+    """The question names the new or the old object, so that nothing has to be known about it."""
+    named = next((each for each in (draft.about, draft.other) if names_exactly(draft.question, each)), "")
+    return f"the question names '{named}'" if named else ""
+
+
+def find_command(draft: ReasoningDraft) -> str:
+    """The question or the sentence holds an instruction to a model, an address or active markup."""
+    return find_instruction(AuthoredDraft(f"{draft.knowledge}\n{draft.question}", "", ""))
+
+
+REASONING_FILTERS: Mapping[str, Callable[[ReasoningDraft], str]] = {
+    "knowledge": find_no_knowledge,
+    "yes_no_question": find_no_yes_no_question,
+    "object_replaced": find_named_object,
+    "safe_question": find_command,
+}
+
+
+def reasoning_filters() -> dict[str, FilterInfo]:
+    """The filters of questions; an item whose question they reject is kept without it."""
+    return {name: FilterInfo(rejects=f"{summary_of(find)} Drops the question alone.")
+            for name, find in REASONING_FILTERS.items()}  # fmt: skip

@@ -1,0 +1,70 @@
+"""Usual replies to DocTER's prompts, for estimates: they pass all filters, so that each call is made once."""
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from emend.agents.roles.author import SHIPPED
+from emend.graphs.construction.translation import TranslatedFact
+
+SAMPLES: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("docter_samples.toml").read_text(encoding="utf-8")
+)
+"""By language, the document of an estimate, and a statement for other languages than English."""
+
+
+def sample(prompt: str) -> str:
+    """A reply of usual length to a prompt of DocTER's pipeline."""
+    for name, reply in REPLIES.items():
+        if SHIPPED[name].task.partition("{")[0][:40] in prompt:
+            return reply(prompt)
+    return "True"
+
+
+def _last(prompt: str, label: str) -> str:
+    return prompt.rpartition(f"{label}: ")[2].partition("\n")[0].strip()
+
+
+def _document(prompt: str) -> str:
+    language = next((name for name in SAMPLES if f"press articles in {name}" in prompt), "English")
+    return f"{_last(prompt, 'Fact')} {SAMPLES[language]['document']}"
+
+
+def _translation(prompt: str) -> str:
+    language = next((name for name in SAMPLES if f"English into {name}" in prompt), "Chinese")
+    subject, target, old = (_last(prompt, label) for label in ("Subject", "End", "Another end"))
+    fact = SAMPLES[language]["statement"].format(subject=subject, object=target)
+    query = fact.partition(target)[0].strip()
+    translated = TranslatedFact(
+        subject=subject, fact=fact, query=query, object=target, old=old, paraphrases=[f"{query} ..."]
+    )
+    return translated.model_dump_json()
+
+
+def _read_with(prompt: str) -> str:
+    """The end of the sentence of the document that begins as the cloze does."""
+    document, _, question = prompt.rpartition("Document: ")[2].rpartition("Question: ")
+    query = re.sub(r"\s\.\.\.$", "", question.partition("\n")[0].partition("end? ")[2].strip())
+    return document.partition(query)[2].strip()[:60]
+
+
+def _knowledge(prompt: str) -> str:
+    return f"{_last(prompt, 'First name')} is known to many people from the books of their schools."
+
+
+def _question(prompt: str) -> str:
+    words = _last(prompt, "Statement").rstrip(".").split()
+    return f"Does {' '.join(words[:-1])} what many people know from the books of their schools?"
+
+
+REPLIES: dict[str, Callable[[str], str]] = {
+    "press_document": _document,
+    "translate_fact": _translation,
+    "translate_back": lambda prompt: _last(prompt, "Sentence"),
+    "read_with": _read_with,
+    "read_without": lambda prompt: "I do not know.",
+    "object_knowledge": _knowledge,
+    "reasoning_question": _question,
+    "follows": lambda prompt: "True",
+}

@@ -1,0 +1,87 @@
+"""Translation of a fact with its cloze and answers, checked by rules and by translating it back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.runtime import Runtime
+from pydantic import BaseModel, Field
+
+from emend.agents.roles.author import write_text
+from emend.agents.scoring import is_chat_model
+from emend.agents.structured import ask_structured
+from emend.graphs.construction.akew import LANGUAGES
+from emend.graphs.construction.name_forms import names, names_exactly
+from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, accept, reject
+from emend.graphs.construction.text_filters import AuthoredDraft, find_other_language
+from emend.memory.errors import ModelReplyError
+
+TOKENS = 480
+"""Limit of new tokens of a local author's reply."""
+TRANSLATED, BACK = "translated", "back_translation"
+TRANSLATION_FILTERS = {
+    TRANSLATED: FilterInfo(rejects="The translation cannot be read, or its parts do not fit."),
+    BACK: FilterInfo(rejects="Translated back into English, the statement lacks its subject or its object."),
+}
+
+
+class TranslatedFact(BaseModel):
+    """A fact and its parts in another language."""
+
+    subject: str = Field(min_length=1, description="the subject, as it stands in the statement")
+    fact: str = Field(min_length=1, description="the statement")
+    query: str = Field(min_length=1, description="the beginning of the statement, without its end")
+    object: str = Field(min_length=1, description="the end of the statement")
+    old: str = Field(min_length=1, description="the other end")
+    paraphrases: list[str] = Field(description="the other beginnings")
+
+
+class TranslationState(ConstructionState, total=False):
+    """The fields of an item in the language of its document are added."""
+
+    translated: dict[str, Any]
+    translations: int
+
+
+def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Ask the author for the fact in the language of the document."""
+    context, item = runtime.context, state["item"]
+    values = {name: item[name] for name in ("subject", "fact", "query", "object", "old")}
+    language = LANGUAGES.get(context.language, context.language)
+    filled = context.prompt("translate_fact").fill(
+        state.get("problem", "").partition(":")[0],
+        paraphrases=" / ".join(item["short_paraphrases"]) or "-",
+        language=language,
+        **values,
+    )
+    count = {"translations": state.get("translations", 0) + 1}
+    prompt = filled.turns if is_chat_model(context.author) else filled.text
+    try:
+        reply = ask_structured(context.author, prompt, TranslatedFact, retries=0, new_tokens=TOKENS)
+    except ModelReplyError as error:
+        return {**count, **reject(state, TRANSLATED, str(error)), "usage": error.usage}
+    return {**count, **accept(TRANSLATED), "translated": reply.value.model_dump(), "usage": reply.usage}
+
+
+def check_translation(state: TranslationState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Reject a translation in another language, or whose parts do not fit, or that means something else in English."""
+    if reason := find_unfit_parts(state["translated"], runtime.context.language):
+        return reject(state, TRANSLATED, reason)
+    prompt = runtime.context.prompt("translate_back").fill(text=state["translated"]["fact"])
+    back = write_text(runtime.context.author, prompt, 96)
+    item = state["item"]
+    lost = next((name for name in (item["subject"], item["object"]) if not names(back.text, name)), "")
+    update = reject(state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}") if lost else {}
+    return {**(update or accept(TRANSLATED, BACK)), "usage": back.usage}
+
+
+def find_unfit_parts(translated: Mapping[str, Any], language: str) -> str:
+    """The reason why the parts of a translation do not fit; empty if they do."""
+    fact, query, target, old = (str(translated[name]) for name in ("fact", "query", "object", "old"))
+    reason = find_other_language(AuthoredDraft(fact, "", "", language=language))
+    if reason:
+        return reason
+    if not names_exactly(fact, translated["subject"]) or not names_exactly(fact, target):
+        return "the statement does not have its subject and its end as they are translated"
+    if any(names_exactly(text, target) for text in (query, *translated["paraphrases"])):
+        return "a beginning has the end already"
+    return "both ends are the same" if names_exactly(old, target) or names_exactly(target, old) else ""

@@ -1,0 +1,175 @@
+"""DocTER made anew from a file in CounterFact's form, with a provider on loopback, and run as DocTER is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.build.build import build
+from emend.evals.build.docter.files import NumberedItem, balanced_questions
+from emend.evals.build.docter.source import read_source
+from emend.evals.build.foresee import foresee
+from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.run_config import RunConfig
+from emend.evals.results.aggregate.rows import report
+from emend.evals.run.run import run
+from emend.evals.run.setup.benchmark import load_benchmark
+from emend.graphs.construction.docter_samples import sample
+from emend.memory.errors import BadData, BadSettings
+from tests.provider.protocols import Asked
+from tests.provider.server import Provider
+
+TOWNS = ("Pellgate", "Orsa Bay", "Tarn", "Brenholm", "Vesk Mills", "Halden")
+NEW, OLD = ("Manila", "Oslo", "Accra", "Quito", "Hanoi", "Riga"), ("Lima", "Kyiv", "Dakar", "Doha", "Bern", "Sofia")
+
+
+def rows(count: int = 6) -> list[dict[str, Any]]:
+    return [
+        {
+            "case_id": 10 + place,
+            "requested_rewrite": {
+                "prompt": "The twin city of {} is",
+                "relation_id": "P190",
+                "subject": TOWNS[place],
+                "target_new": {"str": NEW[place], "id": f"Q{place}"},
+                "target_true": {"str": OLD[place], "id": f"Q9{place}"},
+            },
+            "paraphrase_prompts": [f"It rained. {TOWNS[place]} is paired with"],
+            "neighborhood_prompts": [f"The twin city of Upper {TOWNS[place]} is"],
+        }
+        for place in range(count)
+    ]
+
+
+def write_source(folder: Path, content: Any = None, name: str = "counterfact.json") -> Path:
+    file = folder / name
+    file.write_text(json.dumps(content or rows()))
+    return file
+
+
+def reply_well(asked: Asked) -> str:
+    """Usual replies; a question is answered by yes if its knowledge is about the new object."""
+    if "Is the answer to the question yes" in asked.prompt:
+        asks_old = any(f" {old} is known to" in asked.prompt.rpartition("Sentences:")[2] for old in OLD)
+        return str(not asks_old)
+    return sample(asked.prompt)
+
+
+def config(provider: Provider, source: Path, **fields: Any) -> BuildConfig:
+    models = {"model": provider.spec("chat", "author"), "judge": provider.spec("chat", "judge")}
+    return BuildConfig.model_validate({"source": str(source), **models, **fields})
+
+
+def table(folder: Path, name: str) -> list[dict[str, Any]]:
+    data: list[dict[str, Any]] = json.loads((folder / name).read_bytes())["data"]
+    return data
+
+
+@pytest.mark.slow
+def test_the_folder_is_docter_with_documents_of_its_own(tmp_path: Path):
+    with Provider(reply_well) as provider:
+        card = build("docter", config(provider, write_source(tmp_path)), tmp_path / "out")
+    assert card.items == 6 and card.kept_share.mean == 1
+    run(RunConfig(benchmark=str(tmp_path / "out"), editors=("in_context",), settings=("doc", "gold"), model="tiny"),
+        tmp_path / "run")  # fmt: skip
+    counts = {(row.setting, row.metric): row.n + row.unscored for row in report(tmp_path / "run").rows}
+    for setting in ("doc", "gold"):
+        assert [counts[setting, name] for name in ("ES", "PS", "NS", "Acc")] == [6, 6, 6, 6]
+
+
+def test_questions_are_balanced_and_joined_with_their_documents(tmp_path: Path):
+    with Provider(reply_well) as provider:
+        build("docter", config(provider, write_source(tmp_path)), tmp_path / "out")
+    questions = table(tmp_path / "out", "reasoning_eval.json")
+    assert [each["label"] for each in questions] == ["True", "False"] * 3
+    benchmark, _ = load_benchmark(str(tmp_path / "out"), None, {})
+    probes = [(case.edits[0].subject, probe) for case in benchmark.cases("gold") for probe in case.probes]
+    asked = [(subject, probe.query) for subject, probe in probes if probe.kind == "reasoning"]
+    assert len(asked) == 6 and all(subject in question for subject, question in asked)
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "de"])
+def test_the_calls_foreseen_are_those_sent(tmp_path: Path, language: str):
+    with Provider(lambda asked: sample(asked.prompt)) as provider:
+        fields = config(provider, write_source(tmp_path), language=language)
+        estimate = foresee("docter", fields)
+        assert provider.count == 0
+        build("docter", fields, tmp_path / "out")
+    for role in estimate.roles:
+        sent = [request.body for request in provider.requests if request.body["model"] == role.role]
+        messages = [message["content"] for body in sent for message in body["messages"]]
+        assert role.calls == len(sent) > 0
+        if language == "en":  # otherwise the schema of the translation is sent and counted too
+            assert role.input_tokens == pytest.approx(sum(map(len, messages)) / 4 + 4 * len(messages), rel=0.1)
+
+
+def test_chinese_documents_are_asked_by_english_queries(tmp_path: Path):
+    with Provider(reply_well) as provider:
+        card = build("docter", config(provider, write_source(tmp_path), language="zh"), tmp_path / "out")
+    assert card.content.options == {"blocks": "cross_zh_en"}
+    benchmark, _ = load_benchmark(str(tmp_path / "out"), None, {})
+    case = next(iter(benchmark.cases("doc")))
+    assert case.edits[0].language == "zh" and "新闻发布会" in case.edits[0].text
+    assert case.probes[0].prompt == "The twin city of Pellgate is" and case.probes[0].gold == ("Manila",)
+    assert table(tmp_path / "out", "cross_zh_eval.json")[0]["query"][0].startswith("据本报记者")
+
+
+def test_documents_in_any_other_language_are_a_file_of_facts(tmp_path: Path):
+    with Provider(reply_well) as provider:
+        card = build("docter", config(provider, write_source(tmp_path), language="de"), tmp_path / "out")
+    assert card.content.benchmark == "facts"
+    benchmark, settings = load_benchmark(str(tmp_path / "out"), None, {})
+    case = next(iter(benchmark.cases(settings[0])))
+    assert "Dienstag" in case.edits[0].text and case.probes[0].gold == ("Manila",) and case.probes[0].rival == "Lima"
+
+
+def test_a_source_in_easyedits_form_or_as_facts_gives_the_same_items(tmp_path: Path):
+    flat = [
+        {
+            "case_id": 1, "subject": "Tarn", "prompt": "The twin city of Tarn is", "target_new": "Accra",
+            "ground_truth": "Dakar", "rephrase_prompt": "It rained. Tarn is paired with",
+            "locality_prompt": "The twin city of Upper Tarn is", "locality_ground_truth": "Dakar",
+        }
+    ]  # fmt: skip
+    fact = {
+        "subject": "Tarn", "prompt": "The twin city of {} is", "object": "Accra", "old_answer": "Dakar",
+        "paraphrases": ["It rained. Tarn is paired with"],
+        "locality": [{"question": "The twin city of Upper Tarn is", "answer": "Dakar"}],
+    }  # fmt: skip
+    sources = (
+        write_source(tmp_path, [rows()[2]]),
+        write_source(tmp_path, flat, "flat.json"),
+        write_source(tmp_path, [fact], "facts.json"),
+    )
+    first, *others = [next(read_source(str(source))[0]).fields for source in sources]
+    assert others == [first, first] and first["short_paraphrases"] == ["Tarn is paired with"]
+
+
+def test_facts_without_an_old_answer_and_repeated_clozes_are_left_out_and_counted(tmp_path: Path):
+    fact = {"subject": "Tarn", "prompt": "The twin city of {} is", "object": "Accra"}
+    items, notes = read_source(str(write_source(tmp_path, [fact, *2 * [fact | {"old_answer": "Lima"}]], "facts.json")))
+    assert len(list(items)) == 1 and list(notes.left_out.values()) == [1, 1]
+
+
+def test_a_benchmarks_name_and_a_damaged_row_are_refused(tmp_path: Path):
+    with pytest.raises(BadSettings, match="--from"):
+        read_source("counterfact")
+    broken = rows(1)
+    del broken[0]["requested_rewrite"]["target_true"]
+    with pytest.raises(BadData, match="target_true"):
+        list(read_source(str(write_source(tmp_path, broken)))[0])
+
+
+def test_surplus_questions_of_the_commoner_answer_are_left():
+    labels = ("True", "True", "False", "True")
+    items = [NumberedItem(2 * n, {}, {"reasoning": {"label": label}}) for n, label in enumerate(labels, 1)]
+    assert [(each["id"], each["label"]) for each in balanced_questions(items)] == [(2, "True"), (5, "False")]
+    assert list(balanced_questions([NumberedItem(2, {}, {"reasoning": None})])) == []
+
+
+def test_without_two_answers_no_questions_are_asked(tmp_path: Path):
+    with Provider(reply_well) as provider:
+        card = build("docter", config(provider, write_source(tmp_path), limit=1), tmp_path / "out")
+    assert card.content.options == {"blocks": "edit_success,locality"}
+    assert load_benchmark(str(tmp_path / "out"), None, {})[0].cases("doc")
