@@ -69,6 +69,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
             "emend.graphs.construction.docter:PIPELINE",
             "Press documents about counterfactual facts, and questions that follow (DocTER).",
         ),
+        "elken": (
+            "emend.graphs.construction.elken:PIPELINE",
+            "Events of which facts follow, worded as a journalist would (ELKEN).",
+        ),
         "questions": (
             "emend.graphs.construction.questions:PIPELINE",
             "Questions about your own documents, each with the sentence that proves its answer.",

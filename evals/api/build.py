@@ -16,9 +16,9 @@ def build(kind: str, source: str | Path, model: str = "", *, out: str | Path, **
     The folder is a benchmark of `emend.run`.
 
     Args:
-        kind: `akew`, `wikiupdate`, `questions`, `chains`, `docter` or `fresh`.
+        kind: `akew`, `wikiupdate`, `questions`, `chains`, `docter`, `elken` or `fresh`.
         source: file, folder or benchmark to build from.
-        model: the author, as in `emend build --model`; kind `chains` needs none.
+        model: the author, as in `emend build --model`; kinds `chains` and `elken` need none.
         out: the benchmark's folder.
         options: as the options of `emend build`: fields of `BuildConfig`.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
-from emend.evals.build.chains.preparation import CHAINS, prepare_chains
+from emend.evals.build.composed.composers import COMPOSERS
 from emend.evals.build.fresh import FRESH
 from emend.evals.build.kinds import build_kind
 from emend.evals.config.build_config import BuildConfig
@@ -44,13 +44,13 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
         EmendError: a name, setting or file is wrong.
     """
     build_kind(kind)
-    config.require_source(needs_author=kind != CHAINS)
+    config.require_source(needs_author=kind not in COMPOSERS)
     if kind == FRESH:
         raise BadSettings("--dry-run of fresh: it asks each wording once; see emend run --editor unedited --dry-run.")
-    if kind != CHAINS:
+    if kind not in COMPOSERS:
         return _foresee_items(kind, config)
     with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home:
-        source = prepare_chains(config, Path(home))
+        source = COMPOSERS[kind].prepare(config, Path(home))
         if not config.model:
             return BuildEstimate(items=len(source.read_bytes().splitlines()), roles=(), currency="")
         return _foresee_items(kind, config.model_copy(update={"source": str(source)}))

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.chains import files as chains
+from emend.evals.build.composed.stored_items import read_items
 from emend.evals.build.docter import files as docter
 from emend.evals.build.docter.source import read_source as read_counterfactuals
+from emend.evals.build.elken import files as elken
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
@@ -51,7 +53,7 @@ KINDS: Mapping[str, BuildKind] = {
         limits=questions.LIMITS,
     ),
     "chains": BuildKind(
-        read=chains.read_source,
+        read=read_items,
         write=chains.write_rows,
         text=chains.worded_questions,
         limits=chains.LIMITS,
@@ -61,6 +63,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=docter.write_rows,
         text=docter.written_document,
         limits=docter.LIMITS,
+    ),
+    "elken": BuildKind(
+        read=read_items,
+        write=elken.write_rows,
+        text=elken.reported_event,
+        limits=elken.LIMITS,
     ),
 }
 

@@ -40,7 +40,7 @@ _QUESTION_MARK = ("?", "？")
 
 
 class ChainsState(ConstructionState, total=False):
-    """The item has a `question`, its `start` and the `hidden` names; `questions` are those that passed so far."""
+    """The item has a question as `text`, its `start` and the `hidden` names; `questions` passed so far."""
 
     replied: list[str]
     usable: list[str]
@@ -66,7 +66,7 @@ def write_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -
     context = runtime.context
     language = LANGUAGES.get(context.language, context.language)
     problem = state.get("problem", "").partition(":")[0]
-    prompt = context.prompt("chain_questions").fill(problem, question=state["item"]["question"], language=language)
+    prompt = context.prompt("chain_questions").fill(problem, question=state["item"]["text"], language=language)
     written = write_text(context.author, prompt)
     return {
         "replied": [] if written.is_refused else read_questions(written.text),
@@ -86,7 +86,7 @@ def check_questions(state: ChainsState) -> dict[str, Any]:
     item, earlier = state["item"], state.get("questions", [])
     usable, rejections, passed = list[str](), list[dict[str, Any]](), dict.fromkeys(QUESTION_FILTERS, True)
     for question in state["replied"]:
-        others = (item["question"], *earlier, *usable)
+        others = (item["text"], *earlier, *usable)
         name, reason = _first_fault(WordedQuestion(question, others, item["start"], item["hidden"]))
         if name:
             rejections += reject(state, name, reason)["rejections"]
@@ -101,7 +101,7 @@ def judge_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -
     questions, rejections, usage = list(state.get("questions", ())), list[dict[str, Any]](), Usage()
     passed = {SAME: True}
     for question in state["usable"][: COUNT - len(questions)]:
-        prompt = runtime.context.prompt(SAME).fill(question=state["item"]["question"], worded=question)
+        prompt = runtime.context.prompt(SAME).fill(question=state["item"]["text"], worded=question)
         try:
             decision = decide(runtime.context.judge, prompt)
             holds, reason, usage = decision.holds, "a question asks something else", usage.plus(decision.usage)

@@ -75,6 +75,10 @@ class FactGraph:
         """The relations of a subject, in the order of the facts."""
         return self._relations.get(subject, ())
 
+    def objects_of(self, subject: str) -> list[str]:
+        """The objects of all facts of a subject."""
+        return [self._objects[subject, relation] for relation in self.relations_of(subject)]
+
     def object_of(self, subject: str, relation: str) -> str | None:
         """The object of a fact; None if there is no such fact."""
         return self._objects.get((subject, relation))

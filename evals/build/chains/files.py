@@ -1,21 +1,17 @@
 """Chains as files: items to be worded by an author, and rows in the form of MQuAKE."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from emend.evals.build.chains.fact_graph import Chain, FactGraph, FactHop
 from emend.evals.build.chains.templates import TemplateBook, fill
-from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.build.source_items import KeptItem
 from emend.evals.data.benchmarks.built import BenchmarkFiles
-from emend.evals.data.benchmarks.files import read_text, sha256
-from emend.memory.errors import BadData
 from emend.memory.files import replace_file
-from emend.memory.json_files import parse_json
 
-FILE, ITEMS, NOTES = "MQuAKE-CF.json", "chains.jsonl", "chains-source.json"
-"""The benchmark's rows, the chains of which they are made, and notes on the facts of the chains."""
+FILE = "MQuAKE-CF.json"
 LIMITS = (
     "An entity is known by its name: two entities of one name in the table are taken for one.",
     "Edits take an object of the same relation; whether a reader would believe them is not checked.",
@@ -29,7 +25,7 @@ def chain_item(chain: Chain, graph: FactGraph, book: TemplateBook) -> dict[str, 
     others = {hop.object: None for hop in (*chain.old, *chain.new) if hop.object != chain.start}
     question = book.question(start, chain.relations)
     hidden = [name for each in others for name in graph.names(each)]
-    return {"question": question, "start": start, "hidden": hidden, "row": chain_row(chain, graph, book)}
+    return {"text": question, "start": start, "hidden": hidden, "row": chain_row(chain, graph, book)}
 
 
 def chain_row(chain: Chain, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:
@@ -75,22 +71,6 @@ def _hop(hop: FactHop, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:
 
 def _labels(hop: FactHop, graph: FactGraph) -> list[str]:
     return [graph.label(hop.subject), hop.relation, graph.label(hop.object)]
-
-
-def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
-    """The chains of a file that `emend build chains` composed, and notes on their facts.
-
-    Raises:
-        BadData: the file cannot be read.
-    """
-    path = Path(source)
-    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
-    items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
-    if not all(isinstance(item, dict) and {"question", "start", "hidden", "row"} <= item.keys() for item in items):
-        raise BadData(f"{path} has no chains: repeat the emend build that made it.")
-    stored = json.loads(path.with_name(NOTES).read_bytes())
-    notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
-    return (SourceItem(item["question"], item) for item in items), notes
 
 
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:

@@ -1,46 +1,25 @@
-"""Chains composed of a table of facts before any model is asked, and the benchmark of them that needs no model."""
+"""Chains composed of a table of facts before any model is asked, and the checks of their rows."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from emend.evals.build.assemble import CARD_TEXT
-from emend.evals.build.card import EXAMPLES, BuildCost, Card, FilterCount, count_filter, measure_diversity
-from emend.evals.build.card_text import card_text
+from emend.evals.build.card import FilterCount, count_filter
 from emend.evals.build.chains.composition import ChainRequest, compose_chains
 from emend.evals.build.chains.fact_graph import Chain
 from emend.evals.build.chains.fact_table import read_fact_table
 from emend.evals.build.chains.faults import FAULTS
-from emend.evals.build.chains.files import (
-    FILE,
-    ITEMS,
-    LIMITS,
-    NOTES,
-    chain_item,
-    read_source,
-    worded_questions,
-    write_rows,
-)
+from emend.evals.build.chains.files import FILE, chain_item
 from emend.evals.build.chains.templates import TemplateBook, read_templates
-from emend.evals.build.source_items import KeptItem
+from emend.evals.build.composed.stored_items import store_items
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import CARD
 from emend.evals.data.benchmarks.mquake.rows import ChainRow
-from emend.evals.log.manifest import now
-from emend.evals.log.records import replace
-from emend.evals.metrics.estimate import estimate
 from emend.graphs.construction.chains import leaked_name
 from emend.graphs.construction.text_filters import summary_of
-from emend.memory.distribution import installed_version
-from emend.memory.errors import BadData, BadSettings, RunRefused
-from emend.memory.files import private_folder, replace_file
-
-CHAINS = "chains"
-"""The kind whose items are composed of a table of facts first."""
+from emend.memory.errors import BadData, BadSettings
 
 
 def prepare_chains(config: BuildConfig, out: Path) -> Path:
@@ -58,7 +37,7 @@ def prepare_chains(config: BuildConfig, out: Path) -> Path:
 
     def is_usable(chain: Chain) -> bool:
         item = chain_item(chain, table.graph, book)
-        return not leaked_name(item["question"], item["hidden"])
+        return not leaked_name(item["text"], item["hidden"])
 
     chains = compose_chains(table.graph, request, is_usable)
     if not chains:
@@ -67,14 +46,8 @@ def prepare_chains(config: BuildConfig, out: Path) -> Path:
             "edits: objects must be subjects of other rows, and a relation needs two objects for an edit."
         )
     items = [chain_item(chain, table.graph, book) for chain in chains]
-    content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
-    private_folder(out, links=True)
-    if (out / ITEMS).exists() and (out / ITEMS).read_bytes() != content:
-        raise RunRefused(f"'{out}' holds chains of other facts or options: give another --out folder.")
-    notes = asdict(table.notes) | {"name": f"{config.source}: {len(table.graph)} facts, {_cells(chains)}"}
-    replace_file(out / NOTES, json.dumps(notes, ensure_ascii=False, indent=1).encode())
-    replace_file(out / ITEMS, content)
-    return out / ITEMS
+    notes = replace(table.notes, name=f"{config.source}: {len(table.graph)} facts, {_cells(chains)}")
+    return store_items(items, notes, out)
 
 
 def read_request(config: BuildConfig) -> ChainRequest:
@@ -106,46 +79,9 @@ def _cells(chains: Sequence[Chain]) -> str:
     return f"{len(chains)} chains by hops/edits: {cells}"
 
 
-def write_composed(config: BuildConfig, out: Path) -> Card:
-    """Write the benchmark of the composed chains and questions, for which no model is asked, and return its card."""
-    source, notes = read_source(str(prepare_chains(config, out)))
-    items = [KeptItem(item.fields, {"questions": [item.fields["question"]]}) for item in source]
-    content = write_rows(items, out)
-    texts = [worded_questions(item) for item in items]
-    files = {name: {"sha256": digest} for name, digest in notes.files.items()}
-    card = Card(
-        kind=CHAINS,
-        recipe=config.recipe,
-        status="not reviewed",
-        content=content,
-        built=now(),
-        emend=installed_version(),
-        source={"source": notes.name, "licence": notes.licence, "files": files, "dropped": notes.left_out},
-        language=config.language,
-        seed=config.seed,
-        models={},
-        one_model=False,
-        prompts=(),
-        items=len(items),
-        kept_share=estimate([1.0] * len(items), texts),
-        failed=0,
-        dropped={},
-        filters=tuple(_faults(out / FILE)),
-        attempts=len(items),
-        cost=BuildCost(calls=0, input_tokens=0, output_tokens=0),
-        cost_per_kept={},
-        diversity=measure_diversity(texts),
-        examples=tuple(f"{worded_questions(each)}\n{each.fields['row']['new_answer']}" for each in items[:EXAMPLES]),
-        limits=LIMITS,
-    )
-    replace(out / CARD, card)
-    replace(out / CARD_TEXT, card_text(card).encode())
-    return card
-
-
-def _faults(file: Path) -> list[FilterCount]:
-    """The checks of a file of chains, each with the share of rows that pass."""
-    rows = TypeAdapter(list[ChainRow]).validate_json(file.read_bytes())
+def check_chains(folder: Path) -> list[FilterCount]:
+    """The checks of a folder of chains, each with the share of rows that pass."""
+    rows = TypeAdapter(list[ChainRow]).validate_json((folder / FILE).read_bytes())
     counts = []
     for name, find in FAULTS.items():
         faulty = find(rows)

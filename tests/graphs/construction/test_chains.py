@@ -10,7 +10,7 @@ from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
 
 ITEM = {
-    "question": "Who is the mayor of the place of birth of Ana Rojo?",
+    "text": "Who is the mayor of the place of birth of Ana Rojo?",
     "start": "Ana Rojo",
     "hidden": ["Brask", "Ines Rove", "it", "Kesselby"],
 }
@@ -25,7 +25,7 @@ BAD = {
     "two questions": ("three_questions", GOOD[:2]),
     "statements": ("three_questions", [question.replace("?", ".") for question in GOOD]),
     "one question three times": ("different", [GOOD[0]] * 3),
-    "the question itself": ("different", [str(ITEM["question"]).upper(), *GOOD[:2]]),
+    "the question itself": ("different", [str(ITEM["text"]).upper(), *GOOD[:2]]),
     "another start": ("start", [*GOOD[:2], "Who is the mayor of the place where Luis Vera was born?"]),
     "a pronoun": ("start", [*GOOD[:2], "Who is the mayor of the place where she was born?"]),
     "the answer": ("leak", [*GOOD[:2], "Is Ines Rove the mayor of the place where Ana Rojo was born?"]),

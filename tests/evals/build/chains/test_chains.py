@@ -32,6 +32,7 @@ def rows_of(folder: Path) -> list[ChainRow]:
     return [ChainRow.model_validate(row) for row in json.loads((folder / FILE).read_bytes())]
 
 
+@pytest.mark.slow
 def test_without_a_model_the_folder_is_a_benchmark_with_mquakes_scores(tmp_path: Path):
     card = build("chains", config(tmp_path), tmp_path / "out")
     assert card.items == 12 and card.models == {} and card.cost.calls == 0
@@ -68,23 +69,21 @@ def test_the_same_call_again_writes_the_same_rows_and_other_options_are_refused(
 
 
 def word_most(asked: Asked) -> str:
-    """An author that gives the end of one chain away at first, and of which questions about Luis Vera are none."""
-    if "Luis Vera" in asked.prompt.rpartition("Question: ")[2]:
-        return "I cannot do that."
-    return sample(asked.prompt)
+    """An author that declines to word questions about a country."""
+    return "I cannot do that." if "country" in asked.prompt.rpartition("Question: ")[2] else sample(asked.prompt)
 
 
 def test_an_author_words_each_question_three_times(tmp_path: Path):
     with Provider(word_most) as provider:
-        fields = config(tmp_path, model=provider.spec("chat", "author"))
+        fields = config(tmp_path, model=provider.spec("chat", "author"), hops="2", cases=6)
         card = build("chains", fields, tmp_path / "out")
         asked = provider.count
         build("chains", fields, tmp_path / "out")
         assert provider.count == asked
     rows = rows_of(tmp_path / "out")
-    assert card.dropped.keys() == {"three_questions"} and len(rows) == 12 - card.dropped["three_questions"]
+    assert card.dropped.keys() == {"three_questions"} and 0 < len(rows) == 6 - card.dropped["three_questions"]
     assert all(len(row.questions) == 3 for row in rows)
-    assert not any("Luis Vera" in question for row in rows for question in row.questions)
+    assert not any("country" in question for row in rows for question in row.questions)
 
 
 def test_the_calls_foreseen_are_those_sent(tmp_path: Path):

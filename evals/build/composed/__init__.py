@@ -1,0 +1,1 @@
+"""Kinds whose items rules compose before any model is asked."""

@@ -1,0 +1,48 @@
+"""Composed items in the benchmark's folder: written once, and read as the source of a construction."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from emend.evals.build.source_items import SourceItem, SourceNotes
+from emend.evals.data.benchmarks.files import read_text, sha256
+from emend.memory.errors import BadData, RunRefused
+from emend.memory.files import private_folder, replace_file
+from emend.memory.json_files import parse_json
+
+ITEMS, NOTES = "items.jsonl", "items-source.json"
+TEXT = "text"
+"""Field of an item with its line for people."""
+
+
+def store_items(items: Sequence[Mapping[str, Any]], notes: SourceNotes, out: Path) -> Path:
+    """Write the items and the notes on their source, and return the items' file; the same items again change nothing.
+
+    Raises:
+        RunRefused: the folder holds other items.
+    """
+    content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
+    private_folder(out, links=True)
+    if (out / ITEMS).exists() and (out / ITEMS).read_bytes() != content:
+        raise RunRefused(f"'{out}' holds items of other facts or options: give another --out folder.")
+    replace_file(out / NOTES, json.dumps(asdict(notes), ensure_ascii=False, indent=1).encode())
+    replace_file(out / ITEMS, content)
+    return out / ITEMS
+
+
+def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
+    """The items of a file that `store_items` wrote, and the notes on their source.
+
+    Raises:
+        BadData: the file cannot be read.
+    """
+    path = Path(source)
+    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
+    items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    if not all(isinstance(item, dict) and TEXT in item for item in items):
+        raise BadData(f"{path} has no items: repeat the emend build that made it.")
+    stored = parse_json(path.with_name(NOTES).read_bytes(), str(path.with_name(NOTES)))
+    notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
+    return (SourceItem(item[TEXT], item) for item in items), notes

@@ -1,0 +1,1 @@
+"""ELKEN's events over a table of facts: event types, their impacts, and files."""
