@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emend.agents.judging.base import Item
 from emend.editors.built_item import BuiltItem
@@ -154,8 +154,17 @@ def _built_items(folder: Path, study: Study) -> Iterator[tuple[Record, list[Anno
         if record.values.get(KEPT) != 1.0 or record.answer is None:
             continue
         result = BuiltItem.model_validate_json(record.answer).result or {}
-        texts: Parts = {name: (text,) for name, text in result.items() if isinstance(text, str) and text}
+        texts: Parts = {name: (text,) for name, value in result.items() if (text := _written(value))}
         yield record, [_item({"about": (record.prompt,)} | texts, record.case, record.case)]
+
+
+def _written(value: Any) -> str:
+    """A text, texts in lines, or texts with their names; empty for any other part of a result."""
+    if isinstance(value, dict):
+        value = [f"{name}: {text}" for name, text in value.items() if isinstance(text, str)]
+    if isinstance(value, list):
+        return "\n".join(value) if all(isinstance(each, str) for each in value) else ""
+    return value if isinstance(value, str) else ""
 
 
 def _item(parts: Parts, case: str, group: str = "", **fields: str | Parts) -> AnnotationItem:

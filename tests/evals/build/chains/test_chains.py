@@ -80,6 +80,9 @@ def test_an_author_words_each_question_three_times(tmp_path: Path):
         asked = provider.count
         build("chains", fields, tmp_path / "out")
         assert provider.count == asked
+    words = ("judge", "annotate", str(tmp_path / "out" / "run"), "--study", "build", "--annotators", "1")
+    assert command_line.emend(*words, "--out", str(tmp_path / "sheets")) == 0
+    assert "In short: " in (tmp_path / "sheets" / "annotator-1.csv").read_text()
     rows = rows_of(tmp_path / "out")
     assert card.dropped.keys() == {"three_questions"} and 0 < len(rows) == 6 - card.dropped["three_questions"]
     assert all(len(row.questions) == 3 for row in rows)
