@@ -1,6 +1,6 @@
 """A run with the judgements of a scoring, as analyses and annotations read it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from emend.evals.judging.store import Scoring, find_scoring, judged_records
 from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.log.table.record_fields import read_fields
 
 Tags = Mapping[str, Any]
 
@@ -27,10 +28,11 @@ class CaseInfo:
 class Run:
     """A run as analyses see it.
 
-    `records` may be called again and streams anew; records that were asked again at a checkpoint are left out. `model`
-    is the fingerprint of the manifest, `cases` is by setting and id.
+    `model` is the fingerprint of the manifest, `cases` is by setting and id, `scoring` that whose judgements the
+    records carry. Records that were asked again at a checkpoint are left out.
     """
 
+    folder: Path
     name: str
     benchmark: str
     model_name: str
@@ -42,9 +44,26 @@ class Run:
     model: Mapping[str, Any]
     provenance: Mapping[str, Any]
     cases: Mapping[tuple[str, str], CaseInfo]
-    records: Callable[[], Iterable[Record]]
-    judged: str = ""
-    """The scoring whose judgements the records carry; empty without one."""
+    scoring: Scoring | None = None
+
+    @property
+    def judged(self) -> str:
+        """Judges of the scoring, and whether they are calibrated; empty without one."""
+        if self.scoring is None:
+            return ""
+        scoring = self.scoring
+        parts = (f"{kind} {'' if scoring.calibrated(kind) else 'not '}calibrated" for kind in scoring.kinds)
+        return f"{scoring.judge} ({', '.join(parts)})"
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records; each call reads them anew."""
+        return (record for record in judged_records(self.folder, self.scoring) if not record.checkpoint)
+
+    def fields(self, names: Sequence[str], kinds: Collection[str] = ()) -> Iterator[Record]:
+        """Yield the records, or those of these kinds of probe, as objects that have these fields; see `read_fields`."""
+        if self.scoring is None:
+            return read_fields(self.folder, names, kind=kinds)
+        return (record for record in self.records() if not kinds or record.kind in kinds)
 
     def case(self, record: Record) -> CaseInfo:
         """Stored data of a record's case."""
@@ -64,12 +83,8 @@ def open_run(folder: Path, scoring: str | None = None) -> Run:
         BadSettings: no such scoring.
     """
     manifest = Manifest.read(folder)
-    chosen = find_scoring(folder, scoring)
-
-    def records() -> Iterator[Record]:
-        return (record for record in judged_records(folder, chosen) if not record.checkpoint)
-
     return Run(
+        folder=folder,
         name=folder.resolve().name,
         benchmark=manifest.config.benchmark,
         model_name=manifest.config.model,
@@ -86,12 +101,5 @@ def open_run(folder: Path, scoring: str | None = None) -> Run:
             )
             for line in read_lines(folder, CASES)
         },
-        records=records,
-        judged=_judged(chosen) if chosen else "",
+        scoring=find_scoring(folder, scoring),
     )
-
-
-def _judged(scoring: Scoring) -> str:
-    """Judges of a scoring, and whether they are calibrated."""
-    parts = [f"{kind} {'calibrated' if scoring.calibrated(kind) else 'not calibrated'}" for kind in scoring.kinds]
-    return f"{scoring.judge} ({', '.join(parts)})"

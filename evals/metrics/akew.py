@@ -10,6 +10,8 @@ from emend.memory.retrieval.tokens import stems
 EDITED = ("efficacy", "efficacy_contaminated", "efficacy_repeated")
 INCOMPLETE, AMBIGUOUS = "triplet: incomplete", "triplet: ambiguous"
 OLD, IRRELEVANT = "answer: old", "answer: irrelevant"
+ERROR_FIELDS = ("prompt", "gold", "rival", "answer", "tags")
+"""Fields of a record by which an error is sorted, beside its setting."""
 
 
 def error_of(record: Record, edits: Sequence[dict[str, Any]]) -> str:

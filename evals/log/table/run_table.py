@@ -1,7 +1,7 @@
 """The tables of a run folder, which are queried with DuckDB; what was parsed once is not parsed again."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,8 @@ from emend.memory.json_files import BEGINNING, LinePlace
 
 MAX_PARTS = 24
 """Parts of a file from which on small ones are joined."""
+BATCH = 4096
+"""Rows that are taken of a long result at once."""
 OPTIONS: dict[str, Any] = {
     "threads": 1,
     "memory_limit": "256MB",
@@ -72,6 +74,12 @@ class RunTable:
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query."""
         return self._execute(sql, *values).fetchall()
+
+    def stream(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, which are not held together."""
+        result = self._execute(sql, *values)
+        while rows := result.fetchmany(BATCH):
+            yield from rows
 
     def arrays(self, sql: str, *values: object) -> dict[str, Any]:
         """The columns of a query as arrays of NumPy."""

@@ -15,6 +15,7 @@ from emend.evals.metrics.estimate import Floats, Integers
 from emend.evals.results.aggregate.columns import OTHER_REASONS, REASONS, ColumnKey, RecordTable, gather
 
 if TYPE_CHECKING:
+    from emend.evals.judging.store import Scoring
     from emend.evals.log.table.run_table import RunTable
 
 KEY = """
@@ -46,13 +47,21 @@ SELECT reason, count(*) FROM (
 EXCLUDED = "SELECT excluded, count(*) FROM record_lines WHERE excluded != '' GROUP BY excluded ORDER BY min(line)"
 
 
-def gather_run(folder: Path) -> RecordTable:
+def gather_run(folder: Path, scoring: "Scoring | None" = None) -> RecordTable:
     """Gather the records of all complete units of a run folder; those of a large run from its table.
+
+    Args:
+        folder: the run folder.
+        scoring: adds its judges' numbers; the records are then read one by one.
 
     Raises:
         BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
     """
     require_records(folder)
+    if scoring is not None:
+        from emend.evals.judging.store import judged_records  # lazily: listing and the demo need no judge
+
+        return gather(judged_records(folder, scoring))
     if not is_large(folder / RECORDS):
         return gather(read_records(folder, parse_fields))
     from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed

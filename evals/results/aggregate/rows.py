@@ -10,7 +10,6 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.columns import MetricRow as MetricRow
 from emend.evals.results.aggregate.columns import RecordTable, metric_row, order_by
-from emend.evals.results.aggregate.columns import gather as gather
 from emend.evals.results.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
 from emend.evals.results.aggregate.edit_checks import EditCheckRow, broken_places, edit_checks_of, side_effect_notes
 from emend.evals.results.aggregate.gaps import ProtocolGap, gaps_of
@@ -86,12 +85,12 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         BadSettings: no such scoring.
     """
     # Listing and the demo import this module, and need no judge.
-    from emend.evals.judging.store import find_scoring, judged_records
+    from emend.evals.judging.store import find_scoring
     from emend.evals.results.aggregate.judged import applicable_choices, judged_notes, with_judged
 
     manifest = Manifest.read(folder)
     judged = find_scoring(folder, scoring)
-    gathered = gather_run(folder) if judged is None else gather(judged_records(folder, judged))
+    gathered = gather_run(folder, judged)
     there = {pair for columns in gathered.places.values() for pair in columns}
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from emend.evals.case import Record
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.akew import AMBIGUOUS, EDITED, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.metrics.paired import Pair, relative_drop
 from emend.evals.results.analyses.base import (
     Analysis,
@@ -44,7 +44,7 @@ def drop(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     The drop is relative, in percent of the accuracy under `struct`, as in the paper's Tables 2 and 3.
     """
     accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None]] = {}
-    for run, record in records_of(runs):
+    for run, record in records_of(runs, fields=("prompt", "repeat", "tags")):
         for task, (kinds, _) in TASKS.items():
             if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
                 dataset = str(run.provenance.get("options", {}).get("dataset", run.name))
@@ -110,7 +110,7 @@ def errors(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     names the old object, or something irrelevant. The paper had people sort; the rule sorts its four examples alike.
     """
     bins = Bins(runs, "no edit of the run failed, so there is no error to sort: analyse a run with failed edits.")
-    for run, record in records_of(runs, EDITED):
+    for run, record in records_of(runs, EDITED, ERROR_FIELDS):
         if record.values.get("em") == 0.0:
             sort = error_of(record, run.case(record).edits)
             for name in ERRORS if record.setting == "extract" else ERRORS[2:]:

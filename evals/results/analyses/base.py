@@ -1,6 +1,6 @@
 """Shared types of the analyses: the values that they collect, and their results."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from emend.evals.case import Record
@@ -117,7 +117,8 @@ class Inventory:
 
 def inventory(run: Run) -> Inventory:
     """Go through the records once."""
-    return Inventory(run, frozenset((record.kind, name) for record in run.records() for name in record.values))
+    records = run.fields(("kind", "values"))
+    return Inventory(run, frozenset((record.kind, name) for record in records for name in record.values))
 
 
 def needs(remedy: str, outputs: Iterable[str], kinds: Iterable[str] = ()) -> Callable[[Inventory], str]:
@@ -125,10 +126,18 @@ def needs(remedy: str, outputs: Iterable[str], kinds: Iterable[str] = ()) -> Cal
     return lambda inventory: "" if inventory.has(outputs, kinds) else remedy
 
 
-def records_of(runs: Sequence[Run], kinds: Iterable[str] = ()) -> Iterator[tuple[Run, Record]]:
-    """The records of all runs, or those of these kinds of probe, each with its run."""
-    among = set(kinds)
-    return ((run, record) for run in runs for record in run.records() if not among or record.kind in among)
+SCORED = ("case", "probe", "kind", "editor", "setting", "values", "unscored")
+"""Fields of a record that every analysis reads."""
+
+
+def records_of(
+    runs: Sequence[Run], kinds: Collection[str] = (), fields: Sequence[str] = ()
+) -> Iterator[tuple[Run, Record]]:
+    """Yield the records of all runs, or those of these kinds of probe, each with its run.
+
+    They have the fields `SCORED`, and these.
+    """
+    return ((run, record) for run in runs for record in run.fields((*SCORED, *fields), kinds))
 
 
 class Bins:

@@ -1,16 +1,15 @@
 """Two runs, or two editors of one run, compared probe by probe."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.case import Metric, Record
+from emend.evals.case import Metric
 from emend.evals.judging.store import Scoring, judged_records
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.record_lines import parse_fields
-from emend.evals.log.records import read_records
+from emend.evals.log.table.record_fields import read_fields
 from emend.evals.metrics.paired import Pair, Paired, compare_pairs
 from emend.evals.results.analyses.compare_judged import SharedScoring, metrics_of, same_scoring
 from emend.memory.edit import FrozenModel
@@ -20,6 +19,8 @@ from emend.memory.registry import nearest
 BY_KIND = ("record", "case", "any", "all")
 """Ways of making up a mean that can also be taken over one of the metric's kinds."""
 
+COMPARED = "setting editor checkpoint case probe repeat kind form prompt gold values unscored excluded".split()
+"""Fields of a record."""
 SETTINGS = (
     "model mode retriever embedding prompt_template protocols form overrides benchmark_options limit seed".split()
 )
@@ -214,18 +215,18 @@ def _both_sides(
 ) -> tuple[Sides, Sides]:
     firsts, seconds = ({pair[side] for pair in chosen} for side in (0, 1))
     if folder_b is None:  # one reading serves both sides
-        sides = _sides(_records(folder_a, judged.a), firsts | seconds, checkpoint)
+        sides = _sides(folder_a, judged.a, firsts | seconds, checkpoint)
         return sides, sides
-    first = _sides(_records(folder_a, judged.a), firsts, checkpoint)
-    return first, _sides(_records(folder_b, judged.b), seconds, checkpoint)
+    first = _sides(folder_a, judged.a, firsts, checkpoint)
+    return first, _sides(folder_b, judged.b, seconds, checkpoint)
 
 
-def _records(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
-    return judged_records(folder, scoring) if scoring else read_records(folder, parse_fields)
-
-
-def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sides:
+def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint: int) -> Sides:
     sides: Sides = {}
+    if scoring is None:
+        records = read_fields(folder, COMPARED, checkpoint, editor=editors)
+    else:
+        records = judged_records(folder, scoring)
     for record in records:
         if record.editor in editors and record.checkpoint == checkpoint:
             side = sides.setdefault((record.setting, record.editor), {})

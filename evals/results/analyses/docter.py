@@ -126,7 +126,7 @@ def reasoning(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Accuracy of the yes/no questions by label, with what constant answers score drawn in (Tables 2 to 4)."""
     bins = Bins(runs, NO_REASONING)
     labels: dict[str, dict[tuple[str, str], bool]] = {}
-    for run, record in records_of(runs, ["reasoning"]):
+    for run, record in records_of(runs, ["reasoning"], ["gold"]):
         if "acc" in record.values or "acc" in record.unscored:
             truth = record.gold[0] == "true"
             labels.setdefault(panel_name(run, runs, record.setting), {})[record.case, record.probe] = truth
@@ -151,9 +151,9 @@ def reasoning(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 def _documents(run: Run) -> Iterator[tuple[Record, str]]:
     """Records of the queries about a document, with its text."""
-    for record in run.records():
+    for _, record in records_of([run], ["efficacy"], ["prompt", "gold"]):
         edits = run.case(record).edits
-        if record.kind == "efficacy" and len(edits) == 1 and edits[0]["form"] == "document":
+        if len(edits) == 1 and edits[0]["form"] == "document":
             yield record, str(edits[0]["text"])
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from emend.evals.case import Metric
 from emend.evals.judging.judged_run import Run
-from emend.evals.results.aggregate.columns import estimate_of, gather
+from emend.evals.results.aggregate.columns import estimate_of
+from emend.evals.results.aggregate.gather import gather_run
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,
@@ -88,7 +89,7 @@ def _short(rows: list[AnalysisRow]) -> list[AnalysisRow]:
 
 
 def _by_model(run: Run, metric: Metric) -> Iterator[AnalysisRow]:
-    for group, columns in gather(run.records()).places.items():
+    for group, columns in gather_run(run.folder, run.scoring).places.items():
         key = group.setting, run.model_name, group.editor
         yield row_of(key, estimate_of(columns, metric), size_of(run.model_name))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from emend.evals.case import Record
 from emend.evals.judging.judged_run import Run
 from emend.evals.metrics.recoe import EFFECTIVE
 from emend.evals.results.analyses.base import (
@@ -99,7 +98,9 @@ def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs):
         if "pre_edit" in record.values or "pre_edit" in record.unscored:
             for name in ("correct_flip", "pre_edit"):
-                bins.take(run, name, record.kind, _flippable(record), name)
+                # What the unedited model got wrong is not unscored, but outside the paper's denominator.
+                if name in record.values or record.values.get("pre_edit", 1.0) == 1.0:
+                    bins.take(run, name, record.kind, record, name)
     return Analysis(
         kind="scheme",
         title="Answers that turned to the new one, and answers known before, by scheme",
@@ -111,14 +112,6 @@ def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
             "pre_edit: of all questions, the same for every editor",
         ),
     )
-
-
-def _flippable(record: Record) -> Record:
-    """The metric without `correct_flip` of probes that the unedited model got wrong: the paper's denominator."""
-    if record.values["pre_edit"] == 1.0:
-        return record
-    left = {name: why for name, why in record.unscored.items() if name != "correct_flip"}
-    return record.model_copy(update={"unscored": left})
 
 
 PERPLEXITY = AnalysisKind(("recoe",), needs(NO_PERPLEXITY, [EFFECTIVE]), perplexity)

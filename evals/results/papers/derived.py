@@ -8,7 +8,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import OPTION, Triples, triples_files
 from emend.evals.judging.judged_run import Run, open_run
 from emend.evals.log.manifest import Manifest
-from emend.evals.metrics.akew import AMBIGUOUS, EDITED, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.results.aggregate.rows import MetricRow
 from emend.evals.results.analyses.base import AnalysisRequest, AnalysisRow, Bins, Lacking, records_of
 from emend.evals.results.analyses.extraction import triples
@@ -51,7 +51,7 @@ def derived_rows(folder: Path, kinds: Sequence[str]) -> list[MetricRow]:
 def _errors(run: Run, config: RunConfig) -> Iterator[MetricRow]:
     """Shares of the types of error among the failed edits of each setting."""
     bins = Bins([run], "no edit failed")
-    for _, record in records_of([run], EDITED):
+    for _, record in records_of([run], EDITED, ERROR_FIELDS):
         if record.values.get("em") == 0.0:
             sort = error_of(record, run.case(record).edits)
             for name, parts in ERROR_SUMS.items():
@@ -107,7 +107,7 @@ def _extraction_name(file: Triples) -> str:
 
 
 def _mode(run: Run) -> str:
-    return next((record.mode for record in run.records()), "")
+    return next((record.mode for record in run.fields(("mode",))), "")
 
 
 def _metric_row(row: AnalysisRow, editor: str, setting: str, mode: str) -> MetricRow:

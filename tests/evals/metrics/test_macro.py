@@ -5,7 +5,8 @@ import pytest
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import Estimate, estimate, macro
-from emend.evals.results.aggregate.rows import gather, rows_of
+from emend.evals.results.aggregate.columns import gather
+from emend.evals.results.aggregate.rows import rows_of
 
 
 def test_groups_count_alike_and_one_of_a_single_case_leaves_no_interval():

@@ -5,10 +5,12 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from emend.evals.judging.judged_run import open_run
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
 from emend.evals.log.repair import finished_units
@@ -17,9 +19,12 @@ from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.log.table.run_table import RunTable
 from emend.evals.results.aggregate.gather import gather_run
 from emend.evals.results.aggregate.rows import report
+from emend.evals.results.analyses.base import Analysis, AnalysisRequest, inventory
+from emend.evals.results.analyses.compare import compare
+from emend.evals.results.analyses.general import retrieval
 from emend.evals.run import units
 from emend.evals.show.trace.overview import overview
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 from tests.evals.toy_runs import go, untimed_records
 from tests.evals.toys import FLEETING_EDITOR, SpeakingModel, ToyBenchmark
 
@@ -52,7 +57,18 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 def read_all(folder: Path) -> tuple[object, ...]:
     """What the readers of tables make of a run."""
-    return report(folder), overview(folder), finished_units(folder), baseline_offsets(folder), baseline_usage(folder)
+    usage = baseline_offsets(folder), baseline_usage(folder)
+    results = [report(folder), overview(folder), finished_units(folder), *usage, inventory(open_run(folder))]
+    for compute in (partial(compare, folder, editor_a="unedited", editor_b="rag"), partial(retrieved_first, folder)):
+        try:
+            results.append(compute())
+        except BadSettings as error:  # there is too little in the run
+            results.append(str(error))
+    return tuple(results)
+
+
+def retrieved_first(folder: Path) -> Analysis:
+    return retrieval([open_run(folder)], AnalysisRequest())
 
 
 def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:

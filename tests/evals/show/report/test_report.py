@@ -12,7 +12,8 @@ from rich.text import Text
 
 from emend.evals.case import Metric, Record
 from emend.evals.config.run_config import RunConfig
-from emend.evals.results.aggregate.rows import Report, gather, report, rows_of
+from emend.evals.results.aggregate.columns import gather
+from emend.evals.results.aggregate.rows import Report, report, rows_of
 from emend.evals.results.aggregate.tables import TableChoice
 from emend.evals.run.run import run
 from emend.evals.show.report.plots.svg import write_svg
