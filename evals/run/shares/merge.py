@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.log.baseline import BaselineAnswer
-from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
+from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS, parser_of
 from emend.evals.log.locking import LOCK, owned_folder
 from emend.evals.log.manifest import Manifest, MergedShare
 from emend.evals.log.records import AppendLog, json_line
@@ -147,7 +147,7 @@ def _copy(log: AppendLog, name: str, shares: Sequence[ShareFolder], spans: Itera
         log.append({name: bytes(block)})
 
 
-_ANSWER = TypeAdapter(BaselineAnswer)
+_parse_answer = parser_of(TypeAdapter(BaselineAnswer))
 
 
 def _baseline(shares: Sequence[ShareFolder]) -> tuple[list[tuple[int, LineSpan]], int]:
@@ -155,7 +155,7 @@ def _baseline(shares: Sequence[ShareFolder]) -> tuple[list[tuple[int, LineSpan]]
     answers: dict[str, tuple[str, int, LineSpan]] = {}
     differing = 0
     for number, share in enumerate(shares):
-        for line in lines_of(share.path, BASELINE, _ANSWER):
+        for line in lines_of(share.path, BASELINE, _parse_answer):
             key, content = line.fields.key, _content(line.fields)
             first = answers.setdefault(key, (content, number, LineSpan(line.offset, line.end)))
             differing += first[0] != content

@@ -8,12 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
-
 from emend.evals.case import Record, pass_id, unit_key
 from emend.evals.config.run_config import Share
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, parser_of
 from emend.evals.log.manifest import MANIFEST, Manifest, SharePart, changes, decisive_fields
+from emend.evals.log.record_lines import parse_fields
 from emend.evals.log.records import read_errors
 from emend.evals.log.units import complete_units, record_head
 from emend.evals.run.shares.partition import PASSES, Partition, pass_ids
@@ -278,21 +277,19 @@ def _heads(record: Record) -> tuple[Any, ...]:
     return record.case, record.setting, record.editor, record.repeat, record.checkpoint
 
 
-_RECORD: TypeAdapter[Any] = TypeAdapter(Record)
-
-
-def lines_of(folder: Path, name: str, schema: TypeAdapter[Any] | None = None) -> Iterator[JsonLine]:
+def lines_of(folder: Path, name: str, parse: Callable[[bytes, str], Any] | None = None) -> Iterator[JsonLine]:
     """Yield the whole lines of a share's file, by the schema of its name; no file has none.
+
+    Records have their fields alone. A share is read once, so that making its tables would take longer than this.
 
     Raises:
         BadData: the file is no regular file, or a line cannot be read; names file, line and field.
     """
     path = folder / name
-    schema = schema or SCHEMAS.get(name, _RECORD)
     if name == CASES and not path.exists():
         raise BadData(f"'{folder}' has no {name}. {REMEDY}")
     with read_errors(path):
         try:
-            yield from JsonLines(path, None, parse=parser_of(schema))
+            yield from JsonLines(path, parse=parse or (parse_fields if name == RECORDS else parser_of(SCHEMAS[name])))
         except BadData as error:
             raise BadData(f"{error} {REMEDY}") from error
