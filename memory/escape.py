@@ -1,6 +1,7 @@
 """Text of a model, a document or a server, made harmless before a terminal or a page shows it."""
 
 import re
+from collections.abc import Callable
 
 from emend.memory.redaction import hide_keys
 
@@ -10,9 +11,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters by which a spreadsheet takes a cell for a formula."""
 
 
-def safe(text: str) -> str:
-    """The text without keys, with control characters and direction marks made visible; line ends and tabs stay."""
-    return visible_controls(hide_keys(text))
+def safe(text: str, hide: Callable[[str], str] = hide_keys) -> str:
+    """The text without keys, with control characters and direction marks made visible; line ends and tabs stay.
+
+    `hide` takes out the keys: for many texts at once, a `key_hider`.
+    """
+    return visible_controls(hide(text))
 
 
 def visible_controls(text: str) -> str:
@@ -20,9 +24,9 @@ def visible_controls(text: str) -> str:
     return _CONTROLS.sub(_visible, text)
 
 
-def one_line(text: str, limit: int = 0) -> str:
-    """Escape a text and join it to one line, cut to `limit` characters if that is not 0."""
-    line = safe(text.replace("\n", "\\n").replace("\t", "\\t"))
+def one_line(text: str, limit: int = 0, hide: Callable[[str], str] = hide_keys) -> str:
+    """Escape a text as `safe` does and join it to one line, cut to `limit` characters if that is not 0."""
+    line = safe(text.replace("\n", "\\n").replace("\t", "\\t"), hide)
     return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
 
 

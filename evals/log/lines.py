@@ -193,12 +193,17 @@ class EditCostLine(_PassLine, total=False):
 
 
 class RunCostLine(_Line, total=False):
-    """Cost of one process."""
+    """Cost of one process, and how far the run was when it ended; `record_bytes` is the size of the records."""
 
     seconds: Required[FiniteFloat]
     cpu_seconds: Required[FiniteFloat]
     peak_bytes: Required[int | None]
     at: Date
+    units: NonNegativeInt
+    skipped: NonNegativeInt
+    finished: NonNegativeInt
+    failed: NonNegativeInt
+    record_bytes: NonNegativeInt
 
 
 class _TextsLine(_Line, total=False):

@@ -13,7 +13,7 @@ from emend.editors.cost import highest_memory
 from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.config.run_config import RunConfig
-from emend.evals.log.lines import EVENTS
+from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.mirror import Mirror
@@ -131,7 +131,7 @@ def _evaluate(state: RunState, workers: Workers, units: int) -> Summary:
         if summary.finished or summary.failed:
             with suppress(RunRefused):  # the error that a full disk gave is under way already
                 line = {"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()}
-                writer.cost(line | {"workers": workers.name})
+                writer.cost(line | {"workers": workers.name, "record_bytes": writer.log.sizes()[RECORDS]})
     return summary
 
 

@@ -3,7 +3,8 @@
     python scripts/benchmarks/bench_million.py --records 1000000
 
 A run of the toy benchmark is made as a run would write it, without asking a model: manifest and cases by the run's own
-code, records and events of every unit after those of a small real run. Each command runs in a process of its own, with
+code, records and events of every unit after those of a small real run, and the line that an interrupted run writes at
+its end. Each command runs in a process of its own, with
 a cache folder of its own. The last 100 units are left out, and `resume` asks them.
 """
 
@@ -26,7 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from emend.evals.case import Case
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS
-from emend.evals.log.records import RunLog
+from emend.evals.log.records import RunLog, json_line
 from emend.evals.run.ask_probe import needs_baseline
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.run import run
@@ -72,8 +73,7 @@ def make(folder: Path, chosen: RunConfig) -> None:
     folder.mkdir()
     setup = load_setup(chosen, folder, ScriptedModel())
     prepare_run(setup, folder)
-    for name in (ERRORS, COSTS):
-        shutil.copyfile(sample / name, folder / name)
+    shutil.copyfile(sample / ERRORS, folder / ERRORS)
     _make_baseline(setup, folder, (sample / BASELINE).read_bytes().splitlines(keepends=True)[0])
     left = int(chosen.benchmark_options["cases"]) * len(EDITORS) - LEFT
     with (folder / RECORDS).open("wb") as records, (folder / EVENTS).open("wb") as events:
@@ -85,6 +85,10 @@ def make(folder: Path, chosen: RunConfig) -> None:
                 events.write(template.renamed(template.events, editor_pass, case))
                 left -= 1
     setup.memory.close()
+    units = int(chosen.benchmark_options["cases"]) * len(EDITORS)
+    *costs, end = (sample / COSTS).read_bytes().splitlines(keepends=True)
+    counts = {"units": units, "finished": units - LEFT, "record_bytes": (folder / RECORDS).stat().st_size}
+    (folder / COSTS).write_bytes(b"".join(costs) + json_line(json.loads(end) | counts))
 
 
 def _make_baseline(setup: Any, folder: Path, line: bytes) -> None:

@@ -5,16 +5,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from emend.evals.log.lines import ERRORS, RECORDS
+from emend.evals.log.lines import COSTS, ERRORS, RECORDS, SCHEMAS, parser_of
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import file_identity, open_file, private_folder, replace_file
+from emend.memory.files import file_identity, line_ends, open_file, private_folder, replace_file
 from emend.memory.paths import cache_folder
 
 HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9}),')
@@ -23,6 +24,7 @@ HEAD_BYTES = 64
 """Maximum length of that; further bytes would differ between the records of a unit, and each be looked at."""
 BLOCK = 2**17
 """Bytes that are read at once."""
+_COST = parser_of(SCHEMAS[COSTS])
 MAX_RUNS = 10_000
 """Number of runs whose counts are kept."""
 
@@ -95,6 +97,8 @@ class _Counts:
         Raises:
             BadData: a file is no regular one.
         """
+        if counts := _counts_at_end(folder):
+            return counts
         name = str(folder.resolve())
         state = [[*file_identity(folder / file)] for file in (RECORDS, ERRORS)]
         with suppress(KeyError, TypeError, ValueError):
@@ -114,6 +118,20 @@ class _Counts:
             with suppress(OSError, BadData):
                 private_folder(self._path.parent, links=True)
                 replace_file(self._path, json.dumps(dict([*self._known.items()][-MAX_RUNS:])).encode())
+
+
+def _counts_at_end(folder: Path) -> tuple[int, int] | None:
+    """The numbers that the last process of a run wrote when it ended; None where none did, or more came since."""
+    with suppress(FileNotFoundError, BadData, KeyError), open_file(folder / COSTS) as file:
+        end, start = islice(chain(line_ends(file), (0, 0)), 2)
+        file.seek(start)
+        line = _COST(file.read(end - start), str(folder / COSTS))
+        if line.get("record_bytes") == file_identity(folder / RECORDS)[1]:
+            done = line["skipped"] + line["finished"]
+            # Units that failed in an earlier process alone are not among the failed ones of this line.
+            if done + line["failed"] == line["units"] or not file_identity(folder / ERRORS)[1]:
+                return done, line["failed"]
+    return None
 
 
 def _finished(folder: Path) -> set[str]:

@@ -1,6 +1,6 @@
 """Layout of tables and numbers, for narrow consoles too."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
@@ -16,6 +16,8 @@ EXACT = 4.0  # an interval narrower than this, in percent, is shown with a decim
 INTERVALS = "95 % intervals: bootstrap over cases, Wilson's where all cases are alike"
 WIDEST = 10_000
 """Room to measure a table in; in the console's own it would always fit, with its numbers cut."""
+MANY = 100
+"""Number of rows from which on a table is long."""
 ROOM = 24
 """A text beside other columns is not squeezed into fewer characters."""
 
@@ -33,10 +35,38 @@ class Frame(Table):
         self.last_name = name
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self._least(console) <= options.max_width:
+        if lines := self._lines(options.max_width):
+            yield from lines
+        elif self._least(console) <= options.max_width:
             yield from super().__rich_console__(console, options)
         else:
             yield Group(*self._listed())
+
+    def _lines(self, width: int) -> list[Text]:
+        """The lines of a long table, as rich lays it out in that width; none for another, or if something is folded.
+
+        Rich renders each cell by itself, a second for 1,000 rows.
+        """
+        columns = [[column.header, *column.cells] for column in self.columns]
+        rows = [[cell for cell in row if isinstance(cell, Text)] for row in zip(*columns, strict=True)]
+        has_texts = all(len(row) == len(columns) and "\n" not in "".join(cell.plain for cell in row) for row in rows)
+        if len(rows) < MANY or self.title or not has_texts:
+            return []
+        widths = [max(cell.cell_len for cell in cells) for cells in zip(*rows, strict=True)]
+        whole = sum(widths) + 3 * (len(widths) - 1)
+        if whole + 2 > width:
+            return []
+        head, *body = (self._line(row, widths) for row in rows)
+        edge, rule = Text(" " * (whole + 2)), Text(f" {'─' * whole} ")
+        return [edge, head, rule, *body, edge]
+
+    def _line(self, row: Sequence[Text], widths: Sequence[int]) -> Text:
+        line = Text(" ", no_wrap=True, overflow="ignore")
+        for place, (cell, width, column) in enumerate(zip(row, widths, self.columns, strict=True)):
+            part, room = cell.copy(), width - cell.cell_len  # room has the style of the cell
+            (part.pad_left if column.justify == "right" else part.pad_right)(room)
+            line.append(" " * 3 if place else "").append_text(part)
+        return line.append(" ")
 
     def _least(self, console: Console) -> int:
         """The width without which a number or a word would be cut; texts, which may be folded, get some room."""

@@ -13,6 +13,7 @@ from emend.evals.results.aggregate.runs import RunRow
 from emend.evals.show.lists.settings_list import PresetRow, SettingRow
 from emend.evals.show.report.tables.layout import Frame, frame
 from emend.memory.escape import one_line
+from emend.memory.redaction import key_hider
 
 
 def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]) -> RenderableType:
@@ -41,6 +42,7 @@ def _explanation(row: SettingRow) -> Text:
 def render_runs(runs: Sequence[RunRow], folder: Path) -> Frame:
     """A table with a row per run."""
     table = frame("run", "started", "benchmark", "model", "editors", "mode", "units", "failed", names=6)
+    hide = key_hider()
     for run in runs:
         name = run.folder if run.folder == str(folder) else Path(run.folder).name
         units = f"{run.finished} of {run.units}"
@@ -55,5 +57,5 @@ def render_runs(runs: Sequence[RunRow], folder: Path) -> Frame:
             units,
             str(run.failed or ""),
         )
-        table.add_row(*(Text(one_line(cell)) for cell in cells))
+        table.add_row(*(Text(one_line(cell, hide=hide)) for cell in cells))
     return table

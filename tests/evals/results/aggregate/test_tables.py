@@ -19,6 +19,8 @@ from emend.evals.show.report.tables.metrics import render_reports
 from emend.memory.errors import BadSettings, MissingData
 from emend.memory.paths import cache_folder
 from tests.evals.made import EM, record, write_run
+from tests.evals.toy_runs import go
+from tests.evals.toys import ScriptedModel
 
 LOSS = Metric(name="loss_2 & more", value="loss", kinds=(), group="other", higher_is_better=False)
 
@@ -135,6 +137,34 @@ def test_a_run_that_has_not_changed_is_not_counted_again(
     error = {"unit": "u", "case": "1", "editor": "rag", "setting": "doc", "error": "Timeout", "message": "late"}
     (folders[0] / "errors.jsonl").write_text(json.dumps(error) + "\n", encoding="utf-8")
     assert [(row.finished, row.failed) for row in list_runs(tmp_path)] == [(3, 1), (first[1].finished, 0)]
+
+
+def test_a_run_that_ended_is_not_counted_and_one_that_was_changed_since_is(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    go(ended, ScriptedModel(fail_on="Land3"), fail_on_error="false")
+    go(tmp_path / "going on", fail_on_error="false")
+
+    def numbers() -> list[tuple[int, int]]:
+        return [(row.finished, row.failed) for row in list_runs(tmp_path)]
+
+    with pytest.MonkeyPatch.context() as unread:
+        unread.setattr(runs, "_finished", None)
+        assert numbers() == [(5, 1), (6, 0)]
+    for changed in (ended / "costs.jsonl", tmp_path / "going on" / "records.jsonl"):
+        lines = changed.read_bytes().splitlines(keepends=True)
+        changed.write_bytes(b"".join(lines[:-1]) + lines[-1][:9])
+    assert numbers() == [(5, 1), (5, 0)]
+    (ended / "costs.jsonl").write_bytes(b'{"act": "run", "record_bytes": "many"}\n')
+    assert numbers() == [(5, 1), (5, 0)]
+
+
+def test_failures_of_an_earlier_process_are_counted_where_the_last_one_did_not_try_them_again(tmp_path: Path) -> None:
+    go(tmp_path / "run", ScriptedModel(fail_on="Land3"), fail_on_error="false")
+    costs = tmp_path / "run" / "costs.jsonl"
+    *before, last = costs.read_text(encoding="utf-8").splitlines()
+    interrupted = json.dumps(json.loads(last) | {"skipped": 5, "finished": 0, "failed": 0})
+    costs.write_text("\n".join([*before, interrupted, ""]), encoding="utf-8")
+    assert [(row.finished, row.failed) for row in list_runs(tmp_path)] == [(5, 1)]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"/x": 1}', "\xff", '{"FOLDER": [[[0, 0, 0], [0, 0, 0]], 7, 7]}'])
