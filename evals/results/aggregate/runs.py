@@ -1,6 +1,5 @@
 """The runs in a folder, and how far each is."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -8,15 +7,13 @@ from contextlib import suppress
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from emend.evals.log.lines import COSTS, ERRORS, RECORDS, SCHEMAS, parser_of
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import file_identity, line_ends, open_file, private_folder, replace_file
-from emend.memory.paths import cache_folder
+from emend.memory.files import file_identity, line_ends, open_file
 
 HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9}),')
 """Beginning of a record: its unit, and the number of that unit's records."""
@@ -25,8 +22,6 @@ HEAD_BYTES = 64
 BLOCK = 2**17
 """Bytes that are read at once."""
 _COST = parser_of(SCHEMAS[COSTS])
-MAX_RUNS = 10_000
-"""Number of runs whose counts are kept."""
 
 
 class RunRow(FrozenModel):
@@ -54,19 +49,17 @@ def list_runs(folder: Path) -> list[RunRow]:
     if not folder.is_dir():
         raise MissingData(f"'{folder}' is no folder: name the one that holds the run folders.")
     places = [folder] if (folder / MANIFEST).exists() else sorted(folder.iterdir())
-    counts = _Counts()
-    runs = [row for place in places if not place.is_symlink() for row in _rows(place, counts)]
-    counts.keep()
+    runs = [row for place in places if not place.is_symlink() for row in _rows(place)]
     if not runs:
         raise MissingData(f"'{folder}' holds no run: name the folder that holds the run folders.")
     return sorted(runs, key=lambda row: row.started)
 
 
-def _rows(folder: Path, counts: "_Counts") -> Iterator[RunRow]:
+def _rows(folder: Path) -> Iterator[RunRow]:
     """The row of a run folder; none for any other place."""
     with suppress(BadData):
         manifest = Manifest.read(folder)
-        finished, failed = counts.of_run(folder)
+        finished, failed = _count_units(folder)
         config = manifest.config
         yield RunRow(
             folder=str(folder),
@@ -81,43 +74,17 @@ def _rows(folder: Path, counts: "_Counts") -> Iterator[RunRow]:
         )
 
 
-class _Counts:
-    """The numbers of finished and failed units of runs, kept in the user's cache folder by the state of their files."""
+def _count_units(folder: Path) -> tuple[int, int]:
+    """The numbers of a run's finished and failed units.
 
-    def __init__(self) -> None:
-        self._path = cache_folder("views") / "units.json"
-        self._known: dict[str, Any] = {}
-        self._is_new = False
-        with suppress(OSError, BadData, TypeError, ValueError), open_file(self._path) as file:
-            self._known = dict(json.loads(file.read()))
-
-    def of_run(self, folder: Path) -> tuple[int, int]:
-        """The numbers of a run's finished and failed units.
-
-        Raises:
-            BadData: a file is no regular one.
-        """
-        if counts := _counts_at_end(folder):
-            return counts
-        name = str(folder.resolve())
-        state = [[*file_identity(folder / file)] for file in (RECORDS, ERRORS)]
-        with suppress(KeyError, TypeError, ValueError):
-            known, finished, failed = self._known[name]
-            if known == state:
-                return int(finished), int(failed)
-        units = _finished(folder)
-        failures = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - units
-        self._known.pop(name, None)
-        self._known[name] = state, len(units), len(failures)
-        self._is_new = True
-        return len(units), len(failures)
-
-    def keep(self) -> None:
-        """Keep the numbers of the runs that were counted last; a cache that cannot be written is done without."""
-        if self._is_new:
-            with suppress(OSError, BadData):
-                private_folder(self._path.parent, links=True)
-                replace_file(self._path, json.dumps(dict([*self._known.items()][-MAX_RUNS:])).encode())
+    Raises:
+        BadData: a file is no regular one.
+    """
+    if counts := _counts_at_end(folder):
+        return counts
+    units = _finished(folder)
+    failures = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - units
+    return len(units), len(failures)
 
 
 def _counts_at_end(folder: Path) -> tuple[int, int] | None:

@@ -17,7 +17,6 @@ from emend.evals.results.aggregate.tables import TableChoice, load_reports, metr
 from emend.evals.show.report.export import FORMATS, export
 from emend.evals.show.report.tables.metrics import render_reports
 from emend.memory.errors import BadSettings, MissingData
-from emend.memory.paths import cache_folder
 from tests.evals.made import EM, record, write_run
 from tests.evals.toy_runs import go
 from tests.evals.toys import ScriptedModel
@@ -125,20 +124,6 @@ def test_runs_of_a_folder_are_listed_by_their_start(folders: list[Path], tmp_pat
         list_runs(tmp_path / "notes")
 
 
-def test_a_run_that_has_not_changed_is_not_counted_again(
-    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = list_runs(tmp_path)
-    with monkeypatch.context() as unread:
-        unread.setattr(runs, "_finished", None)
-        assert list_runs(tmp_path) == first
-    lines = (folders[0] / "records.jsonl").read_bytes().splitlines(keepends=True)
-    (folders[0] / "records.jsonl").write_bytes(b"".join(lines[:3]))
-    error = {"unit": "u", "case": "1", "editor": "rag", "setting": "doc", "error": "Timeout", "message": "late"}
-    (folders[0] / "errors.jsonl").write_text(json.dumps(error) + "\n", encoding="utf-8")
-    assert [(row.finished, row.failed) for row in list_runs(tmp_path)] == [(3, 1), (first[1].finished, 0)]
-
-
 def test_a_run_that_ended_is_not_counted_and_one_that_was_changed_since_is(tmp_path: Path) -> None:
     ended = tmp_path / "ended"
     go(ended, ScriptedModel(fail_on="Land3"), fail_on_error="false")
@@ -165,13 +150,3 @@ def test_failures_of_an_earlier_process_are_counted_where_the_last_one_did_not_t
     interrupted = json.dumps(json.loads(last) | {"skipped": 5, "finished": 0, "failed": 0})
     costs.write_text("\n".join([*before, interrupted, ""]), encoding="utf-8")
     assert [(row.finished, row.failed) for row in list_runs(tmp_path)] == [(5, 1)]
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"/x": 1}', "\xff", '{"FOLDER": [[[0, 0, 0], [0, 0, 0]], 7, 7]}'])
-def test_counts_that_are_damaged_or_of_other_files_are_not_used(
-    folders: list[Path], tmp_path: Path, content: str
-) -> None:
-    first = list_runs(tmp_path)
-    (kept,) = cache_folder("views").glob("units.json")
-    kept.write_text(content.replace("FOLDER", str(folders[0].resolve())), encoding="latin-1")
-    assert list_runs(tmp_path) == first
