@@ -29,6 +29,7 @@ from emend.evals.log.lines import (
 )
 from emend.evals.log.record_lines import LINE_KEYS, parse_record
 from emend.evals.log.records import DAMAGED_RECORD, FileLine, parse_sound, require_records
+from emend.evals.log.table.parts import source_digest
 from emend.evals.log.units import complete_units, count_once, record_head
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
@@ -45,13 +46,11 @@ BLOCK = 2**16
 """Bytes that are read at once: little enough for a processor's cache."""
 WAIT = 60
 """Seconds to wait for another process that makes the same index."""
-WINDOW = 2**16
-"""Bytes at the beginning, and before the end of the indexed part, by which a file is recognised."""
 FOLDER = "indexes"
-VERSION = 1
+VERSION = 2
 SCHEMA = (
     "PRAGMA synchronous=OFF",
-    "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, state BLOB, end INTEGER, lines INTEGER, changed INTEGER)",
+    "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, state TEXT, end INTEGER, lines INTEGER, changed INTEGER)",
     "CREATE TABLE IF NOT EXISTS spans (file TEXT, key INTEGER, start INTEGER, end INTEGER, line INTEGER)",
     "CREATE TABLE IF NOT EXISTS cases (id TEXT, number TEXT, start INTEGER, line INTEGER)",
 )
@@ -260,15 +259,15 @@ class RunIndex:
 
     def _keep_part(self, name: str, end: int, lines: int, changed: int) -> None:
         """Keep how far a file is indexed, and when it was changed before it was read."""
-        values = (name, _state(self._files[name], end), end, lines, changed)
+        values = (name, source_digest(self._files[name], 0, end), end, lines, changed)
         self._database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values)
 
     def _indexed_part(self, name: str) -> tuple[int, int] | None:
         """End and number of the lines that the index has of a file; None if it has none, or the file is another one."""
         query = "SELECT state, end, lines, changed FROM files WHERE name = ?"
         for state, end, lines, changed in self._database.execute(query, (name,)):
-            status = os.fstat(self._files[name].fileno())
-            if state == _state(self._files[name], end) and (end < status.st_size or changed == status.st_mtime_ns):
+            file, status = self._files[name], os.fstat(self._files[name].fileno())
+            if state == source_digest(file, 0, end) and (end < status.st_size or changed == status.st_mtime_ns):
                 return end, lines
         return None
 
@@ -414,16 +413,6 @@ def read_span(file: BinaryIO, start: int, number: int, end: int | None = None) -
 def hash_key(key: bytes) -> int:
     """A key as a number, since those of SQLite take less room than texts."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
-
-
-def _state(file: BinaryIO, end: int) -> bytes:
-    """Digest by which a file is recognised whose part up to an offset was indexed."""
-    status = os.fstat(file.fileno())
-    digest = hashlib.blake2b(f"{VERSION} {status.st_dev} {status.st_ino} {end}".encode(), digest_size=16)
-    for start in (0, max(0, end - WINDOW)):
-        file.seek(start)
-        digest.update(file.read(min(WINDOW, end - start)))
-    return digest.digest()
 
 
 def _path_of(folder: Path, large: int | None = None) -> Path | None:

@@ -88,7 +88,7 @@ def find_parts(folder: Path, table: str, source: Path) -> list[Part]:
         changed = any(name.end == status.st_size and name.changed != status.st_mtime_ns for name, _ in named)
         for name, path in [] if changed else named:
             is_next = name.start == end.offset and name.end <= status.st_size
-            if is_next and name.source == _source_digest(file, name.start, name.end) and name.content == _digest(path):
+            if is_next and name.source == source_digest(file, name.start, name.end) and name.content == _digest(path):
                 end = LinePlace(name.end, name.lines)
                 parts.append(Part(path, name.start, end))
         if named:
@@ -116,7 +116,7 @@ def keep_part(draft: Path, table: str, source: Path, start: int, end: LinePlace,
     """
     draft.chmod(FILE_MODE)
     with open_file(source) as file:
-        name = PartName(table, start, *end, changed, _source_digest(file, start, end.offset), _digest(draft))
+        name = PartName(table, start, *end, changed, source_digest(file, start, end.offset), _digest(draft))
     path = draft.rename(draft.with_name(str(name)))
     return Part(path, start, end)
 
@@ -141,7 +141,7 @@ def remove_oldest(folder: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _source_digest(file: BinaryIO, start: int, end: int) -> str:
+def source_digest(file: BinaryIO, start: int, end: int) -> str:
     """Digest of a file's identity and of what is at its beginning and before the end of a stretch."""
     status = os.fstat(file.fileno())
     digest = hashlib.blake2b(f"{VERSION} {status.st_dev} {status.st_ino} {start} {end}".encode(), digest_size=16)
