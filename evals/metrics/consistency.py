@@ -21,6 +21,8 @@ from emend.memory.json_files import read_json
 
 SNIPPETS, IDF, VOCABULARY = "attribute_snippets.json", "idf.npy", "tfidf_vocab.json"
 GENERATION, REFERENCE = "generation", "reference"
+FIELDS = ("kind", "checkpoint", "editor", "setting", "mode", "repeat", "case", "tags", "prompt", "answer")
+"""Fields of a record that are read."""
 _TOKEN = re.compile(r"\b\w\w+\b")
 
 

@@ -16,13 +16,15 @@ from emend.evals.log.table.parts import is_large
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(struct_of(Record))}
 
 
-def read_fields(folder: Path, names: Sequence[str], checkpoint: int = 0, **chosen: Collection[str]) -> Iterator[Record]:
+def read_fields(
+    folder: Path, names: Sequence[str], checkpoint: int | None = 0, **chosen: Collection[str]
+) -> Iterator[Record]:
     """Yield the records of complete units, in their order, as objects that have these fields.
 
     Args:
         folder: a run folder.
         names: of fields of `Record`, and the objects have no others; none that is a model itself.
-        checkpoint: records of that one alone, of the first evaluation by default.
+        checkpoint: records of that one alone, by default of the first evaluation; None for those of all.
         chosen: by the name of a field, the values that it may have; any if there are none.
 
     Raises:
@@ -34,18 +36,18 @@ def read_fields(folder: Path, names: Sequence[str], checkpoint: int = 0, **chose
         yield from _from_table(folder, names, checkpoint, chosen)
         return
     for record in read_records(folder, parse_fields):
-        if record.checkpoint == checkpoint and all(getattr(record, name) in chosen[name] for name in chosen):
+        if checkpoint in (None, record.checkpoint) and all(getattr(record, name) in chosen[name] for name in chosen):
             yield record
 
 
 def _from_table(
-    folder: Path, names: Sequence[str], checkpoint: int, chosen: dict[str, Collection[str]]
+    folder: Path, names: Sequence[str], checkpoint: int | None, chosen: dict[str, Collection[str]]
 ) -> Iterator[Record]:
     from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
 
     # As JSON, since DuckDB takes ten times as long to make Python's objects of its maps and lists.
     fields = ", ".join(f"{quoted(name)}: {quoted(NAMES.get(name, name))}" for name in names)
-    conditions = [f"checkpoint = {checkpoint}"]
+    conditions = ["true" if checkpoint is None else f"checkpoint = {checkpoint}"]
     conditions += [f"{quoted(name)} IN ({', '.join(map(text, values))})" for name, values in chosen.items()]
     kind = msgspec.defstruct("RecordFields", [(name, _TYPES[name]) for name in names], frozen=True, gc=False)
     decode: Callable[[str], Any] = msgspec.json.Decoder(kind).decode

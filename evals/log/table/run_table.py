@@ -64,6 +64,8 @@ class RunTable:
             self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="emend-table-")))
             options = OPTIONS | {"temp_directory": str(self._scratch)}
             self.connection = stack.enter_context(duckdb.connect(config=options))
+            # Where Python is used interactively DuckDB writes a bar to the output of whoever waits for a long query.
+            self.connection.execute("SET enable_progress_bar = false")
             self._open()
             self._stack = stack.pop_all()
         return self

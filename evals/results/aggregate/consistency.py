@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from emend.evals.log.records import read_records
-from emend.evals.metrics.consistency import References, consistency
+from emend.evals.log.table.record_fields import read_fields
+from emend.evals.metrics.consistency import FIELDS, GENERATION, References, consistency
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.memory.errors import BadData
 
@@ -17,7 +17,8 @@ def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
         MissingData: a file of the references is absent.
         BadData: the run has no generated texts, or a file is not what it should be.
     """
-    estimates = consistency(read_records(run), References.read(references))
+    records = read_fields(run, FIELDS, kind=[GENERATION])
+    estimates = consistency(records, References.read(references))
     if not estimates:
         raise BadData(
             f"'{run}' has no generated texts: run it with --benchmark counterfact --benchmark-option generation=100."

@@ -94,10 +94,10 @@ def _counts_at_end(folder: Path) -> tuple[int, int] | None:
         file.seek(start)
         line = _COST(file.read(end - start), str(folder / COSTS))
         if line.get("record_bytes") == file_identity(folder / RECORDS)[1]:
-            done = line["skipped"] + line["finished"]
+            finished = line["skipped"] + line["finished"]
             # Units that failed in an earlier process alone are not among the failed ones of this line.
-            if done + line["failed"] == line["units"] or not file_identity(folder / ERRORS)[1]:
-                return done, line["failed"]
+            if finished + line["failed"] == line["units"] or not file_identity(folder / ERRORS)[1]:
+                return finished, line["failed"]
     return None
 
 

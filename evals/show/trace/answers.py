@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, Self, cast
 from emend.evals.case import Metric, Record
 from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.records import read_lines
+from emend.evals.log.table.record_fields import read_fields
 from emend.evals.metrics.protocols import CONTAINS, PROTOCOLS
 from emend.evals.show.trace.filters import ALL_RECORDS, AnswerFilter, RecordFilter
 from emend.memory.edit import FrozenModel
@@ -26,6 +27,9 @@ SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
 }
 SCORE = re.compile(r"\s*(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|=|<|>)\s*(?P<number>-?\d+(\.\d+)?)\s*")
+JUDGED = ("setting", "case", "probe", "repeat", "checkpoint", "editor", "kind", "values", "unscored")
+"""Fields of a record by which an answer is right or wrong, and that say what was asked."""
+SHOWN = ("prompt", "answer", "gold")
 AskedProbe = tuple[str, str, str, int, int]
 """Setting, case, probe, repeat and checkpoint: what several editors were asked alike."""
 
@@ -93,7 +97,7 @@ def list_answers(folder: Path, answers: AnswerFilter, records: RecordFilter = AL
     verdicts = [name for name in ("right", "wrong") if getattr(answers, name)] or VERDICTS
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
     known, rows = _Known(), list[AnswerRow]()
-    for record in read_records(folder):
+    for record in read_fields(folder, (*SHOWN, *JUDGED), None):
         known.add(record)
         chosen = probes is None or (_asked(record) in probes and record.editor in (editors or {}))
         if chosen and records.fits(record) and all(condition.holds(record) for condition in conditions):
@@ -149,7 +153,7 @@ def parse_where(text: str | None, known: Sequence[str]) -> dict[str, Verdict] | 
 def _where(folder: Path, editors: Mapping[str, Verdict], metrics: Sequence[Metric]) -> set[AskedProbe]:
     """The probes about which each of the editors has that verdict."""
     fitting: dict[AskedProbe, int] = {}
-    for record in read_records(folder):
+    for record in read_fields(folder, JUDGED, None, editor=editors):
         if editors.get(record.editor) == _verdict(record, metrics)[0]:
             fitting[_asked(record)] = fitting.get(_asked(record), 0) + 1
     return {probe for probe, count in fitting.items() if count == len(editors)}
@@ -193,5 +197,5 @@ def verdict_of(names: Sequence[str], values: Mapping[str, float], unscored: Mapp
 
 def _row(record: Record, metrics: Sequence[Metric], number: int) -> AnswerRow:
     verdict, score = _verdict(record, metrics)
-    fields = record.model_dump(include={"case", "setting", "editor", "kind", "probe", "prompt", "answer", "gold"})
+    fields = {name: getattr(record, name) for name in AnswerRow.model_fields if name in Record.model_fields}
     return AnswerRow(number=number, verdict=verdict, score=score, **fields)

@@ -38,7 +38,7 @@ def written(folder: Path, lines: list[Record]) -> Path:
 
 def test_all_fields_are_those_of_the_records(tmp_path) -> None:
     folder = written(tmp_path, records())
-    for checkpoint, expected in ((0, [0, 1, 3]), (2, [2]), (3, [])):
+    for checkpoint, expected in ((0, [0, 1, 3]), (2, [2]), (3, []), (None, [0, 1, 2, 3])):
         found = [[getattr(each, name) for name in NAMES] for each in read_fields(folder, NAMES, checkpoint)]
         assert repr(found) == repr([[getattr(records()[place], name) for name in NAMES] for place in expected])
 

@@ -4,6 +4,8 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -94,6 +96,17 @@ def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monk
     monkeypatch.setattr(writer.PartWriter, "write", None)
     assert report(folder) == first
     assert len(finished_units(folder)[0]) == 72
+
+
+def test_no_query_writes_to_the_output_of_an_interactive_session(folder) -> None:
+    code = f"""if True:
+        from pathlib import Path
+        from emend.evals.log.table.run_table import RunTable
+        with RunTable(Path({str(folder)!r})) as table:
+            print(table.rows("SELECT current_setting('enable_progress_bar')"))
+    """  # without a file of its own Python counts as interactive
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "[(False,)]\n"
 
 
 @pytest.mark.parametrize("lines", [1, 2, 7, 30, 143])
