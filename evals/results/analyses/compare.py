@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
+from sys import intern
 from typing import NamedTuple
 
 from emend.evals.case import Metric
@@ -76,12 +77,11 @@ class Key(NamedTuple):
 
 
 class ProbeOutcome(NamedTuple):
-    """The outcome of a record: kind, question, form in which it was asked, values and unscored outputs."""
+    """The outcome of a record: kind, form in which it was asked, hash of prompt and gold, values, unscored outputs."""
 
     kind: str
     form: str
-    prompt: int
-    gold: tuple[str, ...]
+    question: int
     values: dict[str, float]
     unscored: frozenset[str]
 
@@ -231,8 +231,11 @@ def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint:
         if record.editor in editors and record.checkpoint == checkpoint:
             side = sides.setdefault((record.setting, record.editor), {})
             values, unscored = ({}, {}) if record.excluded else (record.values, record.unscored)
-            side[Key(record.case, record.probe, record.repeat)] = ProbeOutcome(
-                record.kind, record.form, hash(record.prompt), record.gold, values, frozenset(unscored)
+            # Of a million records the names would take more memory than the numbers.
+            case, kind, form = map(intern, (record.case, record.kind, record.form))
+            question = hash((record.prompt, record.gold))
+            side[Key(case, record.probe, record.repeat)] = ProbeOutcome(
+                kind, form, question, values, frozenset(unscored)
             )
     return sides
 
@@ -252,7 +255,7 @@ def _coverage(names: dict[str, str], left: dict[Key, ProbeOutcome], right: dict[
     """Raises BadSettings where the same ids stand for other questions, as they may with a plug-in's own ids."""
     both = [key for key in left if key in right]
     for key in both:
-        if (left[key].prompt, left[key].gold) != (right[key].prompt, right[key].gold):
+        if left[key].question != right[key].question:
             raise BadSettings(
                 f"case {key.case}, probe {key.probe}: the runs ask something else under the same id, so they are not "
                 "on the same data. Run both on one version of it."
