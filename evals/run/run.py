@@ -20,6 +20,7 @@ from emend.evals.log.mirror import Mirror
 from emend.evals.log.records import RunLog
 from emend.evals.log.repair import finished_units, repair_torn_tail
 from emend.evals.log.run_index import keep_index
+from emend.evals.log.table.parts import is_large
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.evaluate import EvaluationContext
 from emend.evals.run.failures import Failures
@@ -80,10 +81,19 @@ def run(
             plan_progress(writer.progress, setup, manifest, len(finished))
             summary = _evaluate(state, workers, manifest.units)
             writer.failures.check_at_end(out)
-            keep_index(out)
+            _keep_index(out)
             return summary
         finally:
             save_usage(out, setup.policy.ledger)
+
+
+def _keep_index(folder: Path) -> None:
+    """Keep of a large run where its lines are, and the table of its steps; a report makes that of its records."""
+    keep_index(folder)
+    if is_large(folder / EVENTS):
+        from emend.evals.log.table.run_table import keep_steps  # lazily: few runs are so large that DuckDB is needed
+
+        keep_steps(folder)
 
 
 def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stack: ExitStack) -> RunLog:

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,9 +11,10 @@ import duckdb
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.table.columns import text
 from emend.evals.log.table.parts import Part, find_parts, is_large, parts_folder, remove_oldest
-from emend.evals.log.table.sources import RECORD_SOURCE, TableSource
+from emend.evals.log.table.sources import RECORD_SOURCE, STEP_SOURCE, TableSource
 from emend.evals.log.table.writer import PLACES, PartWriter
 from emend.evals.log.units import warn_once
+from emend.memory.errors import BadData
 from emend.memory.json_files import BEGINNING, LinePlace
 
 MAX_PARTS = 24
@@ -146,3 +147,9 @@ class RunTable:
             if folder:
                 remove_oldest(folder)
         return parts
+
+
+def keep_steps(folder: Path) -> None:
+    """Make, or continue, the table of a run's steps for those who will look at its overview."""
+    with suppress(OSError, BadData, duckdb.Error), RunTable(folder, [STEP_SOURCE]):
+        pass

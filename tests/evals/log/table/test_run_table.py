@@ -133,6 +133,15 @@ def test_steps_that_are_appended_are_read_on(folder, monkeypatch) -> None:
     assert lines_of_parts(folder, "step_lines")[-1] == len(lines)
 
 
+def test_a_run_keeps_the_table_of_its_steps_when_it_ends(tmp_path, monkeypatch) -> None:
+    go(tmp_path / "run", limit=2)
+    lines = (tmp_path / "run" / EVENTS).read_bytes().count(b"\n")
+    assert lines_of_parts(tmp_path / "run", "step_lines") == [lines] and lines
+    monkeypatch.setattr(parts, "LARGE", 2**40)
+    go(tmp_path / "small", limit=2)
+    assert not parts_folder(tmp_path / "small").exists()
+
+
 def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
     monkeypatch.setattr("emend.evals.log.table.run_table.MAX_PARTS", 3)
     lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
