@@ -190,6 +190,8 @@ class EditCostLine(_PassLine, total=False):
     cpu_seconds: Required[Number]
     tokens: Required[int | None]
     peak_bytes: Required[int | None]
+    repeat: int
+    of: list[str]
 
 
 class RunCostLine(_Line, total=False):

@@ -139,6 +139,12 @@ def test_files_and_folders_are_private(finished: Path) -> None:
     assert not any(modes.values()), modes
 
 
+EDIT_COST = (
+    '{"act":"edit","editor":"e","setting":"plain","mode":"single","repeat":0,"edits":1,"seconds":1.0,"cpu_seconds":1.0,'
+    '"tokens":0,"peak_bytes":null,"of":[]}'
+)
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [
@@ -153,6 +159,8 @@ def test_files_and_folders_are_private(finished: Path) -> None:
         (COSTS, '{"act":"run","seconds":null}'),
         (COSTS, '{"act":"edit","edits":1,"tokens":Infinity}'),
         (COSTS, '{"act":"perplexity before"}'),
+        (COSTS, EDIT_COST.replace("[]", "null")),
+        (COSTS, EDIT_COST.replace('"repeat":0', '"repeat":[]')),
         (BASELINE, '{"key":"k","probe":"p","answer":{"usage":{"untold":[]}}}'),
         (ERRORS, '{"unit":["u"],"steps":3}'),
         (CASES, '{"number":1,"setting":"plain","case":"c","edits":[{"text":5}]}'),
