@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from emend.agents.parsing.abstention import abstains
 from emend.agents.parsing.passages import without_question
 from emend.evals.metrics import counterfact, elken
 from emend.evals.metrics.assertion import asserts
@@ -89,6 +90,13 @@ def _names_gold(probe: Probe, passage: str) -> bool:
     golds = [gold for gold in probe.gold if gold]
     rivals = [name for name in (probe.rival, *probe.choices) if name]
     return bool(golds) and asserts(passage, golds, rivals, probe.prompt)
+
+
+def score_abstention(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`abstains`: the passage that answers says that the answer is not known or stated, and gives none all the same."""
+    if answer.text is None:
+        return ProbeScores({}, {"abstains": NO_TEXT})
+    return ProbeScores({"abstains": float(abstains(_passage(answer), probe.prompt))}, {})
 
 
 def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -224,6 +232,7 @@ SCORERS: dict[str, Scorer] = {
     "strict_match": score_strict,
     "contains": score_contains,
     "choice": score_choice,
+    "abstention": score_abstention,
     "likelihood": score_likelihood,
     "teacher_forced": score_teacher_forced,
     "equivalence": score_equivalence,

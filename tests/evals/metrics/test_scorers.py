@@ -31,6 +31,15 @@ def test_exact_match_takes_aliases_choice_the_named_one_and_several_scorers_add_
     assert found.values == {"em": 1.0, "success": 1.0, "magnitude": 0.5}
 
 
+def test_abstention_reads_all_sentences_that_answer_and_a_missing_text_is_unscored():
+    asked = probe("abstention", prompt="Who built Rome?", style="question", gold=("I do not know.",))
+    model = ScriptedChatModel(reply=lambda prompt: "I do not know. It was Romulus.")
+    hedged = direct_answerer(model, "new_fact").answer(asked)
+    assert score(asked, hedged).values == {"abstains": 0.0}
+    assert score(asked, Answer(text="It is not known.")).values == {"abstains": 1.0}
+    assert list(score(asked, Answer(text=None)).unscored) == ["abstains"]
+
+
 @pytest.mark.parametrize(("reply", "strict"), [("Italy", 1.0), ("Italy.", 0.0), (" Italy\nQ:", 1.0), ("italy", 0.0)])
 def test_strict_match_is_letter_by_letter_with_the_full_stop(reply, strict):
     model = ScriptedChatModel(reply=lambda prompt: reply)

@@ -18,8 +18,8 @@ from emend.memory.json_files import parse_json
 from emend.memory.registry import nearest
 
 HUB = "hf:"
-LISTS = ("aliases", "paraphrases")
-QUESTIONS = ("locality", "multihop", "reasoning")
+LISTS = ("aliases", "paraphrases", "abstention")
+QUESTIONS = ("locality", "near_locality", "multihop", "reasoning")
 SEPARATOR, ARROW = "|", "=>"
 """In a cell of a table, between the items of a list, and between a question and its answer."""
 DELIMITERS = ",;\t|"

@@ -40,6 +40,8 @@ def _cleaned(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_cleaned), StringConstraints(strip_whitespace=True, min_length=1)]
+NOT_KNOWN = "I do not know."
+"""Right answer to a question that nothing answers."""
 FACT_FIELDS = ("subject", "relation", "object", "prompt", "document", "event", "time")
 
 
@@ -51,6 +53,11 @@ class QuestionRow(FrozenModel):
         default=None, description="Right answer; without one, the answer must stay what it was before the edit."
     )
     aliases: tuple[Text, ...] = Field(default=(), description="Other right answers.")
+    documents: tuple[Text, ...] = Field(
+        default=(),
+        description="Texts that the answer needs besides the fact, applied with it: near_locality, multihop.",
+    )
+    tags: dict[str, str | int | float | bool] = Field(default={}, description="Further columns of its record.")
 
 
 class FactRow(FrozenModel):
@@ -73,11 +80,18 @@ class FactRow(FrozenModel):
     old_answer: Text | None = Field(default=None, description="Answer before the edit, for scores by likelihood.")
     paraphrases: tuple[Text, ...] = Field(default=(), description="The question in other words.")
     locality: tuple[QuestionRow, ...] = Field(default=(), description="Questions that the edit must leave alone.")
+    near_locality: tuple[QuestionRow, ...] = Field(
+        default=(),
+        description="Other facts of the same subject or relation; each needs an answer.",
+    )
     multihop: tuple[QuestionRow, ...] = Field(
         default=(), description="Questions whose answer follows from the fact and others; each needs an answer."
     )
     reasoning: tuple[QuestionRow, ...] = Field(
         default=(), description="Questions whose answer is yes or no by the fact; each needs one."
+    )
+    abstention: tuple[Text, ...] = Field(
+        default=(), description="Questions that nothing here answers: right is to say that one does not know."
     )
     tags: dict[str, str | int | float | bool] = Field(default={}, description="Further columns of the records.")
 
@@ -90,28 +104,33 @@ class FactRow(FrozenModel):
             raise ValueError("field 'question' is missing: a fact without a prompt needs a question")
         if any("{}" in text for text in (self.question or "", *self.paraphrases)):
             raise ValueError("field 'question' has {}, which is for prompts: write the subject out")
-        if any(row.answer is None for row in self.multihop):
-            raise ValueError("field 'multihop': each question needs an answer")
+        for name in ("multihop", "near_locality"):
+            if any(row.answer is None for row in getattr(self, name)):
+                raise ValueError(f"field '{name}': each question needs an answer")
         if any((row.answer or "").lower() not in ("yes", "no") for row in self.reasoning):
             raise ValueError("field 'reasoning': the answer to each question is yes or no")
         return self
 
     @property
     def edit(self) -> Edit:
-        """The edit of the fact."""
+        """The edit of the fact; rows of one document have one edit, whatever they ask."""
         fields = {name: getattr(self, name) for name in FACT_FIELDS if getattr(self, name) is not None}
         edit = edit_from(fields)
+        if edit.form == "document":
+            return edit
         known = {"question": self.question or "", "target_true": self.old_answer or ""}
         plain = edit.model_dump(exclude={"id"}) | {name: text for name, text in known.items() if text}
-        if "target_new" in plain and not plain["target_new"]:
+        if not plain["target_new"]:
             plain["target_new"] = self.answer or ""
         return Edit.model_validate(plain)
 
     @property
     def case(self) -> Case:
-        """The case of the fact."""
+        """The case of the fact, with the documents that its questions need."""
         edit = self.edit
-        return Case(edits=(edit,), probes=tuple(self._probes(edit)), tags=self.tags)
+        texts = [text for row in (*self.multihop, *self.near_locality) for text in row.documents]
+        edits = {each.id: each for each in (edit, *map(_document, texts))}
+        return Case(edits=tuple(edits.values()), probes=tuple(self._probes(edit)), tags=self.tags)
 
     def _probes(self, edit: Edit) -> Iterator[Probe]:
         right = golds(self.answer or self.object or "", self.aliases)
@@ -121,19 +140,36 @@ class FactRow(FrozenModel):
             kind = "paraphrase" if place else "efficacy"
             yield _probe(kind, question, right, rival=self.old_answer, scorers=scorers, **about)
         for row in self.multihop:
-            yield _probe("multihop", row.question, golds(row.answer or "", row.aliases), edit_ids=(edit.id,))
+            yield _answered("multihop", row, (edit.id, *_ids(row)))
         for row in self.reasoning:
-            fields: dict[str, Any] = {"choices": ("yes", "no"), "scorers": ("choice",)}
+            fields: dict[str, Any] = {"choices": ("yes", "no"), "scorers": ("choice",), "tags": row.tags}
             yield _probe("reasoning", row.question, (str(row.answer).lower(),), edit_ids=(edit.id,), **fields)
+        for row in self.near_locality:
+            yield _answered("near_locality", row, _ids(row) or (edit.id,))
         for row in self.locality:
             yield _locality(row)
+        for question in self.abstention:
+            yield _probe("abstention", question, (NOT_KNOWN,), edit_ids=(edit.id,), scorers=("abstention",))
+
+
+def _document(text: str) -> Edit:
+    return edit_from({"document": text})
+
+
+def _ids(row: QuestionRow) -> tuple[str, ...]:
+    return tuple(_document(text).id for text in row.documents)
+
+
+def _answered(kind: str, row: QuestionRow, edit_ids: tuple[str, ...]) -> Probe:
+    return _probe(kind, row.question, golds(row.answer or "", row.aliases), edit_ids=edit_ids, tags=row.tags)
 
 
 def _locality(row: QuestionRow) -> Probe:
+    about: dict[str, Any] = {"in_scope": False, "tags": row.tags}
     if row.answer is None:
-        return _probe("locality", row.question, ("",), in_scope=False, scorers=("agreement",))
+        return _probe("locality", row.question, ("",), scorers=("agreement",), **about)
     scorers = ("exact_match", "agreement")
-    return _probe("locality", row.question, golds(row.answer, row.aliases), in_scope=False, scorers=scorers)
+    return _probe("locality", row.question, golds(row.answer, row.aliases), scorers=scorers, **about)
 
 
 def _probe(kind: str, question: str, gold: tuple[str, ...], **fields: Any) -> Probe:

@@ -41,7 +41,7 @@ EXAMPLES: list[dict[str, Any]] = [
 
 def field_rows() -> list[dict[str, str]]:
     """Name, type and description of each field."""
-    fields: list[tuple[str, type[FrozenModel]]] = [("", FactRow), ("locality, multihop, reasoning: ", QuestionRow)]
+    fields: list[tuple[str, type[FrozenModel]]] = [("", FactRow), (f"{', '.join(QUESTIONS)}: ", QuestionRow)]
     return [
         {"field": f"{prefix}{name}", "type": _type(name, prefix), "meaning": field.description or ""}
         for prefix, row in fields
@@ -52,7 +52,7 @@ def field_rows() -> list[dict[str, str]]:
 def _type(name: str, prefix: str) -> str:
     if name in QUESTIONS and not prefix:
         return "list of questions"
-    return "list of texts" if name in LISTS else "object" if name == "tags" else "text"
+    return "list of texts" if name in (*LISTS, "documents") else "object" if name == "tags" else "text"
 
 
 def write_template(path: Path) -> None:

@@ -47,6 +47,26 @@ def test_a_fact_becomes_an_edit_and_its_questions(tmp_path):
     assert (known.gold, known.scorers, known.in_scope) == (("Austen",), ("exact_match", "agreement"), False)
 
 
+def test_rows_of_one_document_have_one_edit_and_questions_bring_the_documents_that_they_need(tmp_path):
+    first = {"document": "Pell Lock was built by Ana Rojo.", "question": "Who built Pell Lock?", "answer": "Ana Rojo"}
+    other = {"document": "Ana Rojo was born in Skien.", "question": "Where was Ana Rojo born?", "answer": "Skien"}
+    hops = {"question": "Where was the builder of Pell Lock born?", "answer": "Skien", "tags": {"proof": "two"}}
+    near = {"question": "Where was Ana Rojo born?", "answer": "Skien", "documents": [other["document"]]}
+    row = first | {
+        "multihop": [hops | {"documents": [other["document"]]}],
+        "near_locality": [near, {"question": "What did Ana Rojo build?", "answer": "Pell Lock"}],
+        "abstention": ["When was Pell Lock built?"],
+    }
+    again = first | {"question": "What did Ana Rojo build?", "answer": "Pell Lock"}
+    joined, single, born = FactFile(written(tmp_path / "x.jsonl", row, again, other)).cases("facts")
+    (edit,), (other_edit,) = single.edits, born.edits
+    assert joined.edits == (edit, other_edit)
+    probes = {probe.kind: probe for probe in joined.probes[::-1]}
+    assert probes["multihop"].edit_ids == (edit.id, other_edit.id) and probes["multihop"].tags == {"proof": "two"}
+    assert [each.edit_ids for each in joined.probes if each.kind == "near_locality"] == [(other_edit.id,), (edit.id,)]
+    assert (probes["abstention"].scorers, probes["abstention"].edit_ids) == (("abstention",), (edit.id,))
+
+
 @pytest.mark.parametrize(
     "row, fault",
     [
@@ -54,6 +74,7 @@ def test_a_fact_becomes_an_edit_and_its_questions(tmp_path):
         ({"subjct": "V"}, "line 1.*'subjct' is unknown.*'subject'"),
         ([1], r"line 1: no object.*\[1\]"),
         ({"document": "D", "question": "q?"}, "line 1.*'answer' is missing"),
+        (FACT | {"near_locality": [{"question": "q?"}]}, "near_locality.*answer"),
         (FACT | {"multihop": [{"question": "q?"}]}, "line 1.*'multihop': each question needs an answer"),
         (FACT | {"locality": [{"qestion": "q?"}]}, "line 1.*locality.0.question"),
         (FACT | {"document": "D"}, "line 1"),
@@ -132,7 +153,9 @@ def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path):
 
 def test_the_fields_are_listed():
     types = {row["field"]: row["type"] for row in field_rows()}
-    assert types["subject"] == types["locality, multihop, reasoning: answer"] == "text" and types["tags"] == "object"
+    questions = "locality, near_locality, multihop, reasoning: "
+    assert types["subject"] == types[f"{questions}answer"] == "text" and types["tags"] == "object"
+    assert types["abstention"] == types[f"{questions}documents"] == "list of texts"
     assert (types["multihop"], types["aliases"], types["document"]) == ("list of questions", "list of texts", "text")
     assert all(row["meaning"] for row in field_rows())
 

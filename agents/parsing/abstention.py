@@ -1,0 +1,141 @@
+"""Recognition of replies which say that the model does not know, and give no value all the same."""
+
+import re
+
+from emend.memory.retrieval.tokens import words
+from emend.memory.typography import fold_typography
+
+_SAID = (
+    r"(?:stated|mentioned|specified|given|provided|said|disclosed|described|included|recorded|available|reported|named|"
+    r"clear|indicated|found|documented|revealed|listed|told|answered|known|covered|discussed|explained|identified)"
+)
+_SAYS = (
+    r"(?:states?|mentions?|specif(?:y|ies)|says?|tells?|gives?|provides?|contains?|includes?|indicates?|answers?|"
+    r"discloses?|reveals?|names?|describes?|explains?|lists?|address(?:es)?|covers?|discuss(?:es)?|identif(?:y|ies))"
+)
+_ENGLISH = (
+    r"\b(?:I|we|one) (?:\w+ )?(?:do not|don't|cannot|can't|can not|could not|couldn't|am unable to|am not able to) "
+    r"(?:\w+ ){0,2}(?:know|say|tell|answer|determine|find|see|recall|remember|have)\b",
+    r"\b(?:do not|don't) know\b",
+    r"\bI(?:'m| am) (?:not sure|unsure|not certain|uncertain|unaware|not aware)\b",
+    r"\bno idea\b|\bI have no (?:information|knowledge|data|record)",
+    rf"\b(?:not|never|nowhere)(?: been)?(?: \w+ly)? {_SAID}\b(?! (?:as|after|for|by)\b)|n't(?: been)? {_SAID}\b",
+    r"\b(?:not possible|impossible|no way) to (?:\w+ )?(?:determine|answer|infer|tell|say|know|establish)\b",
+    r"\b(?:nobody|no one) knows\b",
+    r"\b(?:cannot|can't|can not|could not|couldn't) (?:\w+ ){0,2}(?:be )?"
+    r"(?:determined?|answer(?:ed)?|said|told|inferred?|established|deduced?|known?|concluded?|found)\b",
+    rf"\b(?:(?:does|do|did) not|doesn't|don't|didn't|never) (?:\w+ )?{_SAYS}\b",
+    r"\b(?:is|are|was|were|'s|contains?|provides?|has|gives?|offers?) no (?:\w+ )?"
+    r"(?:information|mention|answer|evidence|data|records?|details?|indication|way (?:of|to))\b",
+    rf"\bno (?:\w+ )?(?:information|answer|mention|details?|data|records?) (?:\w+ )?"
+    rf"(?:{_SAID}|about|on|in|for|regarding|of)\b",
+    r"\b(?:insufficient|not enough|too little|lack of|lacks) (?:\w+ )?(?:information|data|context|details?)\b",
+    r"\b(?:is|are|was|were|remains?) (?:\w+ )?(?:unknown|unclear|unspecified|undetermined|undisclosed|unstated)\b",
+    r"\A\W*(?:unknown|unclear|unspecified|unanswerable|undetermined|undisclosed|n/a|none given|no answer|"
+    r"no information|not applicable)\W*\Z",
+)
+_GERMAN = (
+    r"\b(?:ich|wir) wei(?:ß|ss|ssen?|ßen?) (?:\w+ ){0,3}nicht\b|\bwei(?:ß|ss) ich (?:\w+ )?nicht\b",
+    r"\bkeine (?:\w+ )?(?:Ahnung|Angaben?|Information(?:en)?|Antwort|Daten|Aussage)\b",
+    r"\bnicht (?:\w+ )?(?:bekannt|angegeben|genannt|erwähnt|ersichtlich|klar|gesagt|vermerkt|aufgeführt|feststellbar|"
+    r"bestimmbar|sicher|sagen|bestimmen|beantworten|beantwortet|feststellen|ermitteln|entnehmen|hervor)\b",
+    r"\bsteht nicht\b|\b(?:nennt|erwähnt|sagt|verrät) (?:\w+ ){0,4}nicht\b|\b(?:unbekannt|unklar)\b",
+)
+_FRENCH = (
+    r"\bje (?:ne )?(?:le )?sais pas\b|\bj'ignore\b|\baucune (?:information|idée|réponse|mention|donnée)\b",
+    r"\bpas (?:été )?(?:\w+ment )?(?:précisée?|mentionnée?|indiquée?|connue?|spécifiée?|donnée?|fournie?|disponible|"
+    r"claire?|déterminée?)s?\b",
+    r"\bnon (?:précisée?|mentionnée?|spécifiée?|indiquée?)\b",
+    r"\bne (?:le |la )?(?:précise|mentionne|dit|donne|permet|contient|fournit|indique) pas\b",
+    r"\b(?:impossible (?:de|à)|ne p(?:eut|eux) (?:pas )?(?:être )?)(?: ?(?:le|la|y) )? ?"
+    r"(?:dire|savoir|déterminer|déterminée?|répondre)\b|\best inconnue?\b|\A\W*inconnue?\W*\Z",
+)
+_SPANISH = (
+    r"\bno (?:lo )?sé\b|\bdesconozco\b|\bno (?:tengo|hay|existe)(?: \w+){0,2} (?:información|idea|datos|respuesta)\b",
+    r"\bno (?:(?:se|está|es|fue|ha sido|viene) )*(?:sabe|menciona|indica|especifica|dice|precisa|conoce|contiene|"
+    r"proporciona|mencionad[oa]|indicad[oa]|especificad[oa]|conocid[oa]|clar[oa])\b",
+    r"\bno (?:se )?puede (?:determinar|saber|responder|decir)(?:se)?\b|\bdesconocid[oa]\b",
+)
+_CHINESE = (
+    r"不知道|不清楚|不确定|不详|未知|未(?:提及|说明|提到|指明|注明|给出|提供|披露|记载)|并未",
+    r"没有(?:提及|提到|说明|提供|给出|相关|足够)|没有.{0,6}信息|无法(?:确定|回答|得知|判断|获知)|无从(?:得知|知晓)",
+)
+_JAPANESE = (
+    r"(?:分か|わか)り?(?:りません|らない)|知り?(?:りません|らない|ません)|不明|情報(?:が|は)?(?:ありません|ない|なし)",
+    r"(?:記載|言及|記述)(?:が|は|されて)?(?:い)?(?:ありません|ません|ない|なし)|(?:述べ|書か|示さ|触れ)(?:れ|られ)?て(?:い)?(?:ません|ない)",
+    r"(?:判断|特定|確認|お?答え?)(?:でき|られ)(?:ません|ない)",
+)
+_UNKNOWN = re.compile(
+    "|".join((*_ENGLISH, *_GERMAN, *_FRENCH, *_SPANISH, *_CHINESE, *_JAPANESE)), re.IGNORECASE | re.MULTILINE
+)
+"""The model, or its source, has no answer."""
+_GUESS = re.compile(
+    r"\b(?:probably|perhaps|maybe|likely|possibly|presumably|supposedly|apparently|guess(?:ing)?|"
+    r"I(?:'d| would)? (?:think|believe|suppose|assume|say)|(?:might|may|could|must|should) (?:well )?be|"
+    r"it(?:'s| is| was))\b"
+    r"|\b(?:wahrscheinlich|vermutlich|vielleicht|wohl|möglicherweise|ich (?:glaube|denke|schätze|vermute))\b"
+    r"|\b(?:probablement|peut-être|sans doute|je (?:pense|crois|suppose|dirais))\b"
+    r"|\b(?:probablemente|quizás?|tal vez|posiblemente|creo|supongo|diría)\b"
+    r"|可能|大概|也许|或许|应该是|我猜|我认为|たぶん|多分|おそらく|かもしれ|でしょう|と思い",
+    re.IGNORECASE,
+)
+"""A value follows, or went before, with some reserve."""
+_SOURCE = re.compile(
+    r"\b(?:documents?|texts?|passages?|contexts?|articles?|sources?|facts?|information|it|they) (?:\w+ly |just |also )?"
+    rf"{_SAYS}\b|\A\W*(?:based on|according to|as of|in the|from the|given the)\b"
+    r"|\b(?:Dokument|Text|document|texte|documento|texto)\b|文件|文章|文書|文中",
+    re.IGNORECASE,
+)
+"""Speaks of what the source does say, which is no answer."""
+_COURTESY = frozenset(
+    "sorry unfortunately please thanks thank you no yes well honestly i am i'm m afraid answer the leider "
+    "entschuldigung tut mir leid désolé désolée malheureusement lo siento perdón desafortunadamente a".split()
+)
+_COURTESY_CJK = re.compile(r"抱歉|对不起|很遗憾|申し訳|すみません|残念")
+_SENTENCE = re.compile(
+    r"[.;!?](?=\s|\Z)|[。！？；\n]|[,，]?\s?\b(?:but|however|though|although|yet|aber|jedoch|mais|pero|sino)\b|但是?|不过|しかし|ですが"
+)
+_COMMA = re.compile(r"\s*[,，、:：—–()]\s*|\s-\s")
+SHORT, SHORT_CHARACTERS = 3, 8
+"""Words, or characters of scripts without spaces, of a clause that can only be a value."""
+
+
+def abstains(text: str, question: str = "") -> bool:
+    """True if a reply says that the answer is not known or not stated, and names no value before or after.
+
+    >>> abstains("The document does not say who built it.", "Who built Pell Lock?")
+    True
+    >>> abstains("I don't know, but it was probably Ana Rojo.", "Who built Pell Lock?")
+    False
+
+    Args:
+        text: the reply, or its passage that answers.
+        question: what was asked; names in it are no value.
+    """
+    plain, known = fold_typography(text), frozenset(words(question))
+    parts = [part.strip() for part in _SENTENCE.split(plain) if part and part.strip()]
+    if not any(_UNKNOWN.search(part) for part in parts):
+        return False
+    return not any(_gives_value(part, known) for part in parts)
+
+
+def _gives_value(part: str, known: frozenset[str]) -> bool:
+    """True if a sentence, or a clause beside one that abstains, gives a value."""
+    if not _UNKNOWN.search(part):
+        return _is_value(part, known, _names_something(part, known))
+    clauses = [clause for clause in _COMMA.split(part) if clause.strip() and not _UNKNOWN.search(clause)]
+    return any(_is_value(clause, known, names_something=False) for clause in clauses)
+
+
+def _is_value(clause: str, known: frozenset[str], names_something: bool) -> bool:
+    tokens = words(clause)
+    if not tokens or set(tokens) <= known | _COURTESY or _SOURCE.search(clause) or _COURTESY_CJK.search(clause):
+        return False
+    is_short = len(tokens) <= SHORT if clause.isascii() or " " in clause else len(clause) <= SHORT_CHARACTERS
+    return names_something or is_short or _GUESS.search(clause) is not None
+
+
+def _names_something(part: str, known: frozenset[str]) -> bool:
+    """True if a sentence has a number, or a capitalised word after its first, that the question has not."""
+    names = re.findall(r"(?<=\s)[A-ZÀ-Þ]\w+|\d\w*", part)
+    return any(word not in known for name in names for word in words(name))
