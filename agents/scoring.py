@@ -77,6 +77,16 @@ class LimitedModel(Protocol):
     max_new_tokens: int
 
 
+SMALL = 3_000_000_000
+"""Parameters below which a local model is asked line by line."""
+
+
+def is_small_model(model: object) -> bool:
+    """True for a local model that is too small to keep to a form of several parts."""
+    network = getattr(getattr(model, "lm", None), "model", None)
+    return network is not None and network.num_parameters() < SMALL
+
+
 def is_chat_model(model: object) -> bool:
     """Return whether prompts reach the model as the messages of a conversation, and not as a text to be continued.
 

@@ -1,7 +1,6 @@
 """MeLLo (Zhong et al. 2023): a question is decomposed, and each step's answer checked against the memory."""
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.roles.decompose import DEMONSTRATIONS, step_prompt_id
-from emend.agents.scoring import is_chat_model
+from emend.agents.scoring import is_chat_model, is_small_model
 from emend.agents.structured import supports_structure
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.chain_of_thought import SteppingEditor
@@ -19,9 +18,6 @@ from emend.graphs.mello import HOPS, HOPS_LIMIT, Form, MelloContext
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
 from emend.memory.retrieval.dense import Dense
-
-SMALL = 3_000_000_000
-"""Parameters below which a local model is asked line by line."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Mello(SteppingEditor):
         """The form that a model can keep to."""
         if not is_chat_model(model):
             return super().form_for(model)
-        if count_parameters(model) < SMALL:
+        if is_small_model(model):
             return "lines"
         return "structured" if supports_structure(model) else "text"
 
@@ -102,9 +98,3 @@ class Mello(SteppingEditor):
             demonstrations=self.demonstrations,
             empty=not edits,
         )
-
-
-def count_parameters(model: object) -> float:
-    """Number of parameters of a local model; infinite where it is not known."""
-    network = getattr(getattr(model, "lm", None), "model", None)
-    return float(network.num_parameters()) if network is not None else math.inf

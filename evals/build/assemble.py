@@ -67,7 +67,8 @@ def assemble(run: Path, out: Path, status: Status, review: Review | None = None)
     if not selected:
         reasons = ", ".join(f"{name} {count}" for name, count in dropped.items()) or "none was finished"
         raise BadData(f"no item of {len(built)} was kept ({reasons}): look at them with emend view {run}.")
-    content = kind.write([item for _, item in selected], out)
+    sources = [each.built.item for each in built if each.built]
+    content = kind.write([item for _, item in selected], sources, out)
     card = _card(manifest, built, selected, dropped, kind).model_copy(
         update={"content": content, "status": status, "agreement": review.agreement if review else {}}
     )

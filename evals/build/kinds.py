@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.chains import files as chains
@@ -22,13 +23,13 @@ class BuildKind:
 
     Attributes:
         read: opens a source by its name: its items, once, and notes on it, complete when the items have been read.
-        write: writes the items that are kept into a folder.
+        write: writes the items that are kept into a folder; it also gets the fields of all items of the source.
         text: the text that was written for an item.
         limits: what a user of the benchmark should know.
     """
 
     read: Callable[[str], tuple[Iterator[SourceItem], SourceNotes]]
-    write: Callable[[Sequence[KeptItem], Path], BenchmarkFiles]
+    write: Callable[[Sequence[KeptItem], Sequence[dict[str, Any]], Path], BenchmarkFiles]
     text: Callable[[KeptItem], str]
     limits: tuple[str, ...]
 
@@ -36,13 +37,13 @@ class BuildKind:
 KINDS: Mapping[str, BuildKind] = {
     "akew": BuildKind(
         read=akew.read_source,
-        write=akew.write_rows,
+        write=lambda items, sources, folder: akew.write_rows(items, folder),
         text=lambda item: str(item.result["paragraph"]),
         limits=akew.LIMITS,
     ),
     "wikiupdate": BuildKind(
         read=wikiupdate.read_source,
-        write=wikiupdate.write_rows,
+        write=lambda items, sources, folder: wikiupdate.write_rows(items, folder),
         text=lambda item: str(item.result["paragraph"]),
         limits=wikiupdate.LIMITS,
     ),

@@ -9,6 +9,8 @@ from emend.evals.build.documents import DocumentFolder
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
+from emend.graphs.construction.combined_questions import PlacedFact, TwoHops, near_facts, two_hop_questions
+from emend.graphs.construction.name_forms import names_exactly
 from emend.memory.files import replace_file
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_typography
@@ -20,7 +22,8 @@ TRUE = "Is this true: {statement} Answer yes or no."
 LIMITS = (
     "Answers are compared with the words of the document; an answer in other words needs the protocol judge.",
     "Questions far from the documents are about well-known facts; a document that changes one of them makes it wrong.",
-    "There are no questions over two documents, and none whose right answer is that the documents do not say it.",
+    "Two hops are joined by code from two facts that a reader has tried one by one; the joined question is not tried.",
+    "What the documents leave open is judged by one document each; subjects that another one names are left out.",
 )
 
 
@@ -42,21 +45,39 @@ def written_text(item: KeptItem) -> str:
     return "\n".join(f"{fact['question']} {fact['answer']}" for fact in item.result["facts"])
 
 
-def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
-    """Write a file of facts: a row for each fact, with its document as the edit, and its proof as a tag."""
+def write_rows(items: Sequence[KeptItem], sources: Sequence[dict[str, Any]], folder: Path) -> BenchmarkFiles:
+    """Write a file of facts: a row for each fact, with its document as the edit, and its proof as a tag.
+
+    Args:
+        items: documents with facts that are kept.
+        sources: all documents that were read.
+        folder: of the benchmark.
+    """
     far = json.loads(REAL_FACTS.read_text(encoding="utf-8"))
-    rows = [row for item in items for row in _rows(item, far)]
+    facts = [
+        PlacedFact(item.fields["name"], item.fields["text"], fact) for item in items for fact in item.result["facts"]
+    ]
+    hops = list(two_hop_questions(facts))
+    rows = [row for item in items for row in _rows(item, facts, hops, [source["text"] for source in sources], far)]
     replace_file(folder / FILE, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
     return BenchmarkFiles(benchmark="facts", files=(FILE,))
 
 
-def _rows(item: KeptItem, far: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    name, facts = item.fields["name"], item.result["facts"]
-    for place, fact in enumerate(facts):
+def _rows(
+    item: KeptItem,
+    facts: Sequence[PlacedFact],
+    hops: Sequence[TwoHops],
+    texts: Sequence[str],
+    far: Sequence[dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    name, text = item.fields["name"], item.fields["text"]
+    abstention = _unanswered(item, texts)
+    for place, fact in enumerate(item.result["facts"]):
         start = (len(name) + place) % len(far)
         others = [far[(start + step) % len(far)] for step in range(FAR)]
+        placed = PlacedFact(name, text, fact)
         yield {
-            "document": item.fields["text"],
+            "document": text,
             "question": fact["question"],
             "answer": fact["answer"],
             "paraphrases": [fact["paraphrase"]],
@@ -64,9 +85,39 @@ def _rows(item: KeptItem, far: Sequence[dict[str, Any]]) -> Iterator[dict[str, A
                 {"question": TRUE.format(statement=fact["statement"]), "answer": "yes"},
                 {"question": TRUE.format(statement=false_statement(fact)), "answer": "no"},
             ],
+            "multihop": [_multihop(each) for each in hops if each.first == placed],
+            "near_locality": [_near(each, text) for each in near_facts(placed, facts)],
             "locality": [{"question": other["question"], "answer": other["old_answer"]} for other in others],
+            "abstention": abstention if place == 0 else [],
             "tags": {"document": name, "proof": fact["sentence"]},
         }
+
+
+def _multihop(hops: TwoHops) -> dict[str, Any]:
+    """A question over two documents, with both proofs."""
+    proofs = {"proof": hops.first.fact["sentence"], "second_proof": hops.second.fact["sentence"]}
+    return {
+        "question": hops.question,
+        "answer": hops.second.fact["answer"],
+        "documents": [hops.second.document],
+        "tags": {"second_document": hops.second.name, **proofs},
+    }
+
+
+def _near(near: PlacedFact, text: str) -> dict[str, Any]:
+    documents = [near.document] if near.document != text else []
+    tags = {"document": near.name, "proof": near.fact["sentence"]}
+    return {"question": near.fact["question"], "answer": near.fact["answer"], "documents": documents, "tags": tags}
+
+
+def _unanswered(item: KeptItem, texts: Sequence[str]) -> list[str]:
+    """Questions that a document leaves open, about subjects that no other document names."""
+    others = [text for text in texts if text != item.fields["text"]]
+    return [
+        each["question"]
+        for each in item.result["unanswered"]
+        if not any(names_exactly(text, each["subject"]) for text in others)
+    ]
 
 
 def false_statement(fact: dict[str, str]) -> str:

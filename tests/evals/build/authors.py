@@ -44,7 +44,7 @@ def read_document(prompt: str) -> str:
 def author(asked: Asked) -> str:
     """The reply of the author, or of the judge, to a provider's request."""
     prompt = asked.prompt
-    if TASKS["document_facts"] in prompt:
+    if TASKS["document_facts"] in prompt or TASKS["answers"] in prompt:
         return CONSTRUCTIONS.load("questions").sample(prompt)
     if TASKS["event_report"] in prompt:
         return CONSTRUCTIONS.load("elken").sample(prompt)

@@ -13,7 +13,7 @@ from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
-from emend.graphs.construction.questions import DocumentFact, DocumentFacts
+from emend.graphs.construction.document_facts import DocumentFact, DocumentFacts, UnansweredQuestion
 from emend.memory.errors import BadData, MissingData
 from tests.evals.build.authors import TASKS
 from tests.provider.protocols import Asked
@@ -29,13 +29,21 @@ def document(name: str) -> str:
     )
 
 
+PERSON = "Ana Pellson was born in Skien, a town at the end of the lakes, and left it when she was nineteen.\n"
+
+
 def answer_all(asked: Asked) -> str:
     """An author that finds both facts of a document, and a reader who finds answers in documents alone."""
     prompt = asked.prompt
     name = re.findall(r"Document: (\w+)", prompt)[-1:]
+    if TASKS["answers"] in prompt:
+        return "False"
+    if "Skien" in prompt:
+        return DocumentFacts(facts=[birth()]).model_dump_json() if TASKS["document_facts"] in prompt else "Skien"
     if TASKS["document_facts"] in prompt:
         facts = [fact(name[0], "builder", "Ana", "son"), fact(name[0], "keeper", "Luis", "ez")]
-        return DocumentFacts(facts=facts).model_dump_json()
+        question = UnansweredQuestion(subject=f"{name[0]} Lock", question=f"How deep is {name[0]} Lock at its gates?")
+        return DocumentFacts(facts=facts, unanswered=[question]).model_dump_json()
     if not name:
         return "I do not know."
     return f"Luis {name[0]}ez" if "keeper" in prompt.rpartition("Question")[2] else f"Ana {name[0]}son"
@@ -51,6 +59,19 @@ def fact(name: str, role: str, first: str, ending: str) -> DocumentFact:
         answer=f"{first} {name}{ending}",
         wrong_answer="Eva Berg",
         statement=f"The {role} of {name} Lock is {first} {name}{ending}.",
+        description=f"the {role} of {name} Lock",
+    )
+
+
+def birth() -> DocumentFact:
+    return DocumentFact(
+        sentence=PERSON.strip(),
+        subject="Ana Pellson",
+        question="Where was Ana Pellson born?",
+        paraphrase="Ana Pellson was born in which town?",
+        answer="Skien",
+        wrong_answer="Bergen",
+        statement="Ana Pellson was born in Skien.",
     )
 
 
@@ -80,8 +101,40 @@ def test_a_folder_of_documents_becomes_a_benchmark_that_a_run_takes(folder: Path
         RunConfig(benchmark=str(tmp_path / "out"), editors=("rag",), model="tiny", embedding="lexical"),
         tmp_path / "run",
     )
-    counts = {row.metric: row.n + row.unscored for row in report(tmp_path / "run").rows}
+    rows_of_table = report(tmp_path / "run").rows
+    counts = {row.metric: row.n + row.unscored for row in rows_of_table}
     assert (counts["efficacy"], counts["paraphrase"], counts["reasoning"], counts["locality"]) == (6, 6, 12, 12)
+    assert (counts["near locality"], counts["abstention"]) == (12, 3)
+
+
+def test_where_two_documents_meet_a_question_is_joined_with_both_proofs(folder: Path, tmp_path: Path):
+    (folder / "person.txt").write_text(PERSON)
+    with Provider(answer_all) as provider:
+        models = {"model": provider.spec("chat", "author"), "judge": provider.spec("chat", "judge")}
+        build("questions", BuildConfig.model_validate({"source": str(folder), **models}), tmp_path / "out")
+        run(
+            RunConfig(benchmark=str(tmp_path / "out"), editors=("in_context",), model=models["model"]), tmp_path / "run"
+        )
+        sent = [str(request.body) for request in provider.requests]
+    rows = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
+    (hops,) = [hops for row in rows for hops in row["multihop"]]
+    assert (hops["question"], hops["answer"]) == ("Where was the builder of Pell Lock born?", "Skien")
+    tags = hops["tags"]
+    assert tags["second_document"] == "person.txt" and hops["documents"] == [PERSON.strip()]
+    assert tags["proof"] in document("Pell") and tags["second_proof"] in PERSON
+    asked = [text for text in sent if hops["question"] in text]
+    assert asked and all(tags["proof"] in text and tags["second_proof"] in text for text in asked)
+
+
+def test_an_open_question_is_left_out_if_another_document_names_its_subject(folder: Path, tmp_path: Path):
+    (folder / "list.txt").write_text(
+        "Orsa Lock, Tarn Lock and the harbour are looked after by the county in summer, and closed in winter."
+    )
+    with Provider(answer_all) as provider:
+        models = {"model": provider.spec("chat", "author"), "judge": provider.spec("chat", "judge")}
+        build("questions", BuildConfig.model_validate({"source": str(folder), **models}), tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
+    assert [each for row in rows for each in row["abstention"]] == ["How deep is Pell Lock at its gates?"]
 
 
 def test_a_page_is_read_without_what_is_not_shown(folder: Path):

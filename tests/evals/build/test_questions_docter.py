@@ -11,7 +11,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.fact_file.read import read_facts
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
-from emend.graphs.construction.questions import DocumentFact, DocumentFacts
+from emend.graphs.construction.document_facts import DocumentFact, DocumentFacts
 from emend.graphs.extraction.sentences import split_sentences
 from tests.evals.build.authors import TASKS
 from tests.paths import SHARED

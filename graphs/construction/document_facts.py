@@ -1,0 +1,142 @@
+"""Facts of a document by an author: in one reply by a schema, or sentence by sentence for small models."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from emend.agents.roles.author import write_text
+from emend.agents.scoring import is_chat_model, is_small_model
+from emend.agents.structured import ask_structured
+from emend.graphs.construction.akew import LANGUAGES
+from emend.graphs.construction.pipeline import ConstructionContext
+from emend.graphs.extraction.sentences import split_sentences
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Usage
+from emend.memory.retrieval.tokens import words
+
+COUNT = 6
+"""Facts that are asked for in a document."""
+UNANSWERED = 2
+"""Questions that it does not answer."""
+FACTS_TOKENS = 160 * COUNT + 60 * UNANSWERED
+"""Limit of new tokens of a local author's reply; the facts of the example have 120 each."""
+SENTENCE_TOKENS = 160
+SHORTEST, LONGEST = 6, 40
+"""Words of a sentence that a small author is asked about."""
+PRONOUN = re.compile(r"(?:he|she|it|they|this|that|these|those|we|you|who|his|her|its|their)", re.IGNORECASE)
+LABELS = {
+    "subject": "Subject",
+    "answer": "Answer",
+    "question": "Question",
+    "paraphrase": "Same question",
+    "wrong_answer": "Wrong answer",
+    "statement": "Statement",
+}
+"""Labels of a reply by lines; the sentence is known."""
+
+
+class DocumentFact(BaseModel):
+    """A fact that the document states, with questions about it."""
+
+    sentence: str = Field(description="the sentence that states it, copied letter by letter")
+    subject: str = Field(description="what the fact is about, as the document names it")
+    question: str = Field(description="a question about the fact that names the subject and not the answer")
+    paraphrase: str = Field(description="the same question in other words")
+    answer: str = Field(description="the answer as it stands in the sentence, at most six words")
+    wrong_answer: str = Field(description="a wrong answer of the same kind")
+    statement: str = Field(description="the fact in one sentence")
+    description: str = Field(
+        default="", description="the answer described through the subject without its name, such as: the keeper of X"
+    )
+
+
+class UnansweredQuestion(BaseModel):
+    """A question about something in the document that it does not answer."""
+
+    subject: str = Field(description="what the question is about, as the document names it")
+    question: str = Field(description="a question that names the subject and that the document does not answer")
+
+
+class DocumentFacts(BaseModel):
+    """Facts that the document states, and questions that it leaves open."""
+
+    facts: list[DocumentFact]
+    unanswered: list[UnansweredQuestion] = []
+
+
+class AskedFacts(NamedTuple):
+    """Facts and open questions that an author gave of a document, and the cost."""
+
+    facts: list[dict[str, Any]]
+    unanswered: list[dict[str, Any]]
+    usage: Usage
+
+
+def ask_facts(context: ConstructionContext, document: str, problem: str = "") -> AskedFacts:
+    """Facts of a document in the form that the author can keep to.
+
+    Args:
+        context: the author and its prompts.
+        document: the text.
+        problem: what was wrong with an earlier reply.
+
+    Raises:
+        ModelReplyError: the reply is in no form that can be read.
+        ModelError: the call failed.
+    """
+    return (_ask_by_lines if is_small_model(context.author) else _ask_at_once)(context, document, problem)
+
+
+def _ask_at_once(context: ConstructionContext, document: str, problem: str) -> AskedFacts:
+    counts = {"count": str(COUNT), "open_count": str(UNANSWERED)}
+    filled = context.prompt("document_facts").fill(problem, document=document, language=_language(context), **counts)
+    prompt = filled.turns if is_chat_model(context.author) else filled.text
+    reply = ask_structured(context.author, prompt, DocumentFacts, retries=0, new_tokens=FACTS_TOKENS)
+    facts = [fact.model_dump() for fact in reply.value.facts[: 2 * COUNT]]
+    unanswered = [question.model_dump() for question in reply.value.unanswered[: 2 * UNANSWERED]]
+    return AskedFacts(facts, unanswered, reply.usage)
+
+
+def _ask_by_lines(context: ConstructionContext, document: str, problem: str) -> AskedFacts:
+    facts, usage, reply = list[dict[str, Any]](), Usage(), ""
+    for sentence in choose_sentences(document):
+        prompt = context.prompt("sentence_fact").fill(problem, sentence=sentence, language=_language(context))
+        written = write_text(context.author, prompt, SENTENCE_TOKENS)
+        usage, reply = usage.plus(written.usage), written.text
+        facts += [fact.model_dump() for fact in read_fact(sentence, reply)]
+    if not facts:
+        raise ModelReplyError("no reply had all lines.", reply, usage)
+    return AskedFacts(facts, [], usage)
+
+
+def choose_sentences(document: str) -> list[str]:
+    """The first sentences of a document that can state a fact by themselves."""
+    sentences = ((sentence, words(sentence)) for sentence in split_sentences(document))
+    usable = (
+        sentence
+        for sentence, tokens in sentences
+        if SHORTEST <= len(tokens) <= LONGEST and not PRONOUN.fullmatch(tokens[0])
+    )
+    return [sentence for sentence, _ in zip(usable, range(COUNT), strict=False)]
+
+
+def read_fact(sentence: str, reply: str) -> Iterable[DocumentFact]:
+    """The fact of a reply by lines; none if a line is missing."""
+    first = next(iter(LABELS.values()))
+    begins = re.search(rf"^\W*{first}\W*:", reply, re.IGNORECASE | re.MULTILINE) is None  # a base model goes on
+    text = f"{first}: {reply}" if begins else reply
+    lines: dict[str, str] = {}
+    for name, label in LABELS.items():
+        hit = re.search(rf"^[^\w\n]*{label}[^\w\n]*:[^\w\n]*(\S.*?)[^\w\n)%]*$", text, re.IGNORECASE | re.MULTILINE)
+        if hit is None:
+            return
+        lines[name] = hit[1]
+    for name, mark in (("question", "?"), ("paraphrase", "?"), ("statement", ".")):
+        lines[name] += mark
+    yield DocumentFact(sentence=sentence, **lines)
+
+
+def _language(context: ConstructionContext) -> str:
+    return LANGUAGES.get(context.language, context.language)
