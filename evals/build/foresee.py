@@ -9,12 +9,19 @@ from emend.evals.build.composed.composers import COMPOSERS
 from emend.evals.build.fresh import FRESH
 from emend.evals.build.kinds import build_kind
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.results.estimates.dry_run import SAMPLE, StandIn, changed_config, stand_in_for, without_warnings
+from emend.evals.results.estimates.dry_run import (
+    COUNTS,
+    SAMPLE,
+    StandIn,
+    changed_config,
+    dry_run,
+    stand_in_for,
+    without_warnings,
+)
 from emend.evals.run.run import run
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.registry import CONSTRUCTIONS
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings
 from emend.memory.registry import name_object
 
 
@@ -30,7 +37,7 @@ class RoleEstimate(FrozenModel):
 
 
 class BuildEstimate(FrozenModel):
-    """The estimate of a construction in which every item passes at its first attempt."""
+    """The estimate of a construction in which every item passes at its first attempt; fresh asks every item once."""
 
     items: int
     roles: tuple[RoleEstimate, ...]
@@ -43,10 +50,10 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
     Raises:
         EmendError: a name, setting or file is wrong.
     """
-    build_kind(kind)
     config.require_source(needs_author=kind not in COMPOSERS)
     if kind == FRESH:
-        raise BadSettings("--dry-run of fresh: it asks each wording once; see emend run --editor unedited --dry-run.")
+        return _foresee_fresh(config)
+    build_kind(kind)
     if kind not in COMPOSERS:
         return _foresee_items(kind, config)
     with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home:
@@ -69,6 +76,14 @@ def _foresee_items(kind: str, config: BuildConfig) -> BuildEstimate:
     roles = ((author, "author", config.model), (judge, "judge", judge_name))
     rows = tuple(_role(role, spec, each, factor, prices) for each, role, spec in roles)
     return BuildEstimate(items=items, roles=rows, currency=prices.currency)
+
+
+def _foresee_fresh(config: BuildConfig) -> BuildEstimate:
+    """The estimate of asking a model, unedited, in all wordings."""
+    estimate = dry_run(config.knowledge_config())
+    counts = {name: estimate.total(name) for name in COUNTS}
+    role = RoleEstimate(role="model", model=config.model, **counts, cost=estimate.cost)
+    return BuildEstimate(items=estimate.total("units"), roles=(role,), currency=estimate.currency)
 
 
 def _run_sample(kind: str, config: BuildConfig, author: StandIn, judge: StandIn) -> tuple[int, int]:

@@ -70,6 +70,7 @@ def _print_next(card: "Card", out: Path) -> None:
 
 def _show_estimate(kind: str, config: BuildConfig) -> None:
     from emend.evals.build.foresee import foresee
+    from emend.evals.build.fresh import FRESH
 
     estimate = foresee(kind, config)
     print_text(f"{estimate.items} items; nothing is asked in a dry run")
@@ -80,4 +81,5 @@ def _show_estimate(kind: str, config: BuildConfig) -> None:
     if not estimate.roles:
         print_text("  No model is needed: give --model to have the questions worded by one.")
         return
-    print_text("  Every item is taken to pass at its first attempt; each new attempt costs as much again.")
+    if kind != FRESH:
+        print_text("  Every item is taken to pass at its first attempt; each new attempt costs as much again.")

@@ -4,13 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from langchain_core.messages.utils import count_tokens_approximately
 
 from emend.evals.build.build import build
+from emend.evals.build.foresee import foresee
 from emend.evals.build.knowledge import Knowledge
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.data.benchmarks.built import CARD, PLACES
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.errors import BadData
+from tests.evals import command_line
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
@@ -132,3 +135,26 @@ def test_the_options_of_a_choice_are_objects_of_the_same_relation_as_far_as_ther
     cases = list(Knowledge(None, {"source": str(file)}).cases("facts"))
     (choice,) = (probe for probe in cases[0].probes if probe.choices)
     assert sorted(choice.choices) == sorted(lands)
+
+
+@pytest.mark.parametrize("fact", ["new", "old"])
+def test_calls_and_tokens_are_foreseen_within_a_tenth_and_no_model_is_asked(source: Path, tmp_path: Path, fact: str):
+    """Tokens are counted by LangChain's rule for English: four characters each, and three for a message."""
+    with Provider(lambda asked: "Cuba" if "Orsa" in asked.prompt else "Kenya.") as provider:
+        fields = {"source": str(source), "model": provider.spec("chat"), "fact": fact}
+        config = BuildConfig.model_validate(fields)
+        estimate = foresee("fresh", config)
+        assert provider.count == 0 and estimate.items == len(ROWS)
+        build("fresh", config, tmp_path / "out")
+        sent = [message for request in provider.requests for message in request.body["messages"]]
+    (role,) = estimate.roles
+    assert role.calls == provider.count
+    assert role.input_tokens == pytest.approx(count_tokens_approximately(sent), rel=0.1)
+
+
+def test_a_dry_run_on_the_command_line_counts_calls_and_speaks_of_no_attempts(source: Path, capsys):
+    assert (
+        command_line.emend("build", "fresh", "--from", str(source), "--model", "tiny", "--out", "x", "--dry-run") == 0
+    )
+    text = capsys.readouterr().out
+    assert text.startswith("3 items") and "model tiny" in text and "attempt" not in text

@@ -22,7 +22,13 @@ from emend.evals.results.aggregate.tables import (
 )
 from emend.evals.show.report.tables.layout import INTERVALS, decimals, dim, fits, number
 from emend.evals.show.report.tables.layout import interval as interval
-from emend.evals.show.report.tables.secondary import cost_tables, forgetting_tables, perplexity_tables, spent_line
+from emend.evals.show.report.tables.secondary import (
+    cost_tables,
+    forgetting_tables,
+    known_lines,
+    perplexity_tables,
+    spent_line,
+)
 from emend.memory.escape import one_line
 
 STAR = "*"
@@ -225,6 +231,7 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
     """Notes that explain the numbers."""
     size = f"{_counted(report.cases, 'case')}, {_counted(report.records, 'record')}"
     parts_shown = [f"{size}; [{INTERVALS}]"]
+    parts_shown += known_lines(report.rows, report.metrics)
     if report.spent:
         parts_shown.append(spent_line(report.spent))
     tables = metric_tables([LabelledReport(report, {})], choice)

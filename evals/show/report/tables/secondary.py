@@ -9,12 +9,16 @@ from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
+from emend.evals.metrics.protocols import RIGHT_VALUES, plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
 from emend.evals.results.aggregate.perplexity import PerplexityRow
 from emend.evals.results.aggregate.retention import ForgettingRow
 from emend.evals.show.report.tables.layout import Frame, bounds, decimal, dim, frame, interval, number, titled, unscored
 from emend.memory.escape import one_line
+
+UNEDITED, BEFORE = "unedited", "pre_edit"
+"""The editor that edits nothing, and the score of ReCoE that says whether it gives the original answer."""
 
 
 def forgetting_tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) -> Iterator[tuple[str, Frame]]:
@@ -85,6 +89,33 @@ def spent_line(spent: RunCost) -> str:
     time = f"; {spent.seconds:,.1f} s, {spent.cpu_seconds:,.1f} s of CPU{over}" if spent.processes else ""
     memory = f", at most {spent.peak_bytes / MIB:,.0f} MiB" if spent.peak_bytes else ""
     return tokens + (before if spent.baseline_calls else "") + time + memory
+
+
+def known_lines(rows: Sequence[MetricRow], metrics: Sequence[Metric]) -> Iterator[str]:
+    """The share of edited facts that the unedited model knew, a line for each setting; none without its rows."""
+    chosen = {metric.name: metric for metric in known_metrics(metrics)}
+    unedited = [row for row in rows if row.editor == UNEDITED and row.metric in chosen and row.mean is not None]
+    for setting, group in groupby(unedited, key=lambda row: row.setting):
+        shares = dict.fromkeys(_known_share(row, chosen[row.metric]) for row in group)
+        yield f"known to the unedited model, {one_line(setting)}: {'; '.join(shares)}"
+
+
+def known_metrics(metrics: Sequence[Metric]) -> list[Metric]:
+    """The metrics that say whether a model knows the facts: the first of right answers, under each protocol of the run.
+
+    Of ReCoE those of the original answer, before any edit.
+    """
+    if before := [metric for metric in metrics if metric.value == BEFORE]:
+        return before
+    means = [metric for metric in metrics if metric.value in RIGHT_VALUES and metric.per in ("record", "case")]
+    first = next(((metric.kinds, metric.per, metric.group) for metric in means), None)
+    return [metric for metric in means if (metric.kinds, metric.per, metric.group) == first]
+
+
+def _known_share(row: MetricRow, metric: Metric) -> str:
+    reach = "" if row.low is None or row.high is None else f" {interval(row.low, row.high, metric)}"
+    protocol = f", {row.protocol}" if row.protocol else ""
+    return f"{one_line(plain_name(metric))} {number(row.mean or 0.0, metric)}{reach} of {row.n}{protocol}"
 
 
 def consistency_table(rows: Sequence[MetricRow]) -> RenderableType:
