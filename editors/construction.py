@@ -74,7 +74,7 @@ class Construction:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Settings, judge, graph, and the ids of the prompts."""
-        prompts = {name: self.prompts[name].id for name in self.pipeline.prompts}
+        prompts = {name: self.prompts[name].id for name in self.pipeline.prompts(self.settings.recipe)}
         judge = fingerprint(self.judge, self.settings.judge) if self.settings.judge else "the author"
         settings = asdict(self.settings) | {"judge": judge, "prompts": prompts, "attempts": self.attempts}
         return {"editor": self.name, "graph": str(self.app.name), "settings": settings}

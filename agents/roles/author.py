@@ -170,3 +170,34 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
     if len(words) != 1:
         raise ModelReplyError("the judge says neither True nor False, or both.", reply, usage)
     return JudgeDecision(words.pop(), reply, usage)
+
+
+READINGS = ("usable", "refusal", "comment", "aside", "instruction", "prompt")
+"""Words of a judge for a text that it reads."""
+_READING = re.compile(rf"\b({'|'.join(READINGS)})\b", re.IGNORECASE)
+
+
+class JudgedReading(NamedTuple):
+    """A judge's word for a text, and the cost."""
+
+    verdict: str
+    usage: Usage
+
+
+def read_as(model: BaseChatModel, prompt: Prompt) -> JudgedReading:
+    """The word of a judge for what a text is; a local model's is the most probable one.
+
+    Raises:
+        ModelReplyError: the reply has none of the words, or several.
+        ModelError: the call failed.
+    """
+    asked = prompt.turns if is_chat_model(model) else prompt.text
+    if isinstance(model, ScoringModel):
+        scores = score_targets(model, asked, READINGS)
+        return JudgedReading(max(zip(scores.log_probs, READINGS, strict=True))[1], scores.usage)
+    message = invoke(model, asked)
+    reply, usage = answer_text(message), read_usage(message)
+    verdicts = {word.lower() for word in _READING.findall(reply)}
+    if len(verdicts) != 1:
+        raise ModelReplyError(f"the judge names {len(verdicts)} of {', '.join(READINGS)}.", reply, usage)
+    return JudgedReading(verdicts.pop(), usage)

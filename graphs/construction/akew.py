@@ -1,7 +1,8 @@
 """AKEW (sections 4.1 and appendix E): a fact becomes a paragraph, which is verified, and read back as triplets.
 
 `paper` writes one paragraph, asks the judge once, and never filters the triplets, as the authors did on purpose.
-`best` filters the text first, asks for another one where a filter or the judge rejects it, and names what was wrong.
+`best` filters the text first, lets the judge read it for what no filter recognises, asks for another one where one of
+them rejects it, and names what was wrong.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.author import SHIPPED, decide, write_text
+from emend.agents.roles.author import SHIPPED, decide, read_as, write_text
 from emend.agents.roles.extract import NONE, read_triplets
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
@@ -28,7 +29,15 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 
 LANGUAGES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "es": "Spanish", "ja": "Japanese"}
-CONVEYS = "conveys"
+CONVEYS, READS_AS = "conveys", "reads_as"
+READINGS = {
+    "refusal": "the author declined to write",
+    "comment": "the text comments on whether the fact is right",
+    "aside": "the text speaks of itself, its author or its task",
+    "instruction": "the text holds an instruction, an address or a turn of a conversation",
+    "prompt": "the text repeats the prompt",
+}
+"""Reasons of a judge who reads a text, by the judge's word for it."""
 SAMPLE = (
     "The place was first described by a traveller who came through the valley in the spring of 1871 and stayed for a "
     "week. Since then it has been rebuilt twice, once after a fire and once when the river changed its bed. A guide "
@@ -87,6 +96,18 @@ def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
     return reject(state, name, reason, *names[: names.index(name)]) if name else accept(*names)
 
 
+def judge_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Ask the judge whether the text is a paragraph and nothing else."""
+    paragraph = " ".join(state["paragraph"].split())
+    prompt = runtime.context.prompt(READS_AS).fill(fact=state["item"]["fact"], paragraph=paragraph)
+    try:
+        reading = read_as(runtime.context.judge, prompt)
+    except ModelReplyError as error:
+        return {**reject(state, READS_AS, str(error)), "usage": error.usage}
+    reason = READINGS.get(reading.verdict, "")
+    return {**(reject(state, READS_AS, reason) if reason else accept(READS_AS)), "usage": reading.usage}
+
+
 def verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the judge whether the paragraph conveys the fact."""
     return judge_paragraph(state, runtime.context, state["item"]["fact"])
@@ -128,8 +149,15 @@ def finish(state: AkewState) -> dict[str, Any]:
     return {"result": {"paragraph": state["paragraph"], "triplets": triplets}}
 
 
-def after_check(state: AkewState, runtime: Runtime[ConstructionContext]) -> Literal["write", "verify", "__end__"]:
-    """Verify a text that passes; write another one while attempts are left."""
+def after_check(state: AkewState, runtime: Runtime[ConstructionContext]) -> Literal["write", "judge_text", "__end__"]:
+    """Let the judge read a text that passes; write another one while attempts are left."""
+    if not state["problem"]:
+        return "judge_text"
+    return "write" if may_retry(state, runtime.context) else "__end__"
+
+
+def after_reading(state: AkewState, runtime: Runtime[ConstructionContext]) -> Literal["write", "verify", "__end__"]:
+    """Verify a text that is a paragraph; write another one while attempts are left."""
     if not state["problem"]:
         return "verify"
     return "write" if may_retry(state, runtime.context) else "__end__"
@@ -143,13 +171,15 @@ def after_verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> Lit
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Write -> check the text -> verify -> extract -> finish; `paper` has no check of the text."""
+    """Write -> check the text -> judge it -> verify -> extract -> finish; `paper` has neither check."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(AkewState, context_schema=ConstructionContext)
     graph.add_node("write", write)
     if recipe == "best":
         graph.add_node("check_text", check_text)
         graph.add_edge("write", "check_text")
+        graph.add_node("judge_text", judge_text)
         graph.add_conditional_edges("check_text", after_check)
+        graph.add_conditional_edges("judge_text", after_reading)
     else:
         graph.add_edge("write", "verify")
     graph.add_node("verify", verify)
@@ -169,11 +199,14 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
         rejects="The judge says that the text does not convey the fact.",
         published="not published; people sorted out what was not aligned",
     )
-    return {**(texts if recipe == "best" else {}), CONVEYS: conveys}
+    reads_as = FilterInfo(rejects="The judge reads a refusal, comment, aside, instruction or the prompt in the text.")
+    return {**({**texts, READS_AS: reads_as} if recipe == "best" else {}), CONVEYS: conveys}
 
 
 def sample(prompt: str) -> str:
-    """A reply of usual length: a paragraph of 76 words, True, or six triplets (AKEW, section 4.1 and Table 5)."""
+    """A reply of usual length: a paragraph of 76 words, a verdict, or six triplets (AKEW, section 4.1 and Table 5)."""
+    if SHIPPED[READS_AS].task[:40] in prompt:
+        return "usable"
     if SHIPPED[CONVEYS].task[:40] in prompt:
         return "True"
     if f"write {NONE}" in prompt:
@@ -186,6 +219,6 @@ PIPELINE = Pipeline(
     name="akew",
     build=build,
     filters=filters,
-    prompts=("paragraph", CONVEYS),
+    prompts=lambda recipe: ("paragraph", *([READS_AS] if recipe == "best" else []), CONVEYS),
     sample=sample,
 )

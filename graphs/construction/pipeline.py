@@ -93,7 +93,7 @@ class Pipeline:
         name: of the kind.
         build: makes the graph of a recipe.
         filters: by recipe, the filters by name in the order in which they are applied.
-        prompts: names of the prompts that it uses.
+        prompts: by recipe, names of the prompts that it uses.
         sample: a usual reply to a prompt of the pipeline's, for estimates.
         attempts: by recipe, the maximum number of texts that are written for an item.
     """
@@ -101,7 +101,7 @@ class Pipeline:
     name: str
     build: Callable[[Recipe], Graph]
     filters: Callable[[Recipe], Mapping[str, FilterInfo]]
-    prompts: Sequence[str]
+    prompts: Callable[[Recipe], Sequence[str]]
     sample: Callable[[str], str]
     attempts: Mapping[Recipe, int] = field(default_factory=lambda: ATTEMPTS)
 

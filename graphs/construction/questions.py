@@ -233,6 +233,6 @@ PIPELINE = Pipeline(
     name="questions",
     build=build,
     filters=filters,
-    prompts=("document_facts", "sentence_fact", "read_with", "read_without", "answers"),
+    prompts=lambda recipe: ("document_facts", "sentence_fact", "read_with", "read_without", "answers"),
     sample=sample,
 )

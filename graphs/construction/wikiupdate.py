@@ -82,4 +82,4 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     return {**(texts if recipe == "best" else {}), CONVEYS: conveys}
 
 
-PIPELINE = Pipeline(name="wikiupdate", build=build, filters=filters, prompts=(CONVEYS,), sample=sample)
+PIPELINE = Pipeline(name="wikiupdate", build=build, filters=filters, prompts=lambda recipe: (CONVEYS,), sample=sample)

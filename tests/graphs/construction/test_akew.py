@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
+from emend.agents.roles.author import READINGS as WORDS
 from emend.agents.roles.author import SHIPPED
-from emend.graphs.construction.akew import CONVEYS, SAMPLE, build, filters
+from emend.graphs.construction.akew import CONVEYS, READINGS, READS_AS, SAMPLE, build, filters
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.text_filters import TEXT_FILTERS
 from emend.graphs.execution import run_graph
@@ -27,8 +30,11 @@ class Script:
         return self.paragraphs.pop(0)
 
 
-def made(script: Script, verdicts: str = "True", recipe: Any = "best", attempts: int = 3) -> dict[str, Any]:
-    judge = ScriptedChatModel(reply=lambda prompt: verdicts)
+def made(
+    script: Script, verdicts: str = "True", recipe: Any = "best", attempts: int = 3, reading: str = "usable"
+) -> dict[str, Any]:
+    task = SHIPPED[READS_AS].task[:40]
+    judge = ScriptedChatModel(reply=lambda prompt: reading if task in prompt else verdicts)
     context = ConstructionContext(ScriptedChatModel(reply=script), judge, attempts=attempts)
     state, steps = run_graph(build(recipe), {"item": ITEM}, context)
     return {**state, "path": [step.node for step in steps]}
@@ -38,9 +44,9 @@ def test_a_fact_becomes_a_paragraph_and_its_triplets():
     state = made(Script(GOOD))
     assert state["result"]["paragraph"] == GOOD
     assert state["result"]["triplets"][0] == {"subject": "Pell Lock", "relation": "was built in", "object": "Norway"}
-    assert state["path"] == ["write", "check_text", "verify", "extract", "finish"]
-    assert state["passed"] == dict.fromkeys([*TEXT_FILTERS, CONVEYS], True)
-    assert state["usage"].calls == 3
+    assert state["path"] == ["write", "check_text", "judge_text", "verify", "extract", "finish"]
+    assert state["passed"] == dict.fromkeys([*TEXT_FILTERS, READS_AS, CONVEYS], True)
+    assert state["usage"].calls == 4
 
 
 def test_a_rejected_text_is_written_again_and_the_author_hears_why():
@@ -86,7 +92,35 @@ def test_a_paragraph_cannot_forge_the_verdict_with_lines_of_its_own():
 
 
 def test_a_local_judge_decides_by_the_more_probable_word():
-    judge = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -float(target == "True"))
+    likely = {"usable": 0.0, "False": 0.0}
+    judge = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: likely.get(target, -1.0))
     context = ConstructionContext(ScriptedChatModel(reply=Script(GOOD)), judge, attempts=1)
     state, _ = run_graph(build("best"), {"item": ITEM}, context)
-    assert state["passed"][CONVEYS] is False and judge.scored[0][1] == ("True", "False")
+    assert state["passed"][READS_AS] and not state["passed"][CONVEYS]
+    assert [targets for _, targets in judge.scored] == [WORDS, ("True", "False")]
+
+
+@pytest.mark.parametrize("verdict", READINGS)
+def test_a_text_that_the_judge_does_not_read_as_a_paragraph_is_rejected_with_its_reason(verdict: str):
+    state = made(Script(GOOD), reading=f"{verdict.capitalize()}.", attempts=1)
+    (rejection,) = state["rejections"]
+    assert "result" not in state and (rejection["filter"], rejection["reason"]) == (READS_AS, READINGS[verdict])
+
+
+@pytest.mark.parametrize("reading", ["", "It is fine.", "usable or a comment"])
+def test_a_reading_that_is_none_of_the_words_or_several_rejects(reading: str):
+    state = made(Script(GOOD), reading=reading, attempts=1)
+    assert [each["filter"] for each in state["rejections"]] == [READS_AS]
+
+
+def test_the_author_hears_what_the_judge_read():
+    words = iter(["aside", "usable"])
+    script = Script(GOOD, GOOD)
+    judge = ScriptedChatModel(reply=lambda prompt: next(words) if SHIPPED[READS_AS].task[:40] in prompt else "True")
+    context = ConstructionContext(ScriptedChatModel(reply=script), judge, attempts=2)
+    state, _ = run_graph(build("best"), {"item": ITEM}, context)
+    assert state["result"]["paragraph"] == GOOD and READINGS["aside"] in script.prompts[1]
+
+
+def test_every_word_but_usable_has_a_reason():
+    assert {"usable", *READINGS} == set(WORDS)

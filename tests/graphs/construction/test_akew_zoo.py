@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from emend.agents.roles.author import SHIPPED
-from emend.graphs.construction.akew import CONVEYS, LANGUAGES, build
+from emend.graphs.construction.akew import CONVEYS, LANGUAGES, READS_AS, build
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.text_filters import TEXT_FILTERS, AuthoredDraft, first_fault
 from emend.graphs.execution import run_graph
@@ -86,7 +86,8 @@ def rejecting_filter(specimen: Specimen) -> str:
 def judged(specimen: Specimen, verdict: str) -> dict[str, Any]:
     """The state in which the graph ends for a text that its author writes, with a judge that says the verdict."""
     author = ScriptedChatModel(reply=lambda prompt: specimen.text)
-    judge = ScriptedChatModel(reply=lambda prompt: verdict)
+    reads = SHIPPED[READS_AS].task[:40]
+    judge = ScriptedChatModel(reply=lambda prompt: "usable" if reads in prompt else verdict)
     context = ConstructionContext(author, judge, language=specimen.language, attempts=1)
     return run_graph(build("best"), {"item": specimen.item}, context)[0]
 
