@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,11 @@ from emend.evals.run.run import run
 from emend.evals.show.report.tables.metrics import notes
 from emend.evals.show.report.tables.secondary import known_lines, known_metrics
 
-DEFINITIONS = {name: getattr(BENCHMARKS.load(name), "definition", None) for name in BENCHMARKS.names()}
+DEFINITIONS: dict[str, Any] = {
+    name: definition
+    for name in BENCHMARKS.names()
+    if (definition := getattr(BENCHMARKS.load(name), "definition", None))
+}
 TINYWORLD = {"benchmark": "tinyworld", "settings": ("document",), "model": "tiny", "limit": 3, "embedding": "lexical"}
 
 
@@ -34,7 +39,7 @@ def test_a_run_without_the_unedited_model_says_nothing_of_it(tmp_path: Path):
     assert known(tmp_path / "run", editors=("in_context",)) == []
 
 
-@pytest.mark.parametrize("name", [name for name, definition in DEFINITIONS.items() if definition])
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_every_benchmark_has_a_metric_of_what_the_model_knew(name: str):
     chosen = known_metrics(metrics_under(DEFINITIONS[name].metrics, ()))
     assert chosen and len({(metric.per, metric.scale) for metric in chosen}) == 1
