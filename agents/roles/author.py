@@ -191,11 +191,11 @@ def read_as(model: BaseChatModel, prompt: Prompt) -> JudgedReading:
         ModelReplyError: the reply has none of the words, or several.
         ModelError: the call failed.
     """
-    asked = prompt.turns if is_chat_model(model) else prompt.text
+    messages = prompt.turns if is_chat_model(model) else prompt.text
     if isinstance(model, ScoringModel):
-        scores = score_targets(model, asked, READINGS)
+        scores = score_targets(model, messages, READINGS)
         return JudgedReading(max(zip(scores.log_probs, READINGS, strict=True))[1], scores.usage)
-    message = invoke(model, asked)
+    message = invoke(model, messages)
     reply, usage = answer_text(message), read_usage(message)
     verdicts = {word.lower() for word in _READING.findall(reply)}
     if len(verdicts) != 1:

@@ -4,18 +4,43 @@ import re
 from collections.abc import Callable, Mapping
 
 from emend.graphs.construction.document_facts import PRONOUN
-from emend.graphs.construction.name_forms import names_exactly
+from emend.graphs.construction.fault_patterns import MARKUP, REFUSAL, TALK
+from emend.graphs.construction.name_forms import leaves, names_exactly
 from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction
+from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.tokens import words
 
 LONGEST_ANSWER = 8
 """Words of an answer."""
 SHORTEST_QUESTION = 4
+_TEXT = r"(?:document|text|passage|paragraph|sentence|excerpt)"
+_TELLING = r"(?:article|report|story|information|statement|context|source|author|page)"
 ABOUT_DOCUMENT = re.compile(
-    r"\b(?:(?:the|this) (?:document|text|passage|article|paragraph|report|author of the text)|according to|mentioned|"
-    r"stated above|as described)\b|(?:文件|文章|本文|上文)",
+    rf"\b(?:the|this|that) (?:given |above |following )?{_TEXT}\b"
+    rf"|\b(?:according to|based on|(?:stated|described|mentioned|given|said|named|written) in) "
+    rf"(?:the|this|that) (?:given |above |following )?{_TELLING}\b"
+    rf"|\b(?:does|did|do) (?:the|this) {_TELLING} (?:say|state|mention|give|describe|call|name|report|claim)\b"
+    r"|\bmentioned\b|\bthe above\b|\bas (?:we|you|one|I) (?:are told|reads?|sees?|learns?|know)\b"
+    r"|\b(?:stated|described|given|named) (?:above|below|here)\b"
+    r"|\b(?:Text|Dokument|Artikel|Absatz) (?:zufolge|nach)\b|\b(?:im|laut|laut dem) (?:Text|Dokument|Artikel|Absatz)\b"
+    r"|\b(?:selon|d'après|dans) (?:le|ce|cet) (?:texte|document|passage|article)\b"
+    r"|\b(?:según|en) (?:el|este) (?:texto|documento|pasaje|artículo)\b|(?:文件|文章|本文|上文|文書|文中)",
     re.IGNORECASE,
 )
+"""Speaks of the document; a report or an article may also be a thing in the world."""
+_ASKS = r"(?:who|whom|what|when|where|which|why|how)"
+_FRAGT = r"(?:wer|was|wann|wo|welche[rsnm]?|warum|wie)"
+_VERB = r"(?:is|are|was|were|did|does|do|has|had|will|long|many|much)"
+SEVERAL_QUESTIONS = re.compile(
+    rf"[?？].*[?？]|\b{_ASKS} (?:and|or) {_ASKS}\b|,? and {_ASKS} (?:\w+ )?{_VERB}\b"
+    rf"|[;:] ?(?:\w+ ){{0,2}}(?:{_ASKS}|{_FRAGT})\b|\b{_FRAGT} und {_FRAGT}\b"
+    r"|\b(?:qui|quand|où|quoi|comment) et (?:qui|quand|où|quoi|comment)\b"
+    r"|\b(?:quién|cuándo|dónde|qué|cómo) y (?:quién|cuándo|dónde|qué|cómo)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+QUESTIONS = ("question", "paraphrase")
+WRITTEN = (*QUESTIONS, "answer", "wrong_answer", "statement", "description")
+"""Fields that the author writes."""
 
 
 def find_proof(document: str, sentence: str) -> str:
@@ -31,7 +56,9 @@ def find_no_proof(fact: Mapping[str, str], proof: str) -> str:
 
 
 def find_other_answer(fact: Mapping[str, str], proof: str) -> str:
-    """The answer does not stand in its proof."""
+    """The answer does not stand in its proof, or says nothing."""
+    if set(words(fact["answer"])) <= FUNCTION_WORDS:
+        return f"the answer '{fact['answer']}' says nothing"
     return "" if names_exactly(proof, fact["answer"]) else f"the answer '{fact['answer']}' is not in the sentence"
 
 
@@ -41,16 +68,17 @@ def find_long_answer(fact: Mapping[str, str], proof: str) -> str:
 
 
 def find_no_question(fact: Mapping[str, str], proof: str) -> str:
-    """The question is none, or does not name what it is about."""
-    if not is_question(fact["paraphrase"]):
-        return "no question"
-    return find_no_subject(fact["question"], fact["subject"].strip())
+    """A question is none, or several, or does not name what it is about."""
+    subject = fact["subject"].strip()
+    return next(filter(None, (find_no_subject(fact[name], subject) for name in QUESTIONS)), "")
 
 
 def find_no_subject(question: str, subject: str) -> str:
-    """The question is none, or does not name what it is about."""
+    """A question is none, or several, or does not name what it is about."""
     if not is_question(question):
         return "no question"
+    if SEVERAL_QUESTIONS.search(question):
+        return "several questions in one"
     is_named = not PRONOUN.fullmatch(subject) and names_exactly(question, subject)
     return "" if is_named else f"the question does not name the subject '{subject}'"
 
@@ -62,8 +90,9 @@ def is_question(text: str) -> bool:
 
 
 def find_leak(fact: Mapping[str, str], proof: str) -> str:
-    """A question holds its own answer."""
-    leak = any(names_exactly(fact[name], fact["answer"]) for name in ("question", "paraphrase"))
+    """A question holds its own answer, or a part by which it is known."""
+    answer, others = fact["answer"], (fact["subject"],)
+    leak = any(names_exactly(fact[name], answer) or leaves(fact[name], answer, others) for name in QUESTIONS)
     return "the question holds its answer" if leak else ""
 
 
@@ -81,19 +110,38 @@ def find_wrong_choice(fact: Mapping[str, str], proof: str) -> str:
 
 def find_about_document(fact: Mapping[str, str], proof: str) -> str:
     """A question speaks of the document, which a reader of the answer does not see."""
-    spoken = any(ABOUT_DOCUMENT.search(fact[name]) for name in ("question", "paraphrase", "statement"))
+    spoken = any(ABOUT_DOCUMENT.search(fact[name]) for name in (*QUESTIONS, "statement"))
     return "the question speaks of the document" if spoken else ""
 
 
 def find_command(fact: Mapping[str, str], proof: str) -> str:
     """A text holds an instruction to a model, an address or active markup."""
-    text = "\n".join(fact[name] for name in ("question", "paraphrase", "answer", "statement"))
+    text = "\n".join(fact[name] for name in WRITTEN)
     return "an instruction" if find_instruction(AuthoredDraft(text, "", "")) else ""
 
 
+def find_talk(fact: Mapping[str, str], proof: str) -> str:
+    """The author declines, speaks as itself, or to its reader."""
+    texts = [fact[name] for name in (*QUESTIONS, "statement")]
+    hit = next(filter(None, (TALK.search(text) or REFUSAL.search(text) for text in texts)), None)
+    return f"the author speaks to its reader: '{hit[0].strip()[:40]}'" if hit else ""
+
+
+def find_markup(fact: Mapping[str, str], proof: str) -> str:
+    """A text has labels, markup or placeholders."""
+    hit = next(filter(None, (MARKUP.search(fact[name]) for name in WRITTEN)), None)
+    return f"a text has markup: '{hit[0].strip()[:40]}'" if hit else ""
+
+
 def find_other_statement(fact: Mapping[str, str], proof: str) -> str:
-    """The statement does not say the answer, so that it cannot be turned into a false one."""
-    return "" if names_exactly(fact["statement"], fact["answer"]) else "the statement does not name the answer"
+    """The statement does not say the answer of the subject, or names the wrong answer too."""
+    statement = fact["statement"]
+    if statement.rstrip().endswith(("?", "？")):
+        return "the statement is a question"
+    for name in ("subject", "answer"):
+        if not names_exactly(statement, fact[name]):
+            return f"the statement does not name the {name}"
+    return "the statement names the wrong answer" if names_exactly(statement, fact["wrong_answer"]) else ""
 
 
 def find_unusable_question(question: Mapping[str, str], document: str) -> str:
@@ -105,7 +153,8 @@ def find_unusable_question(question: Mapping[str, str], document: str) -> str:
         return f"the document does not name the subject '{subject}'"
     if ABOUT_DOCUMENT.search(text):
         return "the question speaks of the document"
-    return "an instruction" if find_instruction(AuthoredDraft(text, "", "")) else ""
+    has_command = find_instruction(AuthoredDraft(text, "", "")) or MARKUP.search(text)
+    return "an instruction or markup" if has_command else ""
 
 
 def usable_description(fact: Mapping[str, str]) -> str:
@@ -119,6 +168,8 @@ def usable_description(fact: Mapping[str, str]) -> str:
 FACT_FILTERS: Mapping[str, Callable[[Mapping[str, str], str], str]] = {
     "proof": find_no_proof,
     "instruction": find_command,
+    "talk": find_talk,
+    "markup": find_markup,
     "answer_in_proof": find_other_answer,
     "short_answer": find_long_answer,
     "question": find_no_question,

@@ -63,7 +63,8 @@ INSTRUCTION = re.compile(
     r"you must (?:reply|answer|respond|output)|output (?:only )?the|"
     r"(?:attention|dear|note to|message to)\W+(?:all |any )?(?:ai|language models?|assistants?|chatbots?)|"
     r"(?:rate|grade|score|judge|mark|rank) this (?:answer|document|item|paragraph|text))\b|"
-    r"https?://|\bwww\.\w|\b[\w.+-]+@\w[\w-]*\.\w+|"
+    r"\b(?:say|reply|answer|output|respond)(?: only)?(?: with)?(?: the word)? [\"']?(?:true|false)\b|"
+    r"https?://|\bwww\.\w|\b\w[\w-]*\.[a-z]{2,}/\w|\b[\w.+-]+@\w[\w-]*\.\w+|"
     r"<\s*/?\s*(?:script|iframe|img|system|instructions?)\b|<\|[\w-]+\|>|\[/?INST\]|"
     r"^(?:system|user|assistant|human|ai|q|a)\s*:|忽略(?:之前|以上|上述|所有)",
     re.IGNORECASE | re.MULTILINE,

@@ -6,7 +6,7 @@ and a reader answers them with the document and not without it.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
@@ -28,7 +28,12 @@ from emend.graphs.construction.pipeline import (
     Recipe,
     may_retry,
 )
-from emend.graphs.construction.text_filters import summary_of
+from emend.graphs.construction.text_filters import (
+    AuthoredDraft,
+    find_foreign_language,
+    find_foreign_letters,
+    summary_of,
+)
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
@@ -37,6 +42,8 @@ from emend.memory.typography import fold_text
 
 READABLE, FACT = "readable", "any_fact"
 ANSWERABLE, UNGUESSABLE, UNANSWERED = "answerable", "not_guessable", "unanswered"
+LANGUAGE = "language"
+READING_TOKENS = 32
 
 
 class QuestionsState(ConstructionState, total=False):
@@ -65,13 +72,13 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
     return {"attempts": attempts, "problem": "", "passed": {READABLE: True}, **reply._asdict()}
 
 
-def check_facts(state: QuestionsState) -> dict[str, Any]:
+def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Keep the facts whose proof stands in the document, and whose questions can be asked without it."""
     document, earlier = state["item"]["text"], set[str]()
     usable, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for fact in state["facts"]:
         proof = find_proof(document, fact["sentence"])
-        name, reason = _first_fault(fact, proof, earlier)
+        name, reason = _first_fault(fact, proof, earlier, runtime.context.language)
         if name:
             rejections.append({"filter": name, "reason": f"{reason}: {fact['question']}", "attempt": state["attempts"]})
             continue
@@ -84,37 +91,69 @@ def _problem(facts: Sequence[object]) -> str:
     return "" if facts else "no fact had a sentence copied letter by letter and a question that names its subject"
 
 
-def _first_fault(fact: Mapping[str, str], proof: str, earlier: set[str]) -> tuple[str, str]:
+def _first_fault(fact: Mapping[str, str], proof: str, earlier: set[str], language: str) -> tuple[str, str]:
     for name, find in FACT_FILTERS.items():
         if reason := find(fact, proof):
             return name, reason
+    if reason := _find_other_language(fact, language):
+        return LANGUAGE, reason
     return ("repeated", "the question was asked before") if fold_text(fact["question"]) in earlier else ("", "")
 
 
+def _find_other_language(fact: Mapping[str, str], language: str) -> str:
+    """A text is in the letters of another language, or all of them are in its words, too few in one alone."""
+    texts = [fact[name] for name in ("question", "paraphrase", "statement")]
+    drafts = [AuthoredDraft(text, "", "", language=language) for text in texts]
+    whole = AuthoredDraft(" ".join(texts), "", "", language=language)
+    return next(filter(None, map(find_foreign_letters, drafts)), "") or find_foreign_language(whole)
+
+
 def try_questions(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Let a reader answer each question with the document and without it."""
-    context, usage = runtime.context, Usage()
-    usable, readings, rejections = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    """Let a reader answer each question with the document, in both wordings, and without it."""
+    usage, usable = Usage(), list[dict[str, Any]]()
+    readings, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for fact in state["facts"]:
-        question = fact["question"]
-        informed = write_text(
-            context.judge, context.prompt("read_with").fill(document=state["item"]["text"], question=question), 32
-        )
-        uninformed = write_text(context.judge, context.prompt("read_without").fill(question=question), 32)
-        usage = usage.plus(informed.usage).plus(uninformed.usage)
-        readings.append({"question": question, "with": informed.text, "without": uninformed.text})
-        if not names_exactly(informed.text, fact["answer"]):
-            reason = f"a reader of the document answers '{informed.text[:40]}': {question}"
-            rejections.append({"filter": ANSWERABLE, "reason": reason, "attempt": state["attempts"]})
-        elif names_exactly(uninformed.text, fact["answer"]):
-            reason = f"a reader without the document knows or guesses it: {question}"
-            rejections.append({"filter": UNGUESSABLE, "reason": reason, "attempt": state["attempts"]})
+        reading = read_question(runtime.context, state["item"]["text"], fact)
+        usage = usage.plus(reading.usage)
+        readings.append(reading.answers)
+        if reading.filter:
+            text = f"{reading.reason}: {fact['question']}"
+            rejections.append({"filter": reading.filter, "reason": text, "attempt": state["attempts"]})
         else:
             usable.append(fact)
     return {
         "facts": usable, "readings": readings, "rejections": rejections, "usage": usage,
         "passed": {FACT: bool(usable)}, "problem": _problem(usable),
     }  # fmt: skip
+
+
+class QuestionReading(NamedTuple):
+    """Answers of a reader to a fact's questions, and the filter that they do not pass, with its reason."""
+
+    answers: dict[str, str]
+    usage: Usage
+    filter: str = ""
+    reason: str = ""
+
+
+def read_question(context: ConstructionContext, document: str, fact: Mapping[str, str]) -> QuestionReading:
+    """The reading of a fact's questions; none is asked after one that the fact does not pass."""
+    answers, usage = {"question": fact["question"]}, Usage()
+    for name, question in (("with", fact["question"]), ("paraphrase", fact["paraphrase"])):
+        informed = write_text(
+            context.judge, context.prompt("read_with").fill(document=document, question=question), READING_TOKENS
+        )
+        answers[name], usage = informed.text, usage.plus(informed.usage)
+        if not names_exactly(informed.text, fact["answer"]):
+            reason = f"a reader of the document answers '{informed.text[:40]}'"
+            return QuestionReading(answers, usage, ANSWERABLE, reason)
+    uninformed = write_text(
+        context.judge, context.prompt("read_without").fill(question=fact["question"]), READING_TOKENS
+    )
+    answers["without"], usage = uninformed.text, usage.plus(uninformed.usage)
+    if names_exactly(uninformed.text, fact["answer"]):
+        return QuestionReading(answers, usage, UNGUESSABLE, "a reader without the document knows or guesses it")
+    return QuestionReading(answers, usage)
 
 
 def check_unanswered(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -191,6 +230,7 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
         READABLE: FilterInfo(rejects="The author's reply is not in the form that was asked for."),
         FACT: FilterInfo(rejects="No fact of the document is left."),
         **facts,
+        LANGUAGE: FilterInfo(rejects=summary_of(find_foreign_language)),
         "repeated": FilterInfo(rejects="The question was asked before."),
         ANSWERABLE: FilterInfo(rejects="A reader of the document does not find the answer."),
         UNGUESSABLE: FilterInfo(rejects="A reader without the document gives the answer too."),

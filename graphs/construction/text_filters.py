@@ -49,6 +49,10 @@ SHORTEST_CHARACTERS, LONGEST_CHARACTERS = 40, 900
 """The same for scripts that are written without spaces."""
 REPEATED_WORDS = 9
 """Consecutive words of the prompt in a text from which on the text repeats it."""
+LETTERS = 0.6
+"""Minimum share of the language's own letters."""
+FEWEST, RUNNING = 0.08, 12
+"""Minimum share of usual words in a text of so many words, mostly names perhaps; in running text it is above 0.15."""
 ENGLISH = 0.18
 """Minimum share of function words among the words of an English text; in running text it is about 0.4."""
 SAME_SENTENCES = 3
@@ -56,7 +60,7 @@ SAME_SENTENCES = 3
 DISTINCT = 0.8
 """Minimum share of distinct runs of three words; in running text it is above 0.95."""
 
-_FINAL = re.compile(r"[.!?。！？…][\"'”’)\]）」』]*\s*\Z")
+FINAL = re.compile(r"[.!?。！？…][\"'”’)\]）」』]*\s*\Z")
 _LETTERS = {
     "zh": re.compile(r"[\u3400-\u9fff]"),
     "ja": re.compile(r"[\u3040-\u30ff\u3400-\u9fff]"),
@@ -115,27 +119,38 @@ def find_markup(draft: AuthoredDraft) -> str:
 
 def find_other_language(draft: AuthoredDraft) -> str:
     """The text is in another language than asked for."""
-    letters = _LETTERS.get(draft.language, _LATIN)
-    written = [letter for letter in draft.text if letter.isalpha()]
-    share = sum(bool(letters.match(letter)) for letter in written) / max(1, len(written))
-    if share < 0.6:
-        return f"{100 * (1 - share):.0f}% of the letters are not those of the language '{draft.language}'"
-    return _find_other_words(draft)
-
-
-def _find_other_words(draft: AuthoredDraft) -> str:
-    """The text has words of another language that is written in the same letters."""
     tokens = words(draft.text)
-    counts = {language: sum(word in usual for word in tokens) for language, usual in _USUAL_WORDS.items()}
-    likeliest = max(counts, key=lambda language: counts[language])
-    if draft.language in counts and counts[likeliest] > counts[draft.language]:
-        return f"the words are usual ones of the language '{likeliest}', and not '{draft.language}'"
     common = sum(word in FUNCTION_WORDS for word in tokens) / max(1, len(tokens))
+    if foreign := find_foreign_language(draft):
+        return foreign
     return (
         f"only {100 * common:.0f}% of the words are usual English ones"
         if draft.language == "en" and common < ENGLISH
         else ""
     )
+
+
+def find_foreign_language(draft: AuthoredDraft) -> str:
+    """The text has letters, or usual words, of another language; names alone say nothing."""
+    if foreign := find_foreign_letters(draft):
+        return foreign
+    tokens = words(draft.text)
+    counts = {language: sum(word in usual for word in tokens) for language, usual in _USUAL_WORDS.items()}
+    likeliest = max(counts, key=lambda language: counts[language])
+    if draft.language in counts and counts[likeliest] > counts[draft.language]:
+        return f"the words are usual ones of the language '{likeliest}', and not '{draft.language}'"
+    is_other = draft.language in counts and len(tokens) >= RUNNING and counts[draft.language] < FEWEST * len(tokens)
+    return f"the text has almost no usual words of the language '{draft.language}'" if is_other else ""
+
+
+def find_foreign_letters(draft: AuthoredDraft) -> str:
+    """Most letters of the text are not those of the language."""
+    letters = _LETTERS.get(draft.language, _LATIN)
+    written = [letter for letter in draft.text if letter.isalpha()]
+    share = sum(bool(letters.match(letter)) for letter in written) / max(1, len(written))
+    if share >= LETTERS:
+        return ""
+    return f"{100 * (1 - share):.0f}% of the letters are not those of the language '{draft.language}'"
 
 
 def find_wrong_length(draft: AuthoredDraft) -> str:
@@ -150,7 +165,7 @@ def find_wrong_length(draft: AuthoredDraft) -> str:
 
 def find_cut(draft: AuthoredDraft) -> str:
     """The text ends within a sentence."""
-    return "the text ends within a sentence" if draft.is_cut_off or not _FINAL.search(draft.text) else ""
+    return "the text ends within a sentence" if draft.is_cut_off or not FINAL.search(draft.text) else ""
 
 
 def find_loop(draft: AuthoredDraft) -> str:

@@ -1,7 +1,7 @@
 """AKEW's WikiUpdate (sections 4.2 and appendix A): the leads of two pages as the document of an updated fact.
 
 `paper` asks the judge whether the leads convey the fact, and never filters the triplets. `best` first looks whether the
-leads name the subject and the new object at all, which costs nothing.
+leads are those of pages, and name the subject and the new object at all, which costs nothing.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.graphs.construction.akew import CONVEYS, AkewState, extract, finish, sample, verify
+from emend.graphs.construction.page_filters import PAGE_FILTERS
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     FilterInfo,
@@ -19,11 +20,9 @@ from emend.graphs.construction.pipeline import (
     accept,
     reject,
 )
-from emend.graphs.construction.text_filters import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
+from emend.graphs.construction.text_filters import AuthoredDraft, first_fault, summary_of
 from emend.graphs.execution import Graph
 from emend.memory.probe import Usage
-
-FILTERS = {name: TEXT_FILTERS[name] for name in ("empty", "instruction", "subject", "new_object")}
 
 
 def join_leads(state: AkewState) -> dict[str, Any]:
@@ -34,11 +33,13 @@ def join_leads(state: AkewState) -> dict[str, Any]:
 
 
 def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Reject leads that are missing, do not name subject and new object, or hold an instruction."""
+    """Reject leads that are missing, of no page of the language, or do not name subject and new object."""
     item = state["item"]
-    draft = AuthoredDraft(state["paragraph"], item["subject"], item["object"], fact=item["fact"])
-    name, reason = first_fault(draft, FILTERS)
-    names = list(FILTERS)
+    draft = AuthoredDraft(
+        state["paragraph"], item["subject"], item["object"], fact=item["fact"], language=runtime.context.language
+    )
+    name, reason = first_fault(draft, PAGE_FILTERS)
+    names = list(PAGE_FILTERS)
     return reject(state, name, reason, *names[: names.index(name)]) if name else accept(*names)
 
 
@@ -74,7 +75,7 @@ def build(recipe: Recipe = "best") -> Graph:
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     """The filters in order."""
-    texts = {name: FilterInfo(rejects=summary_of(find)) for name, find in FILTERS.items()}
+    texts = {name: FilterInfo(rejects=summary_of(find)) for name, find in PAGE_FILTERS.items()}
     conveys = FilterInfo(
         rejects="The judge says that the leads do not convey the fact.",
         published="1,067 of some 1,500 updates left, after people too (section 4.2, Table 5)",

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from emend.graphs.construction.akew import CONVEYS
+from emend.graphs.construction.page_filters import PAGE_FILTERS
 from emend.graphs.construction.pipeline import ConstructionContext
-from emend.graphs.construction.wikiupdate import FILTERS, build
+from emend.graphs.construction.wikiupdate import build
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
 
@@ -31,7 +32,7 @@ def test_the_leads_of_both_pages_are_the_document():
     state = made()
     assert state["result"]["paragraph"] == f"{ITEM['subject_lead']}\n\n{ITEM['new_lead']}"
     assert state["result"]["triplets"] == [{"subject": "Ana Rojo", "relation": "leads", "object": "Veldania"}]
-    assert state["passed"] == dict.fromkeys([*FILTERS, CONVEYS], True)
+    assert state["passed"] == dict.fromkeys([*PAGE_FILTERS, CONVEYS], True)
 
 
 @pytest.mark.parametrize(
