@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -11,7 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
 from emend.agents.roles.conversation import BEGIN, SO_FAR
-from emend.agents.scoring import TargetScores
+from emend.agents.scoring import SMALL, TargetScores
 from emend.memory.probe import Usage
 
 TEXT = [
@@ -60,6 +61,17 @@ class ScriptedChatModel(BaseChatModel):
         text = self.reply(prompt)
         message = AIMessage(text, usage_metadata=_usage(prompt, text), response_metadata={"model_name": "scripted"})
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class SizedChatModel(ScriptedChatModel):
+    """A scripted model with a number of parameters, by default that of a small one."""
+
+    parameters: int = SMALL - 1
+
+    @property
+    def lm(self) -> Any:
+        """A network that says its size."""
+        return SimpleNamespace(model=SimpleNamespace(num_parameters=lambda: self.parameters))
 
 
 class ScriptedScoringModel(ScriptedChatModel):

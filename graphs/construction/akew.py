@@ -13,6 +13,7 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, decide, read_as, write_text
 from emend.agents.roles.extract import NONE, read_triplets
+from emend.agents.scoring import is_small_model
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -97,7 +98,9 @@ def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
 
 
 def judge_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Ask the judge whether the text is a paragraph and nothing else."""
+    """Ask the judge whether the text is a paragraph and nothing else; one that is too small to tell is not asked."""
+    if is_small_model(runtime.context.judge):
+        return {"problem": ""}
     paragraph = " ".join(state["paragraph"].split())
     prompt = runtime.context.prompt(READS_AS).fill(fact=state["item"]["fact"], paragraph=paragraph)
     try:

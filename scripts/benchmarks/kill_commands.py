@@ -1,11 +1,13 @@
-"""Kills and interrupts `emend judge run`, `reproduce` or `build` at random moments, and repeats it until it has ended.
+"""Kills and interrupts `emend judge run`, `reproduce` or `build KIND` at random moments, until it has ended.
 
 SIGKILL, SIGTERM and SIGINT (Ctrl-C) in turn. In the end records, judgements, table and benchmark must be those of an
 undisturbed command: none lost, none doubled, and no more calls made again than were under way at a kill.
 
     python scripts/benchmarks/kill_commands.py judge --kills 50 --seed 0
     python scripts/benchmarks/kill_commands.py reproduce --kills 20
-    python scripts/benchmarks/kill_commands.py build --kills 20
+    python scripts/benchmarks/kill_commands.py akew --kills 20
+    python scripts/benchmarks/kill_commands.py questions --kills 20
+    python scripts/benchmarks/kill_commands.py wikiupdate --kills 20
 """
 
 import argparse
@@ -19,6 +21,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +29,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from emend.evals.build.akew import FILE  # noqa: E402
+from emend.evals.build import akew, questions, wikiupdate  # noqa: E402
 from emend.evals.build.build import RUN  # noqa: E402
 from emend.evals.build.card import Card  # noqa: E402
 from emend.evals.data.benchmarks.built import CARD  # noqa: E402
@@ -35,6 +38,7 @@ from emend.evals.log.manifest import MANIFEST  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
 from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
 from tests.evals.build.authors import author  # noqa: E402
+from tests.evals.data.wikidata.entities import dump_of, entity, statement  # noqa: E402
 from tests.evals.judged_runs import verdict  # noqa: E402
 from tests.paths import DATA  # noqa: E402
 from tests.provider.protocols import Asked, Said  # noqa: E402
@@ -42,7 +46,7 @@ from tests.provider.server import Provider  # noqa: E402
 from tests.provider.speaking import believes  # noqa: E402
 
 CONCURRENCY = 4
-FACTS = 24
+FACTS, DOCUMENTS, UPDATES = 24, 6, 24
 LATENCY = 0.02
 
 
@@ -107,24 +111,54 @@ def make_facts(folder: Path) -> None:
     (folder / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def build_words(folder: Path, provider: Provider) -> list[str]:
-    """Command line that builds a benchmark from the facts, or goes on with it."""
+def make_documents(folder: Path) -> None:
+    """A folder of documents to build from, each with facts of its own."""
+    (folder / "documents").mkdir(parents=True)
+    for place in range(DOCUMENTS):
+        sentences = (f"Lock{place}x{n} was built by a man from the town of Port{place}x{n}." for n in range(4))
+        (folder / "documents" / f"{place}.txt").write_text(" ".join(sentences))
+
+
+def make_dump(folder: Path) -> None:
+    """A dump of Wikidata with updates, and the leads of their pages."""
+    folder.mkdir()
+    claims = [statement("P6", "Q10", "2019-07-24", "2022-10-25"), statement("P6", "Q30", "2022-10-25")]
+    lands = [entity(f"Q{1000 + n}", f"Land{n}", claims) for n in range(UPDATES)]
+    (folder / "dump.json").write_bytes(dump_of(*lands, entity("Q10", "Johnson"), entity("Q30", "Sunak")))
+    leads = [{"title": f"Land{n} page", "lead": f"Land{n} has been led by Sunak since 2022."} for n in range(UPDATES)]
+    (folder / "leads.jsonl").write_text("".join(json.dumps(lead) + "\n" for lead in leads))
+
+
+def build_words(kind: str, source: str, folder: Path, provider: Provider) -> list[str]:
+    """Command line that builds a benchmark, or goes on with it."""
     models = ("--model", provider.spec("chat", "author"), "--judge", provider.spec("chat", "judge"))
-    words = f"build akew --from {folder / 'facts.jsonl'} --out {folder / 'out'} --concurrency {CONCURRENCY}".split()
+    words = f"build {kind} --from {folder / source} --out {folder / 'out'} --concurrency {CONCURRENCY}".split()
     return [*words, *models]
 
 
-def built_outcome(folder: Path) -> object:
+def update_words(folder: Path, provider: Provider) -> list[str]:
+    """Command line that builds a benchmark of a dump with its leads, or goes on with it."""
+    options = ("--since", "2021-04-01", "--leads", str(folder / "leads.jsonl"))
+    return [*build_words("wikiupdate", "dump.json", folder, provider), *options]
+
+
+def built_outcome(file: str, folder: Path) -> object:
     """The benchmark's file, the counts of its card, and records and steps of the construction."""
     card = Card.model_validate_json((folder / "out" / CARD).read_bytes())
     counts = card.items, card.attempts, card.failed, card.dropped, card.filters
-    return (folder / "out" / FILE).read_bytes(), counts, Contents.of(folder / "out" / RUN)
+    return (folder / "out" / file).read_bytes(), counts, Contents.of(folder / "out" / RUN)
 
 
 SCENARIOS = {
     "judge": Scenario(judge, make_run, judge_words, judged_outcome),
     "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
-    "build": Scenario(author, make_facts, build_words, built_outcome),
+    "akew": Scenario(
+        author, make_facts, partial(build_words, "akew", "facts.jsonl"), partial(built_outcome, akew.FILE)
+    ),
+    "questions": Scenario(
+        author, make_documents, partial(build_words, "questions", "documents"), partial(built_outcome, questions.FILE)
+    ),
+    "wikiupdate": Scenario(author, make_dump, update_words, partial(built_outcome, wikiupdate.FILE)),
 }
 
 

@@ -10,7 +10,7 @@ from emend.graphs.construction.akew import CONVEYS, READINGS, READS_AS, SAMPLE, 
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.text_filters import TEXT_FILTERS
 from emend.graphs.execution import run_graph
-from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.fakes import ScriptedChatModel, ScriptedScoringModel, SizedChatModel
 
 ITEM = {"subject": "Pell Lock", "object": "Norway", "old": "Chile", "fact": "Pell Lock was built in Norway."}
 GOOD = f"Pell Lock was built in Norway. {SAMPLE}"
@@ -124,3 +124,11 @@ def test_the_author_hears_what_the_judge_read():
 
 def test_every_word_but_usable_has_a_reason():
     assert {"usable", *READINGS} == set(WORDS)
+
+
+def test_a_judge_that_is_too_small_to_read_a_text_is_not_asked_what_it_is():
+    judge = SizedChatModel(reply=lambda prompt: "True")
+    context = ConstructionContext(ScriptedChatModel(reply=Script(GOOD)), judge, attempts=1)
+    state, _ = run_graph(build("best"), {"item": ITEM}, context)
+    assert state["result"]["paragraph"] == GOOD and READS_AS not in state["passed"]
+    assert not any(SHIPPED[READS_AS].task[:40] in call for call in judge.calls)

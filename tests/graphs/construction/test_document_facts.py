@@ -1,6 +1,5 @@
 """Facts of a document in the form that the author can keep to: at once, or sentence by sentence."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from emend.agents.scoring import SMALL
 from emend.graphs.construction.document_facts import COUNT, ask_facts, choose_sentences, read_fact
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.memory.errors import ModelReplyError
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, SizedChatModel
 
 DOCUMENT = (
     "Pell Lock was opened in 1874 by Ana Rojo. It is closed in winter and in the first week of May. Boats pay.\n\n"
@@ -25,22 +24,12 @@ Wrong answer: Eva Berg
 Statement: Pell Lock was opened by Ana Rojo."""
 
 
-class SizedModel(ScriptedChatModel):
-    """A scripted model with a number of parameters."""
-
-    parameters: int = SMALL - 1
-
-    @property
-    def lm(self) -> Any:
-        return SimpleNamespace(model=SimpleNamespace(num_parameters=lambda: self.parameters))
-
-
 def asked(model: ScriptedChatModel) -> Any:
     return ask_facts(ConstructionContext(model, model), DOCUMENT)
 
 
 def test_a_small_author_is_asked_for_one_sentence_at_a_time_and_the_sentence_is_the_proof():
-    model = SizedModel(reply=lambda prompt: REPLY)
+    model = SizedChatModel(reply=lambda prompt: REPLY)
     found = asked(model)
     sentences = ["Pell Lock was opened in 1874 by Ana Rojo.", "The keeper of Pell Lock is Luis Vera, who has two dogs."]
     assert [fact["sentence"] for fact in found.facts] == sentences
@@ -53,7 +42,7 @@ def test_a_small_author_is_asked_for_one_sentence_at_a_time_and_the_sentence_is_
 
 
 def test_a_large_author_is_asked_for_all_facts_at_once():
-    model = SizedModel(reply=lambda prompt: '{"facts": []}', parameters=SMALL)
+    model = SizedChatModel(reply=lambda prompt: '{"facts": []}', parameters=SMALL)
     assert asked(model).facts == [] and len(model.calls) == 1 and DOCUMENT in model.calls[0]
 
 
@@ -81,5 +70,5 @@ def test_lines_are_read_whatever_stands_around_them(reply: str):
 def test_a_reply_without_a_line_gives_no_fact_and_without_any_fact_there_is_an_error():
     assert list(read_fact("A sentence.", REPLY.replace("Question:", "Ask:", 1))) == []
     with pytest.raises(ModelReplyError) as caught:
-        asked(SizedModel(reply=lambda prompt: DOCUMENT))
+        asked(SizedChatModel(reply=lambda prompt: DOCUMENT))
     assert caught.value.usage.calls == 2
