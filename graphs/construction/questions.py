@@ -239,16 +239,26 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
 
 
 def sample(prompt: str) -> str:
-    """A reply of usual length: six facts with two open questions, False, or the answer of a reader."""
+    """A reply of usual length: six facts with two open questions, False, or the answer of a reader who finds it."""
     if SHIPPED["answers"].task[:40] in prompt:
         return "False"
     if SHIPPED["document_facts"].task[:40] in prompt:
-        text = prompt.rpartition("Document: ")[2]
-        sentences = [each.strip() for each in re.split(r"(?<=[.!?])\s+", text) if len(each.split()) > 5][:COUNT]
-        facts = [_sample_fact(sentence) for sentence in sentences]
+        facts = [_sample_fact(sentence) for sentence in _sample_sentences(prompt.rpartition("Document: ")[2])]
         unanswered = [_sample_question(fact.subject) for fact in facts[:2]]
         return DocumentFacts(facts=facts, unanswered=unanswered).model_dump_json()
-    return "a short answer" if "Document: " not in prompt else prompt.rpartition("Question: ")[2].split()[-1]
+    document, _, question = prompt.rpartition("Document: ")[2].rpartition("Question: ")
+    asked_for = _SAMPLE_SUBJECT.search(question)
+    sentences = [words(sentence) for sentence in _sample_sentences(document)]
+    answers = [each[-1] for each in sentences if asked_for and each[0] == asked_for[1]]
+    return answers[0] if answers else "a short answer"
+
+
+_SAMPLE_SUBJECT = re.compile(r"(?:it that|what does) (\w+) ha")
+
+
+def _sample_sentences(document: str) -> list[str]:
+    sentences = (each.strip() for each in re.split(r"(?<=[.!?])\s+", document))
+    return [each for each in sentences if len(words(each)) > 5][:COUNT]
 
 
 def _sample_fact(sentence: str) -> DocumentFact:

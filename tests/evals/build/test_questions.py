@@ -8,6 +8,7 @@ import pytest
 
 from emend.evals.build.build import build
 from emend.evals.build.documents import LONGEST, DocumentFolder, divide, text_of
+from emend.evals.build.foresee import foresee
 from emend.evals.build.questions import false_statement
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
@@ -15,7 +16,7 @@ from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.graphs.construction.document_facts import DocumentFact, DocumentFacts, UnansweredQuestion
 from emend.memory.errors import BadData, MissingData
-from tests.evals.build.authors import TASKS
+from tests.evals.build.authors import TASKS, author
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
@@ -184,3 +185,23 @@ def test_a_pdf_is_read_with_the_extra_package(tmp_path: Path):
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing else")
     with pytest.raises(BadData, match="broken.pdf"):
         text_of(tmp_path / "broken.pdf")
+
+
+def test_calls_and_tokens_are_foreseen_within_a_tenth(tmp_path: Path):
+    """Tokens of prompts and schemas are counted at four characters each, as English has them."""
+    (tmp_path / "documents").mkdir()
+    for number in range(8):
+        sentences = [f"Lock{number}x{n} was built by a man from the town of Port{number}x{n}." for n in range(6)]
+        (tmp_path / "documents" / f"{number}.txt").write_text(" ".join(sentences))
+    with Provider(author) as provider:
+        models = {"model": provider.spec("chat", "author"), "judge": provider.spec("chat", "judge")}
+        config = BuildConfig.model_validate({"source": str(tmp_path / "documents"), **models})
+        estimate = foresee("questions", config)
+        assert provider.count == 0
+        build("questions", config, tmp_path / "out")
+    for role in estimate.roles:
+        sent = [request.body for request in provider.requests if request.body["model"] == role.role]
+        prompts = [message["content"] for body in sent for message in body["messages"]]
+        schemas = [json.dumps(body["response_format"]) for body in sent if "response_format" in body]
+        assert role.calls == len(sent)
+        assert role.input_tokens == pytest.approx(sum(map(len, prompts + schemas)) / 4, rel=0.1)
