@@ -18,6 +18,19 @@ _ENGLISH = (
     r"(?:\w+ ){0,2}(?:know|say|tell|answer|determine|find|see|recall|remember|have)\b",
     r"\b(?:do not|don't) know\b",
     r"\bI(?:'m| am) (?:not sure|unsure|not certain|uncertain|unaware|not aware)\b",
+    r"\b(?:have not|haven't|don't have) (?:a|any) (?:clue|idea)\b|\bno clue\b",
+    r"\b(?:hard|difficult) to (?:say|tell|know)\b",
+    r"\bneed(?:ed)? more (?:information|context|details)\b|\bmore (?:information|context) (?:is|would be) needed\b",
+    r"\b(?:information|answer|detail|name|date|number) (?:is|was) (?:missing|lacking|absent)\b|\bnot something\b",
+    r"\b(?:documents?|texts?|passages?|contexts?|articles?|sources?) (?:is|are|was|remains?|stays?) silent\b",
+    r"\b(?:information|answer|detail)s? (?:is not|isn't|are not|aren't) (?:\w+ )?(?:in|there|present)\b",
+    rf"\bno (?:\w+ ){{1,3}}(?:is|are|was|were) (?:\w+ly )?{_SAID}\b|\black(?:s|ing)? (?:\w+ ){{0,2}}information\b",
+    r"\b(?:provides?|gives?|contains?|includes?|states?|mentions?|offers?|lists?) no \w+\b",
+    r"\bleft (?:unsaid|open|unstated)\b",
+    r"\b(?:is not|isn't|are not|aren't) any (?:\w+ )?(?:information|mention|answer|details?|data)\b",
+    r"\bleaves? (?:that|this|it|the question) (?:open|unanswered)\b",
+    r"\bnothing (?:is |was )?(?:about|on|said|written|stated|mentioned|known|to (?:say|tell))\b",
+    r"\A\W*not in (?:the|this) (?:document|text|passage|context|article|source)\b",
     r"\bno idea\b|\bI have no (?:information|knowledge|data|record)",
     rf"\b(?:not|never|nowhere)(?: been)?(?: \w+ly)? {_SAID}\b(?! (?:as|after|for|by)\b)|n't(?: been)? {_SAID}\b",
     r"\b(?:not possible|impossible|no way) to (?:\w+ )?(?:determine|answer|infer|tell|say|know|establish)\b",
@@ -30,29 +43,33 @@ _ENGLISH = (
     rf"\bno (?:\w+ )?(?:information|answer|mention|details?|data|records?) (?:\w+ )?"
     rf"(?:{_SAID}|about|on|in|for|regarding|of)\b",
     r"\b(?:insufficient|not enough|too little|lack of|lacks) (?:\w+ )?(?:information|data|context|details?)\b",
-    r"\b(?:is|are|was|were|remains?) (?:\w+ )?(?:unknown|unclear|unspecified|undetermined|undisclosed|unstated)\b",
+    r"(?:\b(?:is|are|was|were|remains?)|'s) (?:\w+ )?(?:unknown|unclear|un(?:specified|determined|disclosed|stated))\b",
     r"\A\W*(?:unknown|unclear|unspecified|unanswerable|undetermined|undisclosed|n/a|none given|no answer|"
     r"no information|not applicable)\W*\Z",
 )
 _GERMAN = (
     r"\b(?:ich|wir) wei(?:ß|ss|ssen?|ßen?) (?:\w+ ){0,3}nicht\b|\bwei(?:ß|ss) ich (?:\w+ )?nicht\b",
     r"\bkeine (?:\w+ )?(?:Ahnung|Angaben?|Information(?:en)?|Antwort|Daten|Aussage)\b",
-    r"\bnicht (?:\w+ )?(?:bekannt|angegeben|genannt|erwähnt|ersichtlich|klar|gesagt|vermerkt|aufgeführt|feststellbar|"
-    r"bestimmbar|sicher|sagen|bestimmen|beantworten|beantwortet|feststellen|ermitteln|entnehmen|hervor)\b",
-    r"\bsteht nicht\b|\b(?:nennt|erwähnt|sagt|verrät) (?:\w+ ){0,4}nicht\b|\b(?:unbekannt|unklar)\b",
+    r"\bnicht (?:\w+ ){0,3}(?:bekannt|angegeben|genannt|erwähnt|ersichtlich|klar|gesagt|vermerkt|aufgeführt|"
+    r"feststellbar|bestimmbar|sicher|sagen|bestimmen|beantworten|beantwortet|feststellen|ermitteln|entnehmen|hervor)\b",
+    r"\bsteht nichts?\b|\bnichts (?:darüber|dazu|davon)\b|\b(?:dazu|darüber|davon) (?:\w+ ){0,3}nichts\b",
+    r"\b(?:nennt|erwähnt|sagt|verrät) (?:\w+ ){0,4}nicht\b|\b(?:unbekannt|unklar)\b",
 )
 _FRENCH = (
-    r"\bje (?:ne )?(?:le )?sais pas\b|\bj'ignore\b|\baucune (?:information|idée|réponse|mention|donnée)\b",
+    r"\bje (?:ne )?(?:le )?sais pas\b|\bj(?:e l)?'ignore\b|\baucune (?:information|idée|réponse|mention|donnée)\b",
     r"\bpas (?:été )?(?:\w+ment )?(?:précisée?|mentionnée?|indiquée?|connue?|spécifiée?|donnée?|fournie?|disponible|"
     r"claire?|déterminée?)s?\b",
     r"\bnon (?:précisée?|mentionnée?|spécifiée?|indiquée?)\b",
-    r"\bne (?:le |la )?(?:précise|mentionne|dit|donne|permet|contient|fournit|indique) pas\b",
+    r"\bn'en (?:parle|dit|fait) (?:pas|rien)\b|\bn'ai pas (?:\w+ |d'|l')?(?:information|réponse)s?\b",
+    r"\baucune? \w+ n'(?:est|a)\b",
+    r"\bne (?:le |la )?(?:parle|précise|mentionne|dit|donne|permet|contient|fournit|indique) pas\b",
     r"\b(?:impossible (?:de|à)|ne p(?:eut|eux) (?:pas )?(?:être )?)(?: ?(?:le|la|y) )? ?"
     r"(?:dire|savoir|déterminer|déterminée?|répondre)\b|\best inconnue?\b|\A\W*inconnue?\W*\Z",
 )
 _SPANISH = (
-    r"\bno (?:lo )?sé\b|\bdesconozco\b|\bno (?:tengo|hay|existe)(?: \w+){0,2} (?:información|idea|datos|respuesta)\b",
-    r"\bno (?:(?:se|está|es|fue|ha sido|viene) )*(?:sabe|menciona|indica|especifica|dice|precisa|conoce|contiene|"
+    r"\bno (?:lo )?sé\b|\bdesconozco\b|\bno consta\b",
+    r"\bno (?:tengo|hay|existe)(?: \w+){0,2} (?:información|idea|datos|respuesta)\b",
+    r"\bno (?:(?:se|lo|la|está|es|fue|ha sido|viene) )*(?:sabe|menciona|indica|especifica|dice|precisa|conoce|contiene|"
     r"proporciona|mencionad[oa]|indicad[oa]|especificad[oa]|conocid[oa]|clar[oa])\b",
     r"\bno (?:se )?puede (?:determinar|saber|responder|decir)(?:se)?\b|\bdesconocid[oa]\b",
 )
@@ -124,7 +141,7 @@ def _gives_value(part: str, known: frozenset[str]) -> bool:
     if not _UNKNOWN.search(part):
         return _is_value(part, known, _names_something(part, known))
     clauses = [clause for clause in _COMMA.split(part) if clause.strip() and not _UNKNOWN.search(clause)]
-    return any(_is_value(clause, known, names_something=False) for clause in clauses)
+    return any(_is_value(clause, known, _names_something(clause, known, r"\d\w*")) for clause in clauses)
 
 
 def _is_value(clause: str, known: frozenset[str], names_something: bool) -> bool:
@@ -135,7 +152,7 @@ def _is_value(clause: str, known: frozenset[str], names_something: bool) -> bool
     return names_something or is_short or _GUESS.search(clause) is not None
 
 
-def _names_something(part: str, known: frozenset[str]) -> bool:
-    """True if a sentence has a number, or a capitalised word after its first, that the question has not."""
-    names = re.findall(r"(?<=\s)[A-ZÀ-Þ]\w+|\d\w*", part)
+def _names_something(part: str, known: frozenset[str], form: str = r"(?<=\s)[A-ZÀ-Þ]\w+|\d\w*") -> bool:
+    """True if a text has a number, or a capitalised word after its first, that the question has not."""
+    names = re.findall(form, part)
     return any(word not in known for name in names for word in words(name))
