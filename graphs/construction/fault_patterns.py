@@ -45,7 +45,7 @@ TALK = re.compile(
     r"|\blet me know (?:if|whether|what)\b|\bfeel free to\b|\bwould you like (?:me|another)\b"
     r"|\bas (?:requested|instructed|you (?:asked|requested|wished)|stated in the fact|per your)\b"
     r"|\b(?:this|the) (?:paragraph|text|article|passage)(?: above| below)? (?:states|keeps|follows|meets|"
-    r"adheres|conveys|clearly|was written|is written)\b|\bword count\b|\(\d+ words\)"
+    r"avoids|repeats|adheres|conveys|clearly|was written|is written)\b|\bword count\b|\(\d+ words\)"
     r"|\bich hoffe, (?:dieser|der|das|dass|es)\b|\blassen sie (?:mich|es mich) wissen\b"
     r"|\bgerne? (?:schreibe|verfasse) ich\b"
     r"|\bj'espère que (?:ce|cela|le)\b|\bn'hésitez pas à me\b|\bvoici (?:le|un) (?:paragraphe|texte)\b"
