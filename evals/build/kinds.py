@@ -55,19 +55,19 @@ KINDS: Mapping[str, BuildKind] = {
     ),
     "chains": BuildKind(
         read=read_items,
-        write=chains.write_rows,
+        write=lambda items, sources, folder: chains.write_rows(items, folder),
         text=chains.worded_questions,
         limits=chains.LIMITS,
     ),
     "docter": BuildKind(
         read=read_counterfactuals,
-        write=docter.write_rows,
+        write=lambda items, sources, folder: docter.write_rows(items, folder),
         text=docter.written_document,
         limits=docter.LIMITS,
     ),
     "elken": BuildKind(
         read=read_items,
-        write=elken.write_rows,
+        write=lambda items, sources, folder: elken.write_rows(items, folder),
         text=elken.reported_event,
         limits=elken.LIMITS,
     ),

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from emend.evals.build.combined_questions import PlacedFact, TwoHops, near_facts, two_hop_questions
 from emend.evals.build.documents import DocumentFolder
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
-from emend.graphs.construction.combined_questions import PlacedFact, TwoHops, near_facts, two_hop_questions
 from emend.graphs.construction.name_forms import names_exactly
 from emend.memory.files import replace_file
 from emend.memory.retrieval.tokens import whole

@@ -208,4 +208,6 @@ def sample(prompt: str) -> str:
     return "\n".join(f"{opening} {question}?" for opening in ("Say, then:", "In short:", "Do you know:"))
 
 
-PIPELINE = Pipeline(name="chains", build=build, filters=filters, prompts=("chain_questions", SAME), sample=sample)
+PIPELINE = Pipeline(
+    name="chains", build=build, filters=filters, prompts=lambda recipe: ("chain_questions", SAME), sample=sample
+)

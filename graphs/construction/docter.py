@@ -229,7 +229,7 @@ PIPELINE = Pipeline(
     name="docter",
     build=build,
     filters=filters,
-    prompts=(
+    prompts=lambda recipe: (
         "press_document", CONVEYS, "object_knowledge", "reasoning_question", FOLLOWS, "translate_fact",
         "translate_back", "read_with", "read_without",
     ),

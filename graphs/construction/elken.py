@@ -134,4 +134,6 @@ def sample(prompt: str) -> str:
     return f"{event} The news was announced on Monday in front of a small group of guests and reporters."
 
 
-PIPELINE = Pipeline(name="elken", build=build, filters=filters, prompts=("event_report", CONVEYS), sample=sample)
+PIPELINE = Pipeline(
+    name="elken", build=build, filters=filters, prompts=lambda recipe: ("event_report", CONVEYS), sample=sample
+)

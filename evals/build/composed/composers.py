@@ -50,7 +50,7 @@ def write_composed(name: str, config: BuildConfig, out: Path) -> Card:
     kind, composer = build_kind(name), COMPOSERS[name]
     source, notes = kind.read(str(composer.prepare(config, out)))
     items = [KeptItem(item.fields, composer.result(item.fields)) for item in source]
-    content = kind.write(items, out)
+    content = kind.write(items, [item.fields for item in items], out)
     texts = [kind.text(item) for item in items]
     files = {file: {"sha256": digest} for file, digest in notes.files.items()}
     card = Card(
