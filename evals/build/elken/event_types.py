@@ -18,17 +18,18 @@ STEP = " / "
 
 
 class EventRole(FrozenModel):
-    """Those who can play a role: subjects or objects of a relation, or what a path from another role leads to."""
+    """Those who can play a role: subjects or objects of a relation, what a path leads to, or names of something new."""
 
     subject_of: str = ""
     object_of: str = ""
     path: str = ""
+    names: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     without: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if sum(map(bool, (self.subject_of, self.object_of, self.path))) != 1:
-            raise ValueError("exactly one of subject_of, object_of and path expected")
+        if sum(map(bool, (self.subject_of, self.object_of, self.path, self.names))) != 1:
+            raise ValueError("exactly one of subject_of, object_of, path and names expected")
         return self
 
 

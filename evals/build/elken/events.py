@@ -77,6 +77,8 @@ class EventBuilder:
                 return
 
     def _candidates(self, role: EventRole) -> list[str]:
+        if role.names:
+            return [name for name in role.names if name not in self._frequency]
         if role.object_of:
             entities = list(self._graph.choices(role.object_of))
         else:
@@ -87,7 +89,7 @@ class EventBuilder:
         """Different entities for all roles, drawn by frequency; None where a path leads nowhere."""
         players: dict[str, str] = {}
         for role, entities in candidates.items():
-            weights = [min(MOST, self._frequency[entity]) for entity in entities]
+            weights = [min(MOST, max(1, self._frequency[entity])) for entity in entities]
             players[role] = self._rng.choices(entities, weights)[0]
         for role, each in event_type.roles.items():
             if each.path:

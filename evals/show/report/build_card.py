@@ -14,7 +14,8 @@ def render_card(card: Card) -> RenderableType:
     """The counts of the card: what each filter dropped, what is kept, and what it cost."""
     if card.kind == FRESH:
         return _render_known(card)
-    table = Table(box=None, padding=(0, 2), title=f"{card.kind}, recipe {card.recipe}", title_justify="left")
+    title = f"{card.kind}, recipe {card.recipe}"
+    table = Table(box=None, padding=(0, 2), title=title, title_justify="left")
     for name, right in (("filter", False), ("reached", True), ("passed in the end", False), ("rejected", True)):
         table.add_column(name, justify="right" if right else "left")
     table.add_column("rejects", style="dim")
@@ -28,7 +29,8 @@ def render_card(card: Card) -> RenderableType:
         f"{card.cost.calls} calls, {card.cost.input_tokens:,} tokens in, {card.cost.output_tokens:,} out; "
         f"{per:.1f} calls for each kept item"
     )
-    return Group(table, Text(), *(Text(one_line(line)) for line in lines))
+    head = (table, Text()) if card.filters else (Text(title, style="table.title"),)
+    return Group(*head, *(Text(one_line(line)) for line in lines))
 
 
 def _render_known(card: Card) -> RenderableType:

@@ -61,7 +61,7 @@ def read_facts(name: str, complete: Complete | None = None) -> list[FactRow]:
     if faults:
         omitted = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
         remedy = f"All faults: emend data check {name}; all fields: emend data schema"
-        raise BadData(f"{'; '.join(faults[:MAX_FAULTS])}{omitted}. {remedy}")
+        raise BadData(f"{'; '.join(faults[:MAX_FAULTS]).removesuffix('.')}{omitted}. {remedy}")
     if not rows:
         raise BadData(f"{name} has no rows: write a template with emend data new FILE.")
     return rows

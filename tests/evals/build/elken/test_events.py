@@ -8,6 +8,7 @@ import pytest
 from emend.evals.build.chains.fact_graph import FactGraph, FactHop
 from emend.evals.build.elken.event_types import UNKNOWN, EventType, read_event_types
 from emend.evals.build.elken.events import BuiltEvent, EventBuilder, derive_answers, facts_left_alone
+from emend.evals.build.elken.preparation import draw_events
 from emend.memory.errors import BadData
 
 TYPES = read_event_types()
@@ -128,3 +129,47 @@ def test_a_wrong_event_type_is_refused_by_its_name_and_field(tmp_path: Path, tex
     file.write_text(f"[leave]\n{text}\n")
     with pytest.raises(BadData, match=named):
         read_event_types(file)
+
+
+RELATIONS = sorted(
+    {
+        relation
+        for each in TYPES.values()
+        for role in each.roles.values()
+        for relation in (role.subject_of, role.object_of)
+    }
+    - {""}
+)
+EVERYTHING = FactGraph(
+    [FactHop(f"{relation} holder {n}", relation, f"{relation} {n}") for relation in RELATIONS for n in range(4)]
+)
+ELKEN_TYPES = {
+    "test": "publish resign ipo marry dismissal start-org education born transfer-player".split(),
+    "train": "win-election death end-org divorce acquire start-position loss-election".split(),
+}
+
+
+def test_the_shipped_types_are_those_of_elken_in_its_division():
+    assert {name: each.split for name, each in TYPES.items()} == {
+        name: split for split, names in ELKEN_TYPES.items() for name in names
+    }
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_shipped_type_gives_events_over_a_table_with_its_relations(name):
+    (event, *_) = EventBuilder(EVERYTHING, random.Random(0)).events(name, TYPES[name], 2)
+    assert set(event.players) == set(TYPES[name].roles) and not all(answer.needs_background for answer in event.answers)
+
+
+def test_something_new_plays_a_role_unless_the_table_knows_it():
+    graph = FactGraph([FactHop("Tom", "father", "Ana"), FactHop("Ines", "father", "little Corin")])
+    built = list(EventBuilder(graph, random.Random(0)).events("born", TYPES["born"], 3))
+    newborn = {event.players["T"] for event in built}
+    assert newborn and newborn <= set(TYPES["born"].roles["T"].names) - {"little Corin"}
+
+
+def test_types_take_turns_and_those_without_facts_leave_theirs_to_the_others():
+    chosen = {name: TYPES[name] for name in ("born", "marry", "transfer-player")}
+    graph = FactGraph([*FACTS, FactHop("Tom", "father", "Ana"), FactHop("Ines", "father", "Rolf")])
+    built = [event.type for event in draw_events(EventBuilder(graph, random.Random(0)), chosen, 4)]
+    assert built[:2] == ["born", "transfer-player"] and len(built) == 4 and "marry" not in built
