@@ -4,7 +4,7 @@ from pathlib import Path
 
 from emend.evals.build.assemble import assemble, read_built
 from emend.evals.build.card import Card, Status
-from emend.evals.build.composed.composers import COMPOSERS, write_composed
+from emend.evals.build.composed.composers import COMPOSERS, is_composed, write_composed
 from emend.evals.build.fresh import FRESH, build_fresh
 from emend.evals.build.kinds import build_kind
 from emend.evals.build.review import read_review
@@ -43,16 +43,17 @@ def build(
         BadData: the source cannot be read, or no item was kept.
         EmendError: see `run`.
     """
-    config.require_source(needs_author=kind not in COMPOSERS)
+    composed = is_composed(kind, config)
+    config.require_source(needs_author=not composed)
     if kind == FRESH:
         return build_fresh(config, out, out / RUN, progress)
     build_kind(kind)
     private_folder(out, links=True)
     if kind == WIKIUPDATE:
         config = config.model_copy(update={"source": str(prepare_updates(config, out))})
-    if kind in COMPOSERS and not config.model:
+    if composed and not config.model:
         return write_composed(kind, config, out)
-    if kind in COMPOSERS:
+    if composed:
         config = config.model_copy(update={"source": str(COMPOSERS[kind].prepare(config, out))})
     run(config.run_config(kind), out / RUN, progress)
     status: Status = "draft" if config.recipe == "paper" and needs_review else "not reviewed"

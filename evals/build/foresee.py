@@ -5,7 +5,7 @@ from pathlib import Path
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
-from emend.evals.build.composed.composers import COMPOSERS
+from emend.evals.build.composed.composers import COMPOSERS, is_composed
 from emend.evals.build.fresh import FRESH
 from emend.evals.build.kinds import build_kind
 from emend.evals.config.build_config import BuildConfig
@@ -50,11 +50,12 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
     Raises:
         EmendError: a name, setting or file is wrong.
     """
-    config.require_source(needs_author=kind not in COMPOSERS)
+    composed = is_composed(kind, config)
+    config.require_source(needs_author=not composed)
     if kind == FRESH:
         return _foresee_fresh(config)
     build_kind(kind)
-    if kind not in COMPOSERS:
+    if not composed:
         return _foresee_items(kind, config)
     with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home:
         source = COMPOSERS[kind].prepare(config, Path(home))

@@ -11,6 +11,7 @@ from emend.evals.build.composed.stored_items import read_items
 from emend.evals.build.docter import files as docter
 from emend.evals.build.docter.source import read_source as read_counterfactuals
 from emend.evals.build.elken import files as elken
+from emend.evals.build.recoe import files as recoe
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
@@ -64,6 +65,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=lambda items, sources, folder: docter.write_rows(items, folder),
         text=docter.written_document,
         limits=docter.LIMITS,
+    ),
+    "recoe": BuildKind(
+        read=read_items,
+        write=lambda items, sources, folder: recoe.write_rows(items, folder),
+        text=recoe.asked_question,
+        limits=recoe.LIMITS,
     ),
     "elken": BuildKind(
         read=read_items,

@@ -114,6 +114,7 @@ FLAGS = {
     "keep": Flag(metavar="unknown|known"),
     "hops": Flag(metavar="N,..."),
     "edits": Flag(metavar="N,..."),
+    "schemes": Flag(metavar="NAME,..."),
     "score": Flag(metavar="NAME=NUMBER"),
     "where": Flag(metavar="CONDITIONS"),
     "format": Flag(metavar="FORM"),

@@ -38,7 +38,7 @@ class BuildConfig(CallLimits):
     )
     relations: str = Field(
         default="",
-        description="With kinds wikiupdate, chains and elken, TOML file of relations, templates or event types.",
+        description="With kinds wikiupdate, chains, recoe and elken, TOML file of relations, templates or event types.",
     )
     leads: str = Field(
         default="", description="With kind wikiupdate, JSON lines of title and lead; default: asked of Wikipedia."
@@ -52,10 +52,11 @@ class BuildConfig(CallLimits):
     )
     hops: str = Field(default="2,3,4", description="With kind chains, numbers of facts in a chain.")
     edits: str = Field(default="1,2,3,4", description="With kind chains, numbers of edits of a chain.")
-    cases: int = Field(default=100, ge=1, description="With kinds chains and elken, maximum number of items.")
+    cases: int = Field(default=100, ge=1, description="With kinds chains, elken and recoe, maximum number of items.")
     allow_conflicts: bool = Field(
-        default=False, description="With kind chains, let an edit of one chain change a fact of another."
+        default=False, description="With kinds chains and recoe, let an edit of one item change a fact of another."
     )
+    schemes: str = Field(default="", description="With kind recoe, schemes of questions; default: all six.")
     benchmark_options: dict[str, str] = Field(
         default={}, description="Option of the benchmark that --from names; repeatable."
     )

@@ -7,6 +7,7 @@ from itertools import combinations, islice
 from typing import NamedTuple
 
 from emend.evals.build.chains.fact_graph import Chain, FactGraph, FactHop
+from emend.evals.build.composed.turns import take_turns
 
 TRIES = 8
 """Ways of editing a chain that are tried for each choice of edited hops."""
@@ -64,16 +65,15 @@ def compose_chains(graph: FactGraph, request: ChainRequest, accepts: Callable[[C
         request: what to compose; the same request gives the same chains.
         accepts: a further condition on a chain.
     """
-    world, chains = EditedWorld(request.allow_conflicts), list[Chain]()
-    turns = deque((cell, _candidates(graph, *cell, request.seed)) for cell in request.cells)
-    while turns and len(chains) < request.cases:
-        cell, candidates = turns.popleft()
-        chain = next((each for each in candidates if world.admits(each) and accepts(each)), None)
-        if chain is not None:
-            world.add(chain)
-            chains.append(chain)
-            turns.append((cell, candidates))
-    return chains
+    world = EditedWorld(request.allow_conflicts)
+
+    def admitted(cell: tuple[int, int]) -> Iterator[Chain]:
+        for chain in _candidates(graph, *cell, request.seed):
+            if world.admits(chain) and accepts(chain):
+                world.add(chain)
+                yield chain
+
+    return take_turns(map(admitted, request.cells), request.cases)
 
 
 def _candidates(graph: FactGraph, hops: int, edits: int, seed: int) -> Iterator[Chain]:

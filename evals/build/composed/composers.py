@@ -11,6 +11,7 @@ from emend.evals.build.card_text import card_text
 from emend.evals.build.chains.preparation import check_chains, prepare_chains
 from emend.evals.build.elken.preparation import prepare_events
 from emend.evals.build.kinds import build_kind
+from emend.evals.build.recoe.preparation import prepare_records
 from emend.evals.build.source_items import KeptItem
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.data.benchmarks.built import CARD
@@ -18,6 +19,7 @@ from emend.evals.log.manifest import now
 from emend.evals.log.records import replace
 from emend.evals.metrics.estimate import estimate
 from emend.memory.distribution import installed_version
+from emend.memory.errors import BadSettings
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,31 @@ class Composer:
         prepare: composes the items into the benchmark's folder and returns their file.
         result: the result of an item without a model.
         check: checks of the finished folder.
+        is_worded: whether an author can word the items anew.
     """
 
     prepare: Callable[[BuildConfig, Path], Path]
     result: Callable[[Mapping[str, Any]], dict[str, Any]]
     check: Callable[[Path], list[FilterCount]] = lambda folder: []
+    is_worded: bool = True
 
 
 COMPOSERS: Mapping[str, Composer] = {
     "chains": Composer(prepare_chains, lambda fields: {"questions": [fields["text"]]}, check_chains),
     "elken": Composer(prepare_events, lambda fields: {"event": fields["text"]}),
+    "recoe": Composer(prepare_records, lambda fields: {"question": fields["text"]}, is_worded=False),
 }
+
+
+def is_composed(kind: str, config: BuildConfig) -> bool:
+    """True if rules compose the items of a kind.
+
+    Raises:
+        BadSettings: an author is named for a kind that asks none.
+    """
+    if kind in COMPOSERS and config.model and not COMPOSERS[kind].is_worded:
+        raise BadSettings(f"emend build {kind} composes its questions by rules and asks no model: leave --model out.")
+    return kind in COMPOSERS
 
 
 def write_composed(name: str, config: BuildConfig, out: Path) -> Card:

@@ -1,16 +1,16 @@
 """Events composed of a table of facts and a table of impacts, before any model is asked."""
 
 import random
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 from emend.evals.build.chains.fact_table import read_fact_table
 from emend.evals.build.chains.templates import TemplateBook
 from emend.evals.build.composed.stored_items import store_items
-from emend.evals.build.elken.event_types import SHIPPED, EventType, read_event_types
-from emend.evals.build.elken.events import BuiltEvent, EventBuilder, facts_left_alone
+from emend.evals.build.composed.turns import take_turns
+from emend.evals.build.elken.event_types import SHIPPED, read_event_types
+from emend.evals.build.elken.events import EventBuilder, facts_left_alone
 from emend.evals.build.elken.files import event_item
 from emend.evals.config.build_config import BuildConfig
 from emend.memory.errors import BadData
@@ -28,7 +28,7 @@ def prepare_events(config: BuildConfig, out: Path) -> Path:
     types, table, rng = read_event_types(path), read_fact_table(config.source), random.Random(config.seed)
     book, builder = TemplateBook(from_table=table.templates), EventBuilder(table.graph, rng)
     count = config.cases if config.limit is None else min(config.cases, config.limit)
-    events = draw_events(builder, types, count)
+    events = take_turns((builder.events(name, each, count) for name, each in types.items()), count)
     if not events:
         roles = [role for each in types.values() for role in each.roles.values()]
         relations = sorted({role.subject_of or role.object_of for role in roles} - {""})
@@ -43,16 +43,3 @@ def prepare_events(config: BuildConfig, out: Path) -> Path:
         items.append(event_item(event, types[event.type], table.graph, book, left_alone))
     counts = ", ".join(f"{name} {number}" for name, number in Counter(event.type for event in events).items())
     return store_items(items, replace(table.notes, name=f"{config.source}: {len(table.graph)} facts, {counts}"), out)
-
-
-def draw_events(builder: EventBuilder, types: Mapping[str, EventType], count: int) -> list[BuiltEvent]:
-    """Events of each type in turn; where the facts give no more of a type, of the others."""
-    turns = deque(builder.events(name, each, count) for name, each in types.items())
-    events: list[BuiltEvent] = []
-    while turns and len(events) < count:
-        drawn = turns.popleft()
-        event = next(drawn, None)
-        if event is not None:
-            events.append(event)
-            turns.append(drawn)
-    return events

@@ -19,7 +19,7 @@ def build(
         str,
         typer.Argument(
             metavar="KIND",
-            help="Kind: akew, wikiupdate, questions, chains, docter or elken; or fresh, what a model does not know.",
+            help="Kind: akew, wikiupdate, questions, chains, docter, elken or recoe; or fresh, what a model lacks.",
         ),
     ],
     config: BuildConfig,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from emend.evals.build.chains.fact_graph import FactGraph, FactHop
+from emend.evals.build.composed.turns import take_turns
 from emend.evals.build.elken.event_types import UNKNOWN, EventType, read_event_types
 from emend.evals.build.elken.events import BuiltEvent, EventBuilder, derive_answers, facts_left_alone
-from emend.evals.build.elken.preparation import draw_events
 from emend.memory.errors import BadData
 
 TYPES = read_event_types()
@@ -171,5 +171,7 @@ def test_something_new_plays_a_role_unless_the_table_knows_it():
 def test_types_take_turns_and_those_without_facts_leave_theirs_to_the_others():
     chosen = {name: TYPES[name] for name in ("born", "marry", "transfer-player")}
     graph = FactGraph([*FACTS, FactHop("Tom", "father", "Ana"), FactHop("Ines", "father", "Rolf")])
-    built = [event.type for event in draw_events(EventBuilder(graph, random.Random(0)), chosen, 4)]
+    builder = EventBuilder(graph, random.Random(0))
+    turns = take_turns((builder.events(name, each, 4) for name, each in chosen.items()), 4)
+    built = [event.type for event in turns]
     assert built[:2] == ["born", "transfer-player"] and len(built) == 4 and "marry" not in built

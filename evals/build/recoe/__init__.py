@@ -1,0 +1,1 @@
+"""ReCoE's questions over a table of facts, whose answers follow from several facts."""

@@ -1,0 +1,132 @@
+"""Records as items and as rows of ReCoE's files."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from emend.evals.build.chains.fact_graph import FactGraph
+from emend.evals.build.chains.templates import TemplateBook
+from emend.evals.build.recoe.measures import parse_measure
+from emend.evals.build.recoe.records import ReasoningRecord
+from emend.evals.build.source_items import KeptItem
+from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.memory.files import replace_file
+
+CHOICE_SCHEMES = ("superlative", "comparative", "sorting")
+"""Schemes whose rows have the facts of each entity apart."""
+LIMITS = (
+    "Questions name the entities that they are about, since a table may not have all there are.",
+    "Values are swapped or altered within the table; whether a reader would believe them is not checked.",
+    "Questions are composed by rules alone; the paper's are written by a model, and filtered by a debate.",
+)
+
+
+class RecordWriter:
+    """Writes records as items.
+
+    Args:
+        graph: the facts.
+        book: the templates of their statements.
+    """
+
+    def __init__(self, graph: FactGraph, book: TemplateBook) -> None:
+        self._graph, self._book = graph, book
+
+    def item(self, record: ReasoningRecord) -> dict[str, Any]:
+        """A record as an item: its question, its scheme and its row."""
+        facts = self._choice_facts(record) if record.scheme in CHOICE_SCHEMES else self._counted_facts(record)
+        row = {
+            "question": record.question,
+            "answer": record.answer,
+            "counterfactual_answer": record.counterfactual_answer,
+            "answer_alias": self._aliases(record.answer),
+            "counterfactual_answer_alias": self._aliases(record.counterfactual_answer),
+            **facts,
+        }
+        return {"text": record.question, "scheme": record.scheme, "row": row}
+
+    def _aliases(self, answer: str) -> list[str]:
+        return list(self._graph.names(answer)[1:])
+
+    def _choice_facts(self, record: ReasoningRecord) -> dict[str, Any]:
+        """The facts of each entity, and the counterfactuals of the two that swap their values."""
+        swapped = {each.subject: each for each in record.altered}
+        relation = record.altered[0].relation
+        facts, counterfactuals = dict[str, Any](), dict[str, Any]()
+        for place, entity in enumerate([*swapped, *(entity for entity, _ in record.unaltered)], 1):
+            facts[f"entity{place}"] = self._graph.label(entity)
+            facts[f"choice_{place}_facts"] = [
+                self._fact(entity, relation, str(self._graph.object_of(entity, relation)))
+            ]
+            if entity in swapped:
+                counterfactuals[f"choice_{place}_counterfactuals"] = [self._fact(entity, relation, swapped[entity].new)]
+        return {
+            "facts_per_choice": facts,
+            "counterfactuals_per_choice": {**counterfactuals, "unchanged_facts": []},
+        }
+
+    def _counted_facts(self, record: ReasoningRecord) -> dict[str, Any]:
+        """The altered facts before and after, and those of all that are counted."""
+        before = [
+            [self._sentence(each.subject, each.relation, each.old) for each in part] for part in record.alterations
+        ]
+        after = [
+            [self._sentence(each.subject, each.relation, each.new) for each in part] for part in record.alterations
+        ]
+        others = [
+            self._sentence(entity, relation, str(self._graph.object_of(entity, relation)))
+            for entity, relation in record.unaltered
+        ]
+        if record.scheme == "counting":
+            return {"facts": before[0], "counterfactual_facts": after[0], "extended_facts": [*before[0], *others]}
+        return {
+            "indirect_fact": before,
+            "indirect_counterfactual_fact": after,
+            "direct_fact": [],
+            "direct_counterfactual_fact": [],
+            "extended_facts": [[*before[0], *others]],
+        }
+
+    def _fact(self, subject: str, relation: str, target: str) -> dict[str, Any]:
+        fields = self._sentence(subject, relation, target)
+        return {"fact": fields.pop("sentence"), "links": [], **fields}
+
+    def _sentence(self, subject: str, relation: str, target: str) -> dict[str, Any]:
+        label, value = self._graph.label(subject), self._graph.label(target)
+        predicate = self._predicate(relation, target)
+        sentence = f"{label} {predicate} {value}."
+        return {
+            "sentence": sentence,
+            "atomic_facts": [sentence],
+            "atomic_triples": [f"({label}; {predicate}; {value})"],
+        }
+
+    def _predicate(self, relation: str, target: str) -> str:
+        """The words between subject and object, since ReCoE's triples read as sentences."""
+        cloze = self._book.templates(relation).cloze
+        if cloze.startswith("{}"):
+            return cloze.removeprefix("{}").strip()
+        if parse_measure(target) is None:
+            return f"has as its {relation}"
+        return f"has {'an' if relation[:1].lower() in 'aeiou' else 'a'} {relation} of"
+
+
+def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
+    """Write a file for each scheme."""
+    rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for item in items:
+        rows[item.fields["scheme"]].append(item.fields["row"])
+    for scheme, each in rows.items():
+        replace_file(folder / f"{scheme}.json", (json.dumps(each, ensure_ascii=False, indent=1) + "\n").encode())
+    return BenchmarkFiles(benchmark="recoe", files=_files(rows))
+
+
+def _files(schemes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{scheme}.json" for scheme in schemes)
+
+
+def asked_question(item: KeptItem) -> str:
+    """The question of a record."""
+    return str(item.result["question"])
