@@ -34,8 +34,8 @@ def prepare_records(config: BuildConfig, out: Path) -> Path:
     records = take_turns((composer.records(scheme, count) for scheme in schemes), count)
     if not records:
         raise BadData(
-            f"the {len(table.graph)} facts of '{config.source}' give no question of {', '.join(schemes)}: they are "
-            "compared by a relation whose objects are numbers of one unit, and counted by one whose objects recur."
+            f"the {len(table.graph)} facts of '{config.source}' give no question of {', '.join(schemes)}: these "
+            "need a relation whose objects are numbers of one unit, or one whose object several entities have."
         )
     writer = RecordWriter(table.graph, TemplateBook(user_templates, table.templates))
     counts = ", ".join(f"{scheme} {number}" for scheme, number in Counter(each.scheme for each in records).items())
