@@ -226,7 +226,7 @@ class Counting(NamedTuple):
 
     @property
     def clause(self) -> str:
-        """What is counted, as a part of a question."""
+        """The part of a question that says which of them are counted."""
         return f"{self.entities} the {self.noun} is {self.target}"
 
     @property
