@@ -110,7 +110,8 @@ _COURTESY = frozenset(
 )
 _COURTESY_CJK = re.compile(r"抱歉|对不起|很遗憾|申し訳|すみません|残念")
 _SENTENCE = re.compile(
-    r"[.;!?](?=\s|\Z)|[。！？；\n]|[,，]?\s?\b(?:but|however|though|although|yet|aber|jedoch|mais|pero|sino)\b|但是?|不过|しかし|ですが"
+    r"[.;!?](?=\s|\Z)|[。！？；\n]"
+    r"|[,，]?\s?\b(?:but|however|though|although|yet|aber|jedoch|mais|pero|sino)\b|但是?|不过|しかし|ですが"
 )
 _COMMA = re.compile(r"\s*[,，、:：—–()]\s*|\s-\s")
 SHORT, SHORT_CHARACTERS = 3, 8
