@@ -32,6 +32,10 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
             MEMORY + "mello:Mello",
             "Takes a question in steps, checks each against the memory (Zhong et al. 2023).",
         ),
+        "kg_walk": (
+            MEMORY + "kg_walk:KgWalk",
+            "Plans a chain of relations, and walks it over the edits (after Chen et al. 2024, Lu et al. 2025).",
+        ),
         "agent": (MEMORY + "agent:Agent", "Gives the model tools over the memory, and lets it decide."),
         "ft": (WEIGHTS + "finetune:FineTuning", "Trains down-projections on the new facts (FT-M, FT-L's constraint)."),
         "lora": (WEIGHTS + "lora:Lora", "Trains low-rank adapters on the new facts (Hu et al. 2022)."),

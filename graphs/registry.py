@@ -27,6 +27,10 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
         "cot": ("emend.graphs.cot:build", "As rag, and the model thinks before it answers."),
         "agent": ("emend.graphs.agent:build", "The model is given tools over the memory, and decides itself."),
         "mello": ("emend.graphs.mello:build", "A question in steps, each checked against the memory."),
+        "kg_walk": (
+            "emend.graphs.kg_walk:build",
+            "Plans the relations of a question, and follows the edits hop by hop.",
+        ),
     },
 )
 """Each is a function `build() -> CompiledStateGraph`."""

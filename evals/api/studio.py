@@ -190,9 +190,9 @@ def _around(name: str, state: type, context: type, node: Callable[..., Any]) -> 
     return graph.compile(name=name)
 
 
-direct, in_context, rag, ike, cot, serac, crag, mello, agent = (
+direct, in_context, rag, ike, cot, serac, crag, mello, kg_walk, agent = (
     partial(editor_graph, name)
-    for name in ("direct", "in_context", "rag", "ike", "cot", "serac", "crag", "mello", "agent")
+    for name in ("direct", "in_context", "rag", "ike", "cot", "serac", "crag", "mello", "kg_walk", "agent")
 )
 extract = extraction_graph
 tendency, agreement, recall, coherence, equivalence, supports = (

@@ -22,6 +22,7 @@ FORMS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("mello", {"form": "text"}, ["decompose", "decompose"]),
     ("mello", {"form": "lines"}, ["decompose", "check", "respond"]),
     ("mello", {"form": "structured"}, ["decompose", "check", "decompose"]),
+    ("kg_walk", {"form": "text"}, ["plan"]),
     ("agent", {}, ["plan", "plan"]),
 ]
 """A name, settings, and the nodes in the order of the calls."""

@@ -34,6 +34,8 @@ EDGES = {
     "mello": "start?decompose start?compose decompose?decompose decompose?retrieve "
     "decompose?compose retrieve?decompose retrieve?check "
     "check>decompose compose>respond>end",
+    "kg_walk": "start?plan start?compose plan?link plan?compose link?recall link?link link?compose recall?link "
+    "recall?compose compose>respond>end",
     "agent": "start?plan start?compose plan?use_tools plan?compose use_tools>plan compose>respond>end",
 }
 """Ways that are always taken (`>`), and ways that a router chooses (`?`)."""

@@ -4,6 +4,7 @@ import json
 import re
 
 from emend.agents.roles.decompose import CHECK, CHECKED, FINAL, QUESTION, RETRIEVED, STEP, SUBQUESTION, TENTATIVE
+from emend.agents.roles.relation_chain import ENTITY, RELATIONS
 from emend.agents.roles.relevance import TASK
 from emend.agents.roles.tools import NOTHING
 from emend.editors.conformance_toys import UNKNOWN, ReadingModel, change_about, continuation, next_steps
@@ -70,6 +71,8 @@ def _line(text: str) -> str | None:
     """One line of a walk whose beginning is given; None for another prompt."""
     block = text.rpartition("\n\n")[2].split("\n")
     asked = next((line.removeprefix(f"{QUESTION} ") for line in block if line.startswith(QUESTION)), "")
+    if block[-1] == ENTITY:
+        return f"Land{LAND.findall(asked)[-1]}\n{RELATIONS} capital"
     if block[-1] == SUBQUESTION:
         return asked
     if asked and block[-1].startswith(TENTATIVE):

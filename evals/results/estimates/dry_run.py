@@ -21,6 +21,7 @@ from pydantic import PrivateAttr
 from emend.agents.llm import check_spec, is_local_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.roles.decompose import count_sampled, sample_round
+from emend.agents.roles.relation_chain import sample_chain
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
@@ -87,7 +88,8 @@ class StandIn(BaseChatModel):
     ) -> ChatResult:
         tools = kwargs.get("tools") or ()
         prompt = "\n".join(str(message.text) for message in messages)
-        sample = self.reply_to(prompt) if self.reply_to else sample_round(prompt, self.text, HOPS)
+        sample = self.reply_to(prompt) if self.reply_to else sample_chain(prompt, self.text)
+        sample = sample or sample_round(prompt, self.text, HOPS)
         reply = AIMessage(content=sample or self.reply(**kwargs))
         if tools and not any(isinstance(message, ToolMessage) for message in messages):
             function = tools[0]["function"]

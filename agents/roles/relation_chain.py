@@ -1,0 +1,121 @@
+"""The planning role: a question as an entity, and the relations that lead from it to the answer.
+
+Walks over graphs of edited facts plan so in place of one step at a time (GMeLLo, Chen et al. 2024; KEDKG, Lu et al.
+2025). Prompts and demonstrations are our own.
+"""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import BaseModel, ConfigDict, Field
+
+from emend.agents.parsing.answers import NEXT_QUESTION, clean_answer
+from emend.agents.roles import PROMPTS
+from emend.agents.roles.answer import find_wording
+from emend.agents.roles.completion import LINE_TOKENS, continue_text
+from emend.agents.roles.conversation import Prompt
+from emend.agents.structured import ask_structured
+from emend.memory.edit import prompt_id
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Usage
+
+ChainForm = Literal["structured", "text"]
+ENTITY, RELATIONS, SEPARATOR = "Entity:", "Relations:", ";"
+QUESTION, ANSWER = "Question:", "Answer:"
+MOST_RELATIONS = 8
+"""Relations of a plan at most; the questions of MQuAKE have four."""
+PLAN_TOKENS = 2 * LINE_TOKENS
+TASK = PROMPTS["relation_chain"]["task"]
+RECALL = PROMPTS["relation_chain"]["recall"]
+DEMONSTRATIONS = Path(__file__).with_name("chain_demonstrations.txt").read_text(encoding="utf-8")
+
+
+class RelationChain(BaseModel):
+    """The plan, as a model with a schema replies."""
+
+    model_config = ConfigDict(json_schema_extra={"description": "Where to begin, and which way to go."})
+    entity: str = Field(min_length=1, description="the entity that the question names, as it is written there")
+    relations: list[str] = Field(
+        min_length=1, max_length=MOST_RELATIONS, description="the relations from it to the answer, in order, as nouns"
+    )
+
+
+class PlannedChain(NamedTuple):
+    """An entity, the relations from it to the answer, and the cost of the plan."""
+
+    entity: str
+    relations: tuple[str, ...]
+    usage: Usage
+
+
+class RecalledObject(NamedTuple):
+    """A model's object of a relation, and the cost."""
+
+    answer: str
+    usage: Usage
+
+
+def plan_chain(model: BaseChatModel, question: str, form: ChainForm) -> PlannedChain:
+    """Ask for the plan of a question, in one call.
+
+    Raises:
+        ModelReplyError: the reply is no plan; carries the usage.
+        ModelError: the call failed.
+    """
+    if form == "structured":
+        chain, _, usage = ask_structured(model, f"{TASK}\n\n{QUESTION} {question}", RelationChain)
+        return PlannedChain(chain.entity.strip(), tuple(filter(None, map(str.strip, chain.relations))), usage)
+    lead = f"{QUESTION} {question}\n"
+    prompt = Prompt().plus(f"{DEMONSTRATIONS.strip()}\n\n").asked(lead, lead.strip()).begun(ENTITY, ENTITY)
+    reply = continue_text(model, prompt, [NEXT_QUESTION, "\n\n"], PLAN_TOKENS)
+    return read_chain(reply.text, reply.usage)
+
+
+def read_chain(reply: str, usage: Usage | None = None) -> PlannedChain:
+    r"""The plan that a reply is, whose beginning, `Entity:`, was given.
+
+    >>> read_chain("Emma\nRelations: author; spouse").relations
+    ('author', 'spouse')
+
+    Raises:
+        ModelReplyError: a line is missing or empty; carries the usage.
+    """
+    usage = usage or Usage()
+    text = reply.strip().removeprefix(ENTITY)
+    entity, label, rest = text.partition(RELATIONS)
+    relations = tuple(part for part in map(clean_answer, rest.partition("\n")[0].split(SEPARATOR)) if part)
+    entity = clean_answer(entity)
+    if not entity or not label or not relations:
+        raise ModelReplyError(f"no entity and '{RELATIONS}' in the reply {reply!r}.", reply, usage)
+    return PlannedChain(entity, relations[:MOST_RELATIONS], usage)
+
+
+def recall_object(
+    model: BaseChatModel, entity: str, relation: str, facts: tuple[str, ...], wording: str
+) -> RecalledObject:
+    """The object of a relation by the model's own knowledge, or by one of the facts that speak of the entity.
+
+    Raises:
+        ModelReplyError: the reply is blank; carries the usage.
+        ModelError: the call failed.
+    """
+    fact_lines = "".join(f"{find_wording(wording).fact.format(fact=fact.strip())}\n" for fact in facts)
+    lead = f"{fact_lines}{QUESTION} {RECALL.format(relation=relation, entity=entity)}\n"
+    prompt = Prompt().asked(lead, lead.strip()).begun(ANSWER, ANSWER)
+    reply = continue_text(model, prompt, ["\n"], LINE_TOKENS)
+    answer = clean_answer(reply.text)
+    if not answer:
+        raise ModelReplyError(f"nothing follows '{ANSWER}'.", reply.text, reply.usage)
+    return RecalledObject(answer, reply.usage)
+
+
+def sample_chain(prompt: str, text: str) -> str:
+    """A reply for estimates, which `read_chain` reads; empty for a prompt that asks for no plan."""
+    return f"{text}\n{RELATIONS} {text}; {text}" if prompt.rstrip().endswith(ENTITY) else ""
+
+
+def chain_id(form: ChainForm) -> str:
+    """Eight hex digits that change with the prompts of a form."""
+    parts = DEMONSTRATIONS if form == "text" else [TASK, RelationChain.model_json_schema()]
+    return prompt_id(form, parts, RECALL, QUESTION, ENTITY, RELATIONS)

@@ -1,0 +1,146 @@
+"""The walk over edited facts: a plan, hops by edits or by the model, and what ends it."""
+
+from typing import Any
+
+import pytest
+
+from emend.agents.roles.relation_chain import DEMONSTRATIONS
+from emend.graphs.execution import run_graph
+from emend.graphs.kg_walk import KgWalkContext, build
+from emend.memory.edit import Edit, Triplet
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.steps import steps_of
+from tests.fakes import ScriptedScoringModel
+
+APP = build()
+QUESTION = "Who is the mayor of the birthplace of Ana Rojo?"
+
+
+def fact(subject: str, relation: str, target: str, prompt: str = "", **fields: Any) -> Edit:
+    triplet = Triplet(subject=subject, relation=relation, object=target)
+    return Edit.from_triplet(triplet, prompt or f"The {relation} of {{}} is", **fields)
+
+
+class Everything:
+    """Finds all edits, in their order."""
+
+    def __init__(self, edits: tuple[Edit, ...]) -> None:
+        self.edits, self.queries = edits, list[str]()
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        self.queries.append(query)
+        return [Hit(entry=Entry(id=edit.id, edit_id=edit.id, text=edit.text), score=1.0) for edit in self.edits[:k]]
+
+
+BORN = fact("Ana Rojo", "birthplace", "Kesselby")
+MAYOR = fact("Kesselby", "mayor", "Paul Roy")
+
+
+def walk(*replies: str, edits: tuple[Edit, ...] = (BORN, MAYOR), targets: list[str] | None = None, **fields: Any):
+    script = iter(replies)
+    model = ScriptedScoringModel(reply=lambda prompt: next(script), log_prob=lambda prompt, target: -1.0)
+    memory = Everything(edits)
+    form = {name: fields.pop(name) for name in ("form", "falls_back") if name in fields}
+    probe = Probe(**{"kind": "multihop", "prompt": QUESTION, "gold": ("Paul Roy",)} | fields)
+    context = KgWalkContext(model, memory, edits={edit.id: edit for edit in edits}, **form)
+    state: dict[str, Any] = {"probe": probe} | ({} if targets is None else {"targets": targets})
+    final, steps = run_graph(APP, state, context)
+    return final, [step.node for step in steps], model, memory
+
+
+PLAN = " Ana Rojo\nRelations: birthplace; mayor"
+
+
+def test_edits_are_followed_without_a_further_call():
+    final, nodes, model, memory = walk(PLAN)
+    assert final["reply"] == "Paul Roy" and nodes == ["plan", "link", "link", "compose", "respond"]
+    assert final["usage"].calls == 1 and len(model.calls) == 1 and model.calls[0].endswith(f"{QUESTION}\nEntity:")
+    assert model.calls[0].startswith(DEMONSTRATIONS[:40]) and memory.queries == [
+        "Ana Rojo birthplace",
+        "Kesselby mayor",
+    ]
+    assert [hop["fact"] for hop in final["hops"]] == [BORN.text, MAYOR.text]
+    assert [hit["edit_id"] for hit in final["hits"]] == [BORN.id, MAYOR.id]
+
+
+def test_the_model_answers_the_hops_that_no_edit_decides():
+    final, nodes, model, _ = walk(PLAN, " Eva Lind.\nQuestion: more", edits=(BORN,))
+    assert final["reply"] == "Eva Lind" and nodes == ["plan", "link", "link", "recall", "compose", "respond"]
+    assert model.calls[1] == "Question: What is the mayor of Kesselby?\nAnswer:"
+    assert "The mayor of Kesselby is Eva Lind." in final["prompt"] and BORN.text in final["prompt"]
+
+
+def test_an_edit_worded_otherwise_is_shown_to_the_model_which_links_it():
+    edit = fact("Ana Rojo", "P19", "Kesselby", "{} comes from the town of")
+    final, _, model, _ = walk(PLAN, " Kesselby", " Paul Roy", edits=(edit,))
+    assert model.calls[1].startswith(f"New Fact: {edit.text}\nQuestion: What is the birthplace of Ana Rojo?")
+    assert final["hops"][0].get("fact") is None and final["reply"] == "Paul Roy"
+
+
+def test_the_edit_that_was_applied_last_counts():
+    later = fact("Ana Rojo", "birthplace", "Brask")
+    final, *_ = walk(" Ana Rojo\nRelations: birthplace", edits=(BORN, MAYOR, later))
+    assert final["reply"] == "Brask"
+
+
+def test_edits_of_other_entities_and_relations_are_not_followed():
+    others = (fact("Ana", "birthplace", "Brask"), fact("Ana Rojo", "employer", "Calder"))
+    final, _, model, _ = walk(" Ana Rojo\nRelations: birthplace", " Ostmark", edits=others)
+    assert final["reply"] == "Ostmark" and model.calls[1].count("New Fact:") == 1
+
+
+@pytest.mark.parametrize("name", ["ana rojo", "The Ana Rojo", "Ana Rojo "])
+def test_a_name_is_the_same_in_any_case_and_with_an_article(name: str):
+    final, *_ = walk(f" {name}\nRelations: birthplace")
+    assert final["reply"] == "Kesselby"
+
+
+def test_a_circle_of_edits_ends_with_the_plan():
+    circle = (fact("Ana Rojo", "friend", "Tom"), fact("Tom", "friend", "Ana Rojo"))
+    final, *_ = walk(" Ana Rojo\nRelations: friend; friend; friend; friend; friend", edits=circle)
+    assert final["reply"] == "Tom" and len(final["hops"]) == 5
+
+
+def test_documents_without_triplets_are_read_by_the_model():
+    document = Edit(form="document", text="The town of Kesselby saw the birth of Ana Rojo.")
+    final, _, model, _ = walk(" Ana Rojo\nRelations: birthplace", " Kesselby", edits=(document,))
+    assert document.text in model.calls[1] and final["reply"] == "Kesselby"
+
+
+def test_targets_are_scored_under_the_facts_of_the_path():
+    final, nodes, model, _ = walk(PLAN, targets=["Paul Roy", "Eva Lind"])
+    assert final["log_probs"] == [-1.0, -1.0] and nodes[-1] == "respond" and "reply" not in final
+    assert BORN.text in model.scored[0][0] and MAYOR.text in model.scored[0][0]
+
+
+def test_a_probe_with_choices_is_asked_under_the_facts_of_the_path():
+    final, _, model, _ = walk(PLAN, " Yes", choices=("Yes", "No"))
+    assert final["reply"].strip() == "Yes" and MAYOR.text in model.calls[-1]
+
+
+def test_without_edits_the_probe_is_asked_as_it_is():
+    final, nodes, *_ = walk("Eva", edits=())
+    assert nodes == ["compose", "respond"] and final["prompt"] == QUESTION and final["reply"] == "Eva"
+
+
+@pytest.mark.parametrize("reply", ["I would rather talk.", " Ana Rojo\nRelations:", "\nRelations: mayor", ""])
+def test_a_reply_that_is_no_plan_is_an_error_or_falls_back_to_the_fact_retrieved(reply: str):
+    with pytest.raises(ModelReplyError) as caught:
+        walk(reply)
+    assert steps_of(caught.value)[-1].node == "plan"
+    final, nodes, *_ = walk(reply, "Kesselby", falls_back=True)
+    assert nodes == ["plan", "compose", "respond"] and BORN.text in final["prompt"]
+    assert final["fallback"].startswith("no plan") and final["usage"].calls == 2
+
+
+def test_a_hop_that_the_model_does_not_know_ends_the_walk_and_the_question_is_asked_under_its_facts():
+    final, nodes, *_ = walk(PLAN, " I do not know.", "Eva", edits=(BORN,))
+    assert nodes[-2:] == ["compose", "respond"] and final["reply"] == "Eva" and BORN.text in final["prompt"]
+    assert final["stopped"].startswith("not known")
+
+
+def test_a_plan_by_schema_is_read_from_json():
+    final, *_ = walk('{"entity": "Ana Rojo", "relations": ["birthplace", "mayor"]}', form="structured")
+    assert final["reply"] == "Paul Roy" and final["usage"].calls == 1
