@@ -105,12 +105,10 @@ class StandIn(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
     def _arguments(self, schema: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-        """Arguments of a tool: the text, and true once a question has been decomposed."""
+        """Arguments of a tool: the text, twice in a list, and true once a question has been decomposed."""
         is_over = count_sampled(prompt, self.text) >= HOPS
-        return {
-            name: is_over if field.get("type") == "boolean" else self.text
-            for name, field in schema["properties"].items()
-        }
+        samples: dict[str, Any] = {"boolean": is_over, "array": [self.text, self.text]}
+        return {name: samples.get(field.get("type"), self.text) for name, field in schema["properties"].items()}
 
 
 class ScoringStandIn(StandIn):

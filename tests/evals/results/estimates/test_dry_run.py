@@ -63,6 +63,11 @@ def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
     assert calls["mello"] == pytest.approx((HOPS + 1) * calls["rag"], abs=2)
 
 
+def test_a_walk_is_planned_in_one_call_and_two_of_its_hops_are_recalled():
+    calls = {row.editor: row.calls for row in dry_run(config(editors=("rag", "kg_walk"))).rows}
+    assert calls["kg_walk"] == pytest.approx(3 * calls["rag"], abs=2)
+
+
 def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('currency = "EUR"\n[models."openai:none"]\ninput = 2.0\noutput = 8.0\n')
     limits = {"prices": str(tmp_path / "prices.toml"), "editors": ("rag",), "concurrency": 2}
