@@ -112,7 +112,8 @@ def recall_object(
 
 def sample_chain(prompt: str, text: str) -> str:
     """A reply for estimates, which `read_chain` reads; empty for a prompt that asks for no plan."""
-    return f"{text}\n{RELATIONS} {text}; {text}" if prompt.rstrip().endswith(ENTITY) else ""
+    asks = prompt.rstrip().endswith((ENTITY, f'"{ENTITY}"'))  # begun for the model, or by an instruction
+    return f"{text}\n{RELATIONS} {text}; {text}" if asks else ""
 
 
 def chain_id(form: ChainForm) -> str:
