@@ -27,7 +27,8 @@ MOST_RELATIONS = 8
 """Relations of a plan at most; the questions of MQuAKE have four."""
 PLAN_TOKENS = 2 * LINE_TOKENS
 TASK = PROMPTS["relation_chain"]["task"]
-RECALL = PROMPTS["relation_chain"]["recall"]
+RECALL, RECALLED = PROMPTS["relation_chain"]["recall"], PROMPTS["relation_chain"]["recalled"]
+"""The question of a hop, and two that are answered by a name alone, or a chat model would answer in sentences."""
 DEMONSTRATIONS = Path(__file__).with_name("chain_demonstrations.txt").read_text(encoding="utf-8")
 
 
@@ -102,7 +103,7 @@ def recall_object(
     """
     fact_lines = "".join(f"{find_wording(wording).fact.format(fact=fact.strip())}\n" for fact in facts)
     lead = f"{fact_lines}{QUESTION} {RECALL.format(relation=relation, entity=entity)}\n"
-    prompt = Prompt().asked(lead, lead.strip()).begun(ANSWER, ANSWER)
+    prompt = Prompt().plus(RECALLED).asked(lead, lead.strip()).begun(ANSWER, ANSWER)
     reply = continue_text(model, prompt, ["\n"], LINE_TOKENS)
     answer = clean_answer(reply.text)
     if not answer:
@@ -119,4 +120,4 @@ def sample_chain(prompt: str, text: str) -> str:
 def chain_id(form: ChainForm) -> str:
     """Eight hex digits that change with the prompts of a form."""
     parts = DEMONSTRATIONS if form == "text" else [TASK, RelationChain.model_json_schema()]
-    return prompt_id(form, parts, RECALL, QUESTION, ENTITY, RELATIONS)
+    return prompt_id(form, parts, RECALL, RECALLED, QUESTION, ENTITY, RELATIONS)

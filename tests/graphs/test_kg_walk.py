@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.roles.relation_chain import DEMONSTRATIONS
+from emend.agents.roles.relation_chain import DEMONSTRATIONS, RECALLED
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
 from emend.memory.edit import Edit, Triplet
@@ -68,14 +68,14 @@ def test_edits_are_followed_without_a_further_call():
 def test_the_model_answers_the_hops_that_no_edit_decides():
     final, nodes, model, _ = walk(PLAN, " Eva Lind.\nQuestion: more", edits=(BORN,))
     assert final["reply"] == "Eva Lind" and nodes == ["plan", "link", "link", "recall", "compose", "respond"]
-    assert model.calls[1] == "Question: What is the mayor of Kesselby?\nAnswer:"
+    assert model.calls[1] == f"{RECALLED}Question: What is the mayor of Kesselby?\nAnswer:"
     assert "The mayor of Kesselby is Eva Lind." in final["prompt"] and BORN.text in final["prompt"]
 
 
 def test_an_edit_worded_otherwise_is_shown_to_the_model_which_links_it():
     edit = fact("Ana Rojo", "P19", "Kesselby", "{} comes from the town of")
     final, _, model, _ = walk(PLAN, " Kesselby", " Paul Roy", edits=(edit,))
-    assert model.calls[1].startswith(f"New Fact: {edit.text}\nQuestion: What is the birthplace of Ana Rojo?")
+    assert model.calls[1].endswith(f"New Fact: {edit.text}\nQuestion: What is the birthplace of Ana Rojo?\nAnswer:")
     assert final["hops"][0].get("fact") is None and final["reply"] == "Paul Roy"
 
 
