@@ -24,24 +24,21 @@ from emend.evals.metrics.text import normalise
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
 from emend.memory.edit import Edit, Triplet
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Retriever
 from emend.memory.retrieval.bm25 import BM25
+from emend.memory.retrieval.exact import ExactCorpus
 from tests.fakes import ScriptedScoringModel
 
 SHOWN = 25
 """Questions that went wrong, of those that are printed."""
 
 
-class EditCorpus:
-    """The texts of some edits."""
-
-    def __init__(self, edits: Sequence[Edit]) -> None:
-        self._entries = [Entry(id=edit.id, edit_id=edit.id, text=edit.text) for edit in edits]
-
-    def entries(self) -> list[Entry]:
-        """All texts."""
-        return self._entries
+def retriever_over(edits: Sequence[Edit]) -> Retriever:
+    """BM25 over the texts of edits."""
+    entries = [Entry(id=edit.id, edit_id=edit.id, text=edit.text) for edit in edits]
+    return BM25(ExactCorpus.of(entries, LexicalEmbedding()))
 
 
 class Oracle:
@@ -126,11 +123,11 @@ def main() -> None:
     rows = json.loads(parser.parse_args().file.read_text(encoding="utf-8"))
     own = {row["case_id"]: [edit for edit, *_ in edits_with_hops(row)] for row in rows}
     print("each case's own edits")
-    evaluate(rows, lambda row: (own[row["case_id"]], BM25(EditCorpus(own[row["case_id"]]))))
+    evaluate(rows, lambda row: (own[row["case_id"]], retriever_over(own[row["case_id"]])))
     typed = TypeAdapter(list[ChainRow]).validate_python(rows)
     contaminated = set(contaminated_ids({row.id: row.orig for row in typed}))
     together = list({edit.id: edit for edits in own.values() for edit in edits}.values())
-    retriever = BM25(EditCorpus(together))
+    retriever = retriever_over(together)
     print(f"all {len(together)} edits at once, {len(contaminated)} contaminated rows left out")
     evaluate([row for row in rows if row["case_id"] not in contaminated], lambda row: (together, retriever))
 
