@@ -9,6 +9,7 @@ that it is shown or by the true fact.
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +30,9 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Retriever
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.exact import ExactCorpus
-from tests.fakes import ScriptedScoringModel
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from tests.fakes import ScriptedScoringModel  # noqa: E402
 
 SHOWN = 25
 """Questions that went wrong, of those that are printed."""
@@ -120,7 +123,9 @@ def main() -> None:
     """Evaluate both scopes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", type=Path)
-    rows = json.loads(parser.parse_args().file.read_text(encoding="utf-8"))
+    parser.add_argument("--limit", type=int, help="rows from the first on; default: all")
+    arguments = parser.parse_args()
+    rows = json.loads(arguments.file.read_text(encoding="utf-8"))[: arguments.limit]
     own = {row["case_id"]: [edit for edit, *_ in edits_with_hops(row)] for row in rows}
     print("each case's own edits")
     evaluate(rows, lambda row: (own[row["case_id"]], retriever_over(own[row["case_id"]])))
