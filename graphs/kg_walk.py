@@ -24,12 +24,12 @@ from emend.graphs.respond import prompt_state, respond
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import ModelReplyError, ReplyRefused
 from emend.memory.retrieval.base import search, search_probe
-from emend.memory.retrieval.tokens import stems
+from emend.memory.retrieval.tokens import stems, whole
 from emend.memory.typography import fold_text
 
 CANDIDATES = 5
 """Entries that are looked at for a hop."""
-SKIPPED = frozenset(("of", "the", "a", "an"))
+OPTIONAL_WORDS = frozenset(("of", "the", "a", "an"))
 """Words of a relation that need not stand in an edit."""
 RECURSION_LIMIT = 40
 """Two nodes a hop at most, and those before and after."""
@@ -104,9 +104,9 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     hits = as_hits(search(context.retriever, f"{entity} {relation}", CANDIDATES), CANDIDATES)
     about = [hit for hit in hits if speaks_of(hit, entity, context.edits)]
     hop: WalkHop = {"entity": entity, "relation": relation, "facts": [hit["text"] for hit in about]}
-    if edited := last_object(about, entity, relation, context.edits):
-        hop |= {"fact": edited[0]["text"], "answer": edited[1]}
-        about = [edited[0]]
+    if match := last_object(about, entity, relation, context.edits):
+        hop |= {"fact": match[0]["text"], "answer": match[1]}
+        about = [match[0]]
     return {"hops": [*hops, hop], "hits": [*state["hits"], *about]}
 
 
@@ -114,7 +114,7 @@ def speaks_of(hit: HitState, entity: str, edits: Mapping[str, Edit]) -> bool:
     """True if an entry is about an entity: its edit's subject, or a name in a text without triplets."""
     name = plain_name(entity)
     subjects = [plain_name(triplet.subject) for triplet in triplets_of(edits.get(hit["edit_id"]))]
-    return name in subjects if subjects else bool(name) and name in fold_text(hit["text"])
+    return name in subjects if subjects else bool(name) and whole(name).search(fold_text(hit["text"])) is not None
 
 
 def last_object(
@@ -145,7 +145,7 @@ def says_relation(relation: str, triplet: Triplet, edit: Edit) -> bool:
     Prepositions count, or `founded by` would be `founded in`.
     """
     wording = set(stems(" ".join((triplet.relation, edit.prompt, edit.question))))
-    needed = {stem for stem in stems(relation) if stem not in SKIPPED}
+    needed = {stem for stem in stems(relation) if stem not in OPTIONAL_WORDS}
     return bool(needed) and needed <= wording
 
 
@@ -178,15 +178,15 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     context, hops = runtime.context, list(state["hops"])
     hop = hops[-1]
     try:
-        recalled = recall_object(context.model, hop["entity"], hop["relation"], tuple(hop["facts"]), context.wording)
+        reply = recall_object(context.model, hop["entity"], hop["relation"], tuple(hop["facts"]), context.wording)
     except ModelReplyError as error:
         if isinstance(error, ReplyRefused) or not context.falls_back:
             raise
         return {"stopped": str(error), "usage": error.usage}
-    if abstains(recalled.answer, hop["relation"]):
-        return {"stopped": f"not known: {recalled.answer}", "usage": recalled.usage}
-    hops[-1] = {**hop, "answer": recalled.answer}
-    return {"hops": hops, "usage": recalled.usage}
+    if abstains(reply.answer, hop["relation"]):
+        return {"stopped": f"not known: {reply.answer}", "usage": reply.usage}
+    hops[-1] = {**hop, "answer": reply.answer}
+    return {"hops": hops, "usage": reply.usage}
 
 
 def compose(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:

@@ -27,7 +27,7 @@ MOST_RELATIONS = 8
 """Relations of a plan at most; the questions of MQuAKE have four."""
 PLAN_TOKENS = 2 * LINE_TOKENS
 TASK = PROMPTS["relation_chain"]["task"]
-RECALL, RECALLED = PROMPTS["relation_chain"]["recall"], PROMPTS["relation_chain"]["recalled"]
+RECALL, RECALL_EXAMPLES = PROMPTS["relation_chain"]["recall"], PROMPTS["relation_chain"]["recall_examples"]
 """The question of a hop, and two that are answered by a name alone, or a chat model would answer in sentences."""
 DEMONSTRATIONS = Path(__file__).with_name("chain_demonstrations.txt").read_text(encoding="utf-8")
 
@@ -65,30 +65,35 @@ def plan_chain(model: BaseChatModel, question: str, form: ChainForm) -> PlannedC
         ModelError: the call failed.
     """
     if form == "structured":
-        chain, _, usage = ask_structured(model, f"{TASK}\n\n{QUESTION} {question}", RelationChain)
-        return PlannedChain(chain.entity.strip(), tuple(filter(None, map(str.strip, chain.relations))), usage)
+        chain, text, usage = ask_structured(model, f"{TASK}\n\n{QUESTION} {question}", RelationChain)
+        return read_chain(f"{chain.entity}\n{RELATIONS} {SEPARATOR.join(chain.relations)}", usage, text)
     lead = f"{QUESTION} {question}\n"
     prompt = Prompt().plus(f"{DEMONSTRATIONS.strip()}\n\n").asked(lead, lead.strip()).begun(ENTITY, ENTITY)
     reply = continue_text(model, prompt, [NEXT_QUESTION, "\n\n"], PLAN_TOKENS)
     return read_chain(reply.text, reply.usage)
 
 
-def read_chain(reply: str, usage: Usage | None = None) -> PlannedChain:
+def read_chain(reply: str, usage: Usage | None = None, raw: str = "") -> PlannedChain:
     r"""The plan that a reply is, whose beginning, `Entity:`, was given.
 
     >>> read_chain("Emma\nRelations: author; spouse").relations
     ('author', 'spouse')
 
+    Args:
+        reply: the entity, and the line of the relations.
+        usage: its cost.
+        raw: what the model wrote, where that is another text.
+
     Raises:
         ModelReplyError: a line is missing or empty; carries the usage.
     """
-    usage = usage or Usage()
+    usage, raw = usage or Usage(), raw or reply
     text = reply.strip().removeprefix(ENTITY)
     entity, label, rest = text.partition(RELATIONS)
     relations = tuple(part for part in map(clean_answer, rest.partition("\n")[0].split(SEPARATOR)) if part)
     entity = clean_answer(entity)
     if not entity or not label or not relations:
-        raise ModelReplyError(f"no entity and '{RELATIONS}' in the reply {reply!r}.", reply, usage)
+        raise ModelReplyError(f"no entity and '{RELATIONS}' in the reply {raw!r}.", raw, usage)
     return PlannedChain(entity, relations[:MOST_RELATIONS], usage)
 
 
@@ -103,7 +108,7 @@ def recall_object(
     """
     fact_lines = "".join(f"{find_wording(wording).fact.format(fact=fact.strip())}\n" for fact in facts)
     lead = f"{fact_lines}{QUESTION} {RECALL.format(relation=relation, entity=entity)}\n"
-    prompt = Prompt().plus(RECALLED).asked(lead, lead.strip()).begun(ANSWER, ANSWER)
+    prompt = Prompt().plus(RECALL_EXAMPLES).asked(lead, lead.strip()).begun(ANSWER, ANSWER)
     reply = continue_text(model, prompt, ["\n"], LINE_TOKENS)
     answer = clean_answer(reply.text)
     if not answer:
@@ -120,4 +125,4 @@ def sample_chain(prompt: str, text: str) -> str:
 def chain_id(form: ChainForm) -> str:
     """Eight hex digits that change with the prompts of a form."""
     parts = DEMONSTRATIONS if form == "text" else [TASK, RelationChain.model_json_schema()]
-    return prompt_id(form, parts, RECALL, RECALLED, QUESTION, ENTITY, RELATIONS)
+    return prompt_id(form, parts, RECALL, RECALL_EXAMPLES, QUESTION, ENTITY, RELATIONS)

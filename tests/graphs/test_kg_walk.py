@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.roles.relation_chain import DEMONSTRATIONS, RECALLED
+from emend.agents.roles.relation_chain import DEMONSTRATIONS, RECALL_EXAMPLES
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
 from emend.memory.edit import Edit, Triplet
@@ -68,7 +68,7 @@ def test_edits_are_followed_without_a_further_call():
 def test_the_model_answers_the_hops_that_no_edit_decides():
     final, nodes, model, _ = walk(PLAN, " Eva Lind.\nQuestion: more", edits=(BORN,))
     assert final["reply"] == "Eva Lind" and nodes == ["plan", "link", "link", "recall", "compose", "respond"]
-    assert model.calls[1] == f"{RECALLED}Question: What is the mayor of Kesselby?\nAnswer:"
+    assert model.calls[1] == f"{RECALL_EXAMPLES}Question: What is the mayor of Kesselby?\nAnswer:"
     assert "The mayor of Kesselby is Eva Lind." in final["prompt"] and BORN.text in final["prompt"]
 
 
@@ -107,6 +107,8 @@ def test_documents_without_triplets_are_read_by_the_model():
     document = Edit(form="document", text="The town of Kesselby saw the birth of Ana Rojo.")
     final, _, model, _ = walk(" Ana Rojo\nRelations: birthplace", " Kesselby", edits=(document,))
     assert document.text in model.calls[1] and final["reply"] == "Kesselby"
+    _, _, model, _ = walk(" Ana Roj\nRelations: birthplace", " Kesselby", edits=(document,))
+    assert document.text not in model.calls[1]
 
 
 def test_targets_are_scored_under_the_facts_of_the_path():
@@ -139,6 +141,13 @@ def test_a_hop_that_the_model_does_not_know_ends_the_walk_and_the_question_is_as
     final, nodes, *_ = walk(PLAN, " I do not know.", "Eva", edits=(BORN,))
     assert nodes[-2:] == ["compose", "respond"] and final["reply"] == "Eva" and BORN.text in final["prompt"]
     assert final["stopped"].startswith("not known")
+
+
+@pytest.mark.parametrize("chain", ['{"entity": " ", "relations": ["mayor"]}', '{"entity": "Ana", "relations": [" "]}'])
+def test_a_plan_by_schema_without_entity_or_relation_is_an_error(chain: str):
+    with pytest.raises(ModelReplyError) as caught:
+        walk(chain, form="structured")
+    assert caught.value.reply == chain and caught.value.usage.calls == 1
 
 
 def test_a_plan_by_schema_is_read_from_json():

@@ -1,6 +1,7 @@
 """Composed items in the benchmark's folder: written once, and read as the source of a construction."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from emend.evals.build.source_items import SourceItem, SourceNotes
 from emend.evals.data.benchmarks.files import read_text, sha256
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import private_folder, replace_file
+from emend.memory.files import open_file, private_folder, replace_file
 from emend.memory.json_files import parse_json
 
 ITEMS, NOTES = "items.jsonl", "items-source.json"
@@ -25,7 +26,7 @@ def store_items(items: Sequence[Mapping[str, Any]], notes: SourceNotes, out: Pat
     """
     content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
     private_folder(out, links=True)
-    if (out / ITEMS).exists() and (out / ITEMS).read_bytes() != content:
+    if os.path.lexists(out / ITEMS) and _read(out / ITEMS) != content:
         raise RunRefused(f"'{out}' holds items of other facts or options: give another --out folder.")
     replace_file(out / NOTES, json.dumps(asdict(notes), ensure_ascii=False, indent=1).encode())
     replace_file(out / ITEMS, content)
@@ -43,6 +44,14 @@ def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
     items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
     if not all(isinstance(item, dict) and TEXT in item for item in items):
         raise BadData(f"{path} has no items: repeat the emend build that made it.")
-    stored = parse_json(path.with_name(NOTES).read_bytes(), str(path.with_name(NOTES)))
-    notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
+    stored = parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES)))
+    try:
+        notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
+    except (KeyError, TypeError) as error:
+        raise BadData(f"{path.with_name(NOTES)} is damaged ({error}): repeat the emend build that made it.") from error
     return (SourceItem(item[TEXT], item) for item in items), notes
+
+
+def _read(path: Path) -> bytes:
+    with open_file(path) as file:
+        return file.read()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,19 @@ def test_other_records_do_not_overwrite_a_folder(tmp_path: Path):
     build("recoe", config(tmp_path), tmp_path / "out")
     with pytest.raises(RunRefused, match="another --out"):
         build("recoe", config(tmp_path, seed=1), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["items.jsonl", "items-source.json"])
+def test_a_pipe_in_the_folder_is_named_and_not_waited_for(tmp_path: Path, name: str):
+    build("recoe", config(tmp_path), tmp_path / "out")
+    (tmp_path / "out" / name).unlink()
+    os.mkfifo(tmp_path / "out" / name)
+    try:
+        build("recoe", config(tmp_path), tmp_path / "out")
+    except BadData as error:
+        assert name in str(error)
+    else:
+        assert (tmp_path / "out" / name).is_file()  # replaced
 
 
 @pytest.mark.slow
