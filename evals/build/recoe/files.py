@@ -23,6 +23,10 @@ LIMITS = (
 )
 
 
+BUILT_BY = "emend build recoe"
+"""Stands in each row, so that a file says among the paper's that it was made anew."""
+
+
 class RecordWriter:
     """Writes records as items.
 
@@ -43,6 +47,7 @@ class RecordWriter:
             "counterfactual_answer": record.counterfactual_answer,
             "answer_alias": self._aliases(record.answer),
             "counterfactual_answer_alias": self._aliases(record.counterfactual_answer),
+            "built_by": BUILT_BY,
             **facts,
         }
         return {"text": record.question, "scheme": record.scheme, "row": row}

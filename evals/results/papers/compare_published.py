@@ -1,8 +1,8 @@
 """A run's numbers beside a paper's: the same method, data and setting, and what is not alike."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.rows import MetricRow, Report, report
@@ -255,9 +255,16 @@ def _model_note(model: str, models: list[str]) -> str:
     return f"model differs: the run has {ours}, {theirs}; the numbers are of different models"
 
 
+def source_notes(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """How the data of a run differ from the paper's files by their provenance."""
+    if provenance.get("paper's examples only"):
+        yield "only the examples that the paper prints"
+    if anew := provenance.get("made anew"):
+        yield f"{', '.join(anew)} made anew, not the paper's file"
+
+
 def _data_notes(manifest: Manifest, placed: list[PlacedMetric]) -> Iterator[str]:
-    if manifest.benchmark.get("paper's examples only"):
-        yield "data differ: the run has only the examples that the paper prints"
+    yield from (f"data differ: the run has {note}" for note in source_notes(manifest.benchmark))
     if manifest.config.limit is not None:
         yield f"data differ: the run has a sample, --limit {manifest.config.limit}"
     several = len({entry.place.block[0] for entry in placed}) > 1

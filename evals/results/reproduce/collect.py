@@ -12,7 +12,7 @@ from emend.evals.data.benchmarks.triples import EMPTY, OPTION
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.results.aggregate.rows import report
-from emend.evals.results.papers.compare_published import BLOCK, PlacedMetric, placed_rows
+from emend.evals.results.papers.compare_published import BLOCK, PlacedMetric, placed_rows, source_notes
 from emend.evals.results.papers.counterparts import rules, same_model
 from emend.evals.results.papers.tables import Cell, PaperTable
 from emend.evals.results.reproduce.execute import RunOutcome
@@ -89,9 +89,7 @@ def figures(
 
 def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tuple[str, ...], _Source]]:
     manifest, outcome = Manifest.read(folder), report(folder)
-    notes: list[str] = []
-    if manifest.benchmark.get("paper's examples only"):
-        notes.append("data: only the examples that the paper prints")
+    notes = [f"data: {note}" for note in source_notes(manifest.benchmark)]
     if file := manifest.benchmark.get(OPTION):
         empty = f", none of {file[EMPTY]} of {file['documents']} documents" if file[EMPTY] else ""
         notes.append(f"triplets: extracted by {file['method']}{empty}")

@@ -120,6 +120,7 @@ class ReCoE(FileBenchmark):
         rows = [row for scheme in self._files for row in self._rows(scheme)]
         triples = sum(len(fact.atomic_triples) for row in rows for fact in row.facts)
         return {
+            "made anew": [scheme for scheme in self._files if any(row.built_by for row in self._rows(scheme))],
             "schemes without a file": [scheme for scheme in SCHEMES if scheme not in self._files],
             "options": {"prompting": self.options["prompting"], "perplexity": self._prompting.perplexity},
             "cases": len(rows),

@@ -82,6 +82,8 @@ class ReCoERow(BenchmarkRow):
     """The counterfactuals, which are edited."""
     known: Facts = ()
     """The facts that support the original answer."""
+    built_by: str = ""
+    """The command that made the row, where it is none of the paper's."""
 
     @property
     def asked(self) -> str:

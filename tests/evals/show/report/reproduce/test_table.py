@@ -67,6 +67,12 @@ def test_figures_over_the_papers_printed_examples_say_so(tmp_path: Path) -> None
     assert "data: only the examples that the paper prints" in notes
 
 
+def test_figures_over_data_made_anew_say_so(tmp_path: Path) -> None:
+    listed = reproduced(tmp_path, provenance={"made anew": ["superlative"]})
+    notes = {note for figure in listed if figure.mean is not None for note in figure.notes}
+    assert "data: superlative made anew, not the paper's file" in notes
+
+
 def test_the_reason_is_that_of_the_figures_own_run() -> None:
     models = dict.fromkeys(("GPT2-XL", "GPT-J (6B)", "Mistral (7B)"), "tiny")
     planned = plan_cells(AKEW, models, [cell for cell in AKEW.cells if cell.method == "ROME"])
