@@ -1,14 +1,15 @@
 """A walk over the graph of edited facts: plan the relations at once, follow edits where there are some, else the model.
 
 After GMeLLo (Chen et al. 2024) and KEDKG (Lu et al. 2025), which turn a question into a chain of relations and look
-each hop up among the edits; the model is asked only for a hop that no edit decides. Where the relation of an edit is
-worded in another way than the plan's, the model answers the hop under the facts that speak of its entity, and so links
-them.
+each hop up among the edits; the model is asked only for a hop that no edit decides. An edit is a hop's if it has all
+words of its relation, or is alike by a sentence encoder; else the model answers the hop under the facts that speak of
+its entity, and so links them. A small model leaves hops out of its plan: an edit of the entity at hand that the
+question asks for, and the plan does not have, is followed too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
@@ -17,9 +18,10 @@ from typing_extensions import TypedDict
 from emend.agents.parsing.abstention import abstains
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.decompose import stepwise_question
-from emend.agents.roles.relation_chain import ChainForm, plan_chain, recall_object
+from emend.agents.roles.relation_chain import MOST_RELATIONS, ChainForm, plan_chain, recall_object
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits
+from emend.graphs.relation_similarity import ASKED, OTHER, SAME, RelationSimilarity, relation_wording, without_name
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import ModelReplyError, ReplyRefused
@@ -29,16 +31,18 @@ from emend.memory.typography import fold_text
 
 CANDIDATES = 5
 """Entries that are looked at for a hop."""
-OPTIONAL_WORDS = frozenset(("of", "the", "a", "an"))
-"""Words of a relation that need not stand in an edit."""
-RECURSION_LIMIT = 40
+PREPOSITIONS = frozenset(("at", "by", "for", "from", "in", "on", "to", "with"))
+"""Words without which relations would be mixed up: `founded by` and `founded in`."""
+MOST_HOPS = 2 * MOST_RELATIONS
+RECURSION_LIMIT = 4 + 2 * (MOST_HOPS + 1)
 """Two nodes a hop at most, and those before and after."""
 
 
 class WalkHop(TypedDict, total=False):
     """A hop as JSON: from an entity by a relation, with the facts that speak of it, to an answer.
 
-    `fact` is the edit that was followed; without one the answer is the model's.
+    `fact` is the edit that was followed; without one the answer is the model's. A hop without a `relation` was not
+    planned.
     """
 
     entity: str
@@ -49,12 +53,16 @@ class WalkHop(TypedDict, total=False):
 
 
 class KgWalkState(RagState, total=False):
-    """The state of rag, with the plan, and the hops so far; `stopped` says why a walk has no end."""
+    """The state of rag, with the plan, and the hops so far; `stopped` says why a walk has no end.
+
+    `ended` is true when the plan is done, and no edit leads on.
+    """
 
     entity: str
     relations: list[str]
     hops: list[WalkHop]
     stopped: str
+    ended: bool
 
 
 @dataclass(frozen=True)
@@ -62,11 +70,13 @@ class KgWalkContext(RagContext):
     """The context of rag, with the form of the plan, and the applied edits by id, the last applied last.
 
     `falls_back` asks a question that has no plan, or no end, under what was retrieved; it has no answer else.
+    `similarity` compares wordings of relations; without it an edit must have the words of the plan's.
     """
 
     form: ChainForm = "text"
     falls_back: bool = False
     edits: Mapping[str, Edit] = field(default_factory=dict)
+    similarity: RelationSimilarity | None = None
 
 
 def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["plan", "compose"]:
@@ -97,17 +107,32 @@ def after_plan(state: KgWalkState) -> Literal["link", "compose"]:
 
 
 def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Look the next hop up among the edits: by its entity, and by all words of its relation."""
-    context, hops = runtime.context, list(state["hops"])
+    """Look the next hop up among the edits of its entity; after the plan, whether one of them leads on."""
+    context, hops, relation = runtime.context, state["hops"], next_relation(state)
+    if not relation and (context.similarity is None or len(hops) >= MOST_HOPS):
+        return {"ended": True}
     entity = hops[-1]["answer"] if hops else state["entity"]
-    relation = state["relations"][len(hops)]
-    hits = as_hits(search(context.retriever, f"{entity} {relation}", CANDIDATES), CANDIDATES)
+    question = without_name(stepwise_question(state["probe"]), state["entity"])
+    hits = as_hits(search(context.retriever, f"{entity} {relation or question}", CANDIDATES), CANDIDATES)
     about = [hit for hit in hits if speaks_of(hit, entity, context.edits)]
-    hop: WalkHop = {"entity": entity, "relation": relation, "facts": [hit["text"] for hit in about]}
-    if match := last_object(about, entity, relation, context.edits):
-        hop |= {"fact": match[0]["text"], "answer": match[1]}
-        about = [match[0]]
-    return {"hops": [*hops, hop], "hits": [*state["hits"], *about]}
+    links = list(edit_links(about, entity, context.edits))
+    hop: WalkHop = {"entity": entity, "facts": [hit["text"] for hit in about]}
+    if match := same_relation(links, relation, context.similarity):
+        hop["relation"] = relation
+    elif context.similarity is not None:
+        unused = [each for each in links if each.hit["text"] not in [earlier.get("fact") for earlier in hops]]
+        match = unplanned_relation(unused, relation, question, context.similarity)
+    if match is None:
+        hop["relation"] = relation
+        return {"hops": [*hops, hop], "hits": [*state["hits"], *about]} if relation else {"ended": True}
+    hop |= {"fact": match.hit["text"], "answer": match.triplet.object}
+    return {"hops": [*hops, hop], "hits": [*state["hits"], match.hit]}
+
+
+def next_relation(state: KgWalkState) -> str:
+    """The relation of the plan that comes next; empty after the last one."""
+    planned = sum("relation" in hop for hop in state["hops"])
+    return state["relations"][planned] if planned < len(state["relations"]) else ""
 
 
 def speaks_of(hit: HitState, entity: str, edits: Mapping[str, Edit]) -> bool:
@@ -117,56 +142,82 @@ def speaks_of(hit: HitState, entity: str, edits: Mapping[str, Edit]) -> bool:
     return name in subjects if subjects else bool(name) and whole(name).search(fold_text(hit["text"])) is not None
 
 
-def last_object(
-    hits: Sequence[HitState], entity: str, relation: str, edits: Mapping[str, Edit]
-) -> tuple[HitState, str] | None:
-    """The object of an entity's relation, with its entry, by the edit that was applied last; None without one."""
+class EditLink(NamedTuple):
+    """A triplet of an edit that begins at an entity, with its entry; `order` is that of application."""
+
+    order: int
+    hit: HitState
+    triplet: Triplet
+    edit: Edit
+
+
+def edit_links(hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]) -> Iterator[EditLink]:
+    """The triplets of the hits' edits whose subject is an entity."""
     order = {edit_id: place for place, edit_id in enumerate(edits)}
-    matches = [
-        (order[hit["edit_id"]], hit, triplet.object)
-        for hit in hits
-        for triplet in triplets_of(edits.get(hit["edit_id"]))
-        if plain_name(triplet.subject) == plain_name(entity) and says_relation(relation, triplet, edits[hit["edit_id"]])
-    ]
-    return max(matches, key=lambda match: match[0])[1:] if matches else None
+    for hit in hits:
+        edit = edits.get(hit["edit_id"])
+        for triplet in triplets_of(edit):
+            if edit is not None and plain_name(triplet.subject) == plain_name(entity):
+                yield EditLink(order[edit.id], hit, triplet, edit)
+
+
+def same_relation(links: Sequence[EditLink], relation: str, similarity: RelationSimilarity | None) -> EditLink | None:
+    """The link with the words of a relation, else the one most alike; of several the one that was applied last."""
+    exact = [each for each in links if says_relation(relation, each.triplet, each.edit)]
+    if exact or similarity is None:
+        return max(exact, key=lambda each: each.order, default=None)
+    scores = [similarity(relation, relation_wording(each.triplet, each.edit)) for each in links]
+    best = max(zip(scores, links, strict=True), key=lambda pair: (pair[0], pair[1].order), default=None)
+    return best[1] if best and best[0] >= SAME else None
+
+
+def unplanned_relation(
+    links: Sequence[EditLink], relation: str, question: str, similarity: RelationSimilarity
+) -> EditLink | None:
+    """The link that a question asks for most, of those that have another relation than the planned one."""
+    others = [(each, relation_wording(each.triplet, each.edit)) for each in links]
+    others = [(each, wording) for each, wording in others if similarity(relation, wording) < OTHER]
+    scores = [(similarity(question, wording), each) for each, wording in others]
+    best = max(scores, key=lambda pair: (pair[0], pair[1].order), default=None)
+    return best[1] if best and best[0] >= ASKED else None
 
 
 def triplets_of(edit: Edit | None) -> Iterator[Triplet]:
-    """The triplets of an edit; of a document without any, none."""
-    if edit is not None:
-        yield from edit.triplets
-        if not edit.triplets and edit.subject and edit.target_new:
-            yield Triplet(subject=edit.subject, relation=edit.prompt, object=edit.target_new)
+    """The triplets of an edit that have an object; of a document without any, none."""
+    if edit is None:
+        return
+    if not edit.triplets and edit.subject and edit.target_new:
+        yield Triplet(subject=edit.subject, relation=edit.prompt, object=edit.target_new)
+    yield from (triplet for triplet in edit.triplets if triplet.object.strip())
 
 
 def says_relation(relation: str, triplet: Triplet, edit: Edit) -> bool:
-    """True if all words of a relation stand in that of the triplet, or in the edit's prompt or question.
+    """True if all words of a relation stand in that of the triplet, or in the edit's prompt or question."""
+    wording = " ".join((triplet.relation, edit.prompt, edit.question))
+    needed = set(stems(relation))
+    return bool(needed) and needed <= set(stems(wording)) and prepositions(relation) <= prepositions(wording)
 
-    Prepositions count, or `founded by` would be `founded in`.
-    """
-    wording = set(stems(" ".join((triplet.relation, edit.prompt, edit.question))))
-    needed = {stem for stem in stems(relation) if stem not in OPTIONAL_WORDS}
-    return bool(needed) and needed <= wording
+
+def prepositions(text: str) -> frozenset[str]:
+    """The prepositions of a text, which `stems` leaves out."""
+    return PREPOSITIONS.intersection(text.lower().split())
 
 
 def plain_name(name: str) -> str:
-    """A name without case, marks of typography, article and final full stop."""
-    return fold_text(name).strip().removeprefix("the ").removesuffix(".")
+    """A name without case, marks of typography, quotes, article and final full stop."""
+    return fold_text(name).strip(" \"'").removeprefix("the ").removesuffix(".")
 
 
 def after_link(state: KgWalkState) -> Literal["recall", "link", "compose"]:
-    """Recall what no edit decides, else go on."""
-    return onward(state) if "answer" in state["hops"][-1] else "recall"
+    """Recall what no edit decides, else go on to the end."""
+    if state.get("ended"):
+        return "compose"
+    return "link" if "answer" in state["hops"][-1] else "recall"
 
 
 def after_recall(state: KgWalkState) -> Literal["link", "compose"]:
     """Go on, unless the model does not know the hop."""
-    return "compose" if "stopped" in state else onward(state)
-
-
-def onward(state: KgWalkState) -> Literal["link", "compose"]:
-    """The next relation, until there is none."""
-    return "link" if len(state["hops"]) < len(state["relations"]) else "compose"
+    return "compose" if "stopped" in state else "link"
 
 
 def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
@@ -185,8 +236,18 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
         return {"stopped": str(error), "usage": error.usage}
     if abstains(reply.answer, hop["relation"]):
         return {"stopped": f"not known: {reply.answer}", "usage": reply.usage}
+    about = [hit for hit in state["hits"] if hit["text"] in hop["facts"]]
+    links = [each for each in edit_links(about, hop["entity"], context.edits) if names(reply.answer, each.triplet)]
     hops[-1] = {**hop, "answer": reply.answer}
+    if links:
+        last = max(links, key=lambda each: each.order)
+        hops[-1] |= {"fact": last.hit["text"], "answer": last.triplet.object}
     return {"hops": hops, "usage": reply.usage}
+
+
+def names(answer: str, triplet: Triplet) -> bool:
+    """True if an answer has a triplet's object as whole words: a small model answers a hop in a sentence."""
+    return whole(plain_name(triplet.object)).search(fold_text(answer)) is not None
 
 
 def compose(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
@@ -195,8 +256,7 @@ def compose(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     facts = [path_fact(hop) for hop in hops if "answer" in hop] or [hit["text"] for hit in state.get("hits", ())]
     prompt = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), context.wording)
     update = cast(KgWalkState, prompt_state(context.model, prompt))
-    is_whole = bool(hops) and len(hops) == len(state["relations"]) and "answer" in hops[-1]
-    if is_whole and not probe.choices and probe.reading == "line":
+    if state.get("ended") and hops and not probe.choices and probe.reading == "line":
         update["final"] = hops[-1]["answer"]
     return update
 

@@ -4,6 +4,7 @@ Walks over graphs of edited facts plan so in place of one step at a time (GMeLLo
 2025). Prompts and demonstrations are our own.
 """
 
+import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,8 @@ from emend.memory.probe import Usage
 
 ChainForm = Literal["structured", "text"]
 ENTITY, RELATIONS, SEPARATOR = "Entity:", "Relations:", ";"
+ARROWS = re.compile(r"->|→|=>")
+"""Other separators that models write."""
 QUESTION, ANSWER = "Question:", "Answer:"
 MOST_RELATIONS = 8
 """Relations of a plan at most; the questions of MQuAKE have four."""
@@ -90,7 +93,8 @@ def read_chain(reply: str, usage: Usage | None = None, raw: str = "") -> Planned
     usage, raw = usage or Usage(), raw or reply
     text = reply.strip().removeprefix(ENTITY)
     entity, label, rest = text.partition(RELATIONS)
-    relations = tuple(part for part in map(clean_answer, rest.partition("\n")[0].split(SEPARATOR)) if part)
+    parts = ARROWS.sub(SEPARATOR, rest.partition("\n")[0]).split(SEPARATOR)
+    relations = tuple(part for part in map(clean_answer, parts) if part)
     entity = clean_answer(entity)
     if not entity or not label or not relations:
         raise ModelReplyError(f"no entity and '{RELATIONS}' in the reply {raw!r}.", raw, usage)

@@ -10,7 +10,9 @@ from emend.agents.structured import supports_structure
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor
 from emend.graphs.kg_walk import KgWalkContext
+from emend.graphs.relation_similarity import RelationSimilarity
 from emend.memory.edit import Edit
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Retriever
 
 
@@ -38,10 +40,14 @@ class KgWalk(MemoryEditor):
         super().__init__(context)
         model = context.model
         self.form: ChainForm = "text"
+        self.similarity: RelationSimilarity | None = None  # words that are alike in letters alone say nothing
         if self.settings.form != "auto":
             self.form = self.settings.form
         elif is_chat_model(model) and supports_structure(model) and not is_small_model(model):
             self.form = "structured"
+        embedding = getattr(self.memory, "embedding", None)
+        if embedding is not None and embedding.identity != LexicalEmbedding().identity:
+            self.similarity = RelationSimilarity(embedding)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -52,4 +58,5 @@ class KgWalk(MemoryEditor):
         """The context with the form and the edits."""
         fields = self.common_fields(retriever)
         by_id = {edit.id: edit for edit in edits}
-        return KgWalkContext(**fields, form=self.form, falls_back=self.settings.form == "auto", edits=by_id)
+        falls_back = self.settings.form == "auto"
+        return KgWalkContext(**fields, form=self.form, falls_back=falls_back, edits=by_id, similarity=self.similarity)

@@ -13,6 +13,7 @@ from emend.evals.data.benchmarks.triples import NO_TRIPLET
 from emend.evals.log.events import event_of
 from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
 from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores
+from emend.evals.metrics.trajectory import score_calls
 from emend.evals.run.ask_probe import ask_recorded, needs_baseline
 from emend.evals.run.baseline import Baseline
 from emend.evals.run.queues import map_in_order
@@ -164,6 +165,7 @@ def _with_reason(scores: ProbeScores, editor: str, no_scores: str) -> ProbeScore
 
 
 def _with_hit(scores: ProbeScores, probe: Probe, answer: Answer) -> ProbeScores:
+    scores.values.update(score_calls(probe, answer))
     hit = hit_at_1(probe, answer)
     if hit is not None:
         scores.values["hit@1"] = hit

@@ -24,8 +24,9 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.text import normalise
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
+from emend.graphs.relation_similarity import RelationSimilarity
 from emend.memory.edit import Edit, Triplet
-from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Retriever
 from emend.memory.retrieval.bm25 import BM25
@@ -96,7 +97,9 @@ def edits_with_hops(row: Mapping[str, Any]) -> Iterator[tuple[Edit, Sequence[str
 EditsFor = Callable[[Mapping[str, Any]], tuple[Sequence[Edit], Retriever]]
 
 
-def evaluate(rows: Sequence[Mapping[str, Any]], edits_for: EditsFor) -> None:
+def evaluate(
+    rows: Sequence[Mapping[str, Any]], edits_for: EditsFor, similarity: RelationSimilarity | None = None
+) -> None:
     """Print accuracy, calls a question, and questions that went wrong."""
     app, oracle = build(), Oracle(rows)
     outcomes, calls, wrong = list[float](), Counter[int](), list[str]()
@@ -105,7 +108,8 @@ def evaluate(rows: Sequence[Mapping[str, Any]], edits_for: EditsFor) -> None:
         model = ScriptedScoringModel(reply=oracle, log_prob=lambda prompt, target: 0.0)
         golds = [row["new_answer"], *row.get("new_answer_alias", ())]
         probe = Probe(kind="multihop", prompt=row["questions"][0], gold=tuple(golds))
-        context = KgWalkContext(model, retriever, falls_back=True, edits={edit.id: edit for edit in edits})
+        by_id = {edit.id: edit for edit in edits}
+        context = KgWalkContext(model, retriever, falls_back=True, edits=by_id, similarity=similarity)
         final, _ = run_graph(app, {"probe": probe}, context)
         is_right = normalise(final.get("final", "")) in map(normalise, golds)
         outcomes.append(float(is_right))
@@ -124,17 +128,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--limit", type=int, help="rows from the first on; default: all")
+    parser.add_argument("--embedding", help="sentence encoder that links wordings of relations; default: none")
     arguments = parser.parse_args()
+    similarity = RelationSimilarity(load_embedding(arguments.embedding)) if arguments.embedding else None
     rows = json.loads(arguments.file.read_text(encoding="utf-8"))[: arguments.limit]
     own = {row["case_id"]: [edit for edit, *_ in edits_with_hops(row)] for row in rows}
     print("each case's own edits")
-    evaluate(rows, lambda row: (own[row["case_id"]], retriever_over(own[row["case_id"]])))
+    evaluate(rows, lambda row: (own[row["case_id"]], retriever_over(own[row["case_id"]])), similarity)
     typed = TypeAdapter(list[ChainRow]).validate_python(rows)
     contaminated = set(contaminated_ids({row.id: row.orig for row in typed}))
     together = list({edit.id: edit for edits in own.values() for edit in edits}.values())
     retriever = retriever_over(together)
     print(f"all {len(together)} edits at once, {len(contaminated)} contaminated rows left out")
-    evaluate([row for row in rows if row["case_id"] not in contaminated], lambda row: (together, retriever))
+    evaluate([row for row in rows if row["case_id"] not in contaminated], lambda row: (together, retriever), similarity)
 
 
 if __name__ == "__main__":

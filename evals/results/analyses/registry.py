@@ -53,6 +53,10 @@ ANALYSES: "Registry[AnalysisKind]" = Registry(
             "emend.evals.results.analyses.general:RETRIEVAL",
             "Any: how often the right edit was found first.",
         ),
+        "trajectory": (
+            "emend.evals.results.analyses.trajectory:TRAJECTORY",
+            "Any: tool calls, what they found, and needless ones.",
+        ),
         "scaling": ("emend.evals.results.analyses.general:SCALING", "Any: a metric of several runs by model."),
     },
 )

@@ -1,0 +1,244 @@
+"""Trajectories of tool calls against gold: matches as `agentevals` defines them, needless and missing calls, pass^k.
+
+A trajectory is a sequence of turns, each with the calls that a model made together. pass^k is that of tau-bench (Yao et
+al. 2024): the chance that all of k attempts succeed, estimated without bias from n attempts.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import comb
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage, messages_from_dict
+
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Answer, Probe, Step
+
+MatchMode = Literal["strict", "unordered", "subset", "superset"]
+ArgumentRule = Literal["exact", "ignore", "subset", "superset"]
+Same = Callable[["ToolCall", "ToolCall"], bool]
+
+
+class ToolCall(FrozenModel):
+    """A call of a tool; `problem` says why it could not be run, `edit_ids` are of the edits that its result has."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    problem: str = ""
+    edit_ids: tuple[str, ...] = ()
+
+
+Turns = Sequence[Sequence[ToolCall]]
+
+
+class CallCounts(FrozenModel):
+    """Calls against gold.
+
+    `needless` calls match no gold call that is left, and `repeated` ones equal an earlier call; `missing` gold calls
+    were not made; `invalid` calls could not be run, and `recovered` ones of them were followed by a call that could, of
+    the same tool or in the place of a tool that does not exist.
+    """
+
+    calls: int
+    needless: int
+    repeated: int
+    missing: int
+    invalid: int
+    recovered: int
+
+
+def read_turns(messages: Sequence[AnyMessage], edits: Mapping[str, str] | None = None) -> list[list[ToolCall]]:
+    """The turns of a conversation that have calls.
+
+    Args:
+        messages: the conversation, a result with `status` error for a call that could not be run.
+        edits: text of an edit, and its id.
+    """
+    results = {each.tool_call_id: each for each in messages if isinstance(each, ToolMessage)}
+    turns = [list(_calls(each, results, edits or {})) for each in messages if isinstance(each, AIMessage)]
+    return [turn for turn in turns if turn]
+
+
+def _calls(message: AIMessage, results: Mapping[str, ToolMessage], edits: Mapping[str, str]) -> Iterator[ToolCall]:
+    for call in message.tool_calls:
+        result = results.get(call["id"] or "")
+        text = str(result.text) if result else ""
+        problem = text if result is not None and result.status == "error" else ""
+        ids = dict.fromkeys(id for content, id in edits.items() if content in text) if not problem else ()
+        yield ToolCall(name=call["name"], arguments=call["args"], problem=problem, edit_ids=tuple(ids))
+    for broken in message.invalid_tool_calls:
+        yield ToolCall(name=broken["name"] or "", problem=broken["error"] or "the arguments are no JSON object")
+
+
+def matches(
+    turns: Turns,
+    gold: Turns,
+    mode: MatchMode,
+    arguments: ArgumentRule = "exact",
+    by_tool: Mapping[str, ArgumentRule] | None = None,
+) -> bool:
+    """True if a trajectory matches gold.
+
+    Args:
+        turns: the trajectory; calls that could not be run count like others.
+        gold: the trajectory that is right.
+        mode: `strict` has the same turns in the same order, `unordered` the same calls, `subset` no other calls than
+            gold, `superset` all calls of gold.
+        arguments: how the arguments of two calls must agree: a `subset` has no other arguments than gold's.
+        by_tool: other rules, by the name of the tool.
+
+    Raises:
+        BadSettings: unknown mode or rule.
+    """
+
+    def same(call: ToolCall, other: ToolCall) -> bool:
+        rule = (by_tool or {}).get(call.name, arguments)
+        return call.name == other.name and _agree(call.arguments, other.arguments, rule)
+
+    made, right = _flat(turns), _flat(gold)
+    if mode == "strict":
+        return len(turns) == len(gold) and all(
+            len(turn) == len(other) and _covers(turn, other, same) for turn, other in zip(turns, gold, strict=True)
+        )
+    if mode == "unordered":
+        return len(made) == len(right) and _covers(made, right, same)
+    if mode == "superset":
+        return _covers(made, right, same)
+    if mode == "subset":
+        return _covers(right, made, lambda gold_call, call: same(call, gold_call))
+    raise BadSettings(f"unknown mode '{mode}' of trajectories: strict, unordered, subset or superset.")
+
+
+def _agree(arguments: Mapping[str, Any], gold: Mapping[str, Any], rule: ArgumentRule) -> bool:
+    if rule == "ignore":
+        return True
+    if rule == "exact":
+        return arguments == gold
+    if rule == "subset":
+        return _is_part(arguments, gold)
+    if rule == "superset":
+        return _is_part(gold, arguments)
+    raise BadSettings(f"unknown rule '{rule}' of arguments: exact, ignore, subset or superset.")
+
+
+def _is_part(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    return all(name in others and others[name] == value for name, value in arguments.items())
+
+
+def _flat(turns: Turns) -> list[ToolCall]:
+    return [call for turn in turns for call in turn]
+
+
+def _covers(calls: Sequence[ToolCall], wanted: Sequence[ToolCall], same: Same) -> bool:
+    """Return True if each wanted call has a call of its own."""
+    return not _left_over(calls, wanted, same)[1]
+
+
+def _left_over(
+    calls: Sequence[ToolCall], wanted: Sequence[ToolCall], same: Same
+) -> tuple[list[ToolCall], list[ToolCall]]:
+    """The calls that match no wanted one, and the wanted ones that no call matches, by a largest matching."""
+    partner: dict[int, int] = {}
+
+    def place(at: int, tried: set[int]) -> bool:
+        for number, call in enumerate(calls):
+            if number not in tried and same(call, wanted[at]):
+                tried.add(number)
+                if number not in partner or place(partner[number], tried):
+                    partner[number] = at
+                    return True
+        return False
+
+    missing = [each for at, each in enumerate(wanted) if not place(at, set())]
+    return [call for number, call in enumerate(calls) if number not in partner], missing
+
+
+def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") -> CallCounts:
+    """Needless, repeated, missing, invalid and recovered calls against gold."""
+    calls = _flat(turns)
+    valid = [call for call in calls if not call.problem]
+    needless, missing = _left_over(
+        valid,
+        _flat(gold),
+        lambda call, other: call.name == other.name and _agree(call.arguments, other.arguments, arguments),
+    )
+    return CallCounts(
+        calls=len(calls),
+        needless=len(needless),
+        repeated=count_repeated(valid),
+        missing=len(missing),
+        invalid=len(calls) - len(valid),
+        recovered=count_recovered(calls),
+    )
+
+
+def count_repeated(calls: Sequence[ToolCall]) -> int:
+    """Number of calls with the tool and the arguments of an earlier one."""
+    return sum(_equals_one(call, calls[:at]) for at, call in enumerate(calls))
+
+
+def _equals_one(call: ToolCall, others: Sequence[ToolCall]) -> bool:
+    return any((call.name, call.arguments) == (other.name, other.arguments) for other in others)
+
+
+def count_recovered(calls: Sequence[ToolCall]) -> int:
+    """Number of calls that could not be run and that a valid one came after.
+
+    It must be of the same tool, unless no call of that name was ever valid: then it stands for an unknown tool.
+    """
+    known = {call.name for call in calls if not call.problem}
+    return sum(
+        bool(call.problem)
+        and any(not later.problem and (later.name == call.name or call.name not in known) for later in calls[at + 1 :])
+        for at, call in enumerate(calls)
+    )
+
+
+def pass_hat_k(successes: int, attempts: int, k: int) -> float:
+    """pass^k: the chance that k attempts all succeed, C(successes, k) / C(attempts, k).
+
+    Raises:
+        BadSettings: k is below 1 or above the attempts.
+    """
+    if not 1 <= k <= attempts:
+        raise BadSettings(f"pass^{k} of {attempts} attempts: k is from 1 to the number of attempts (--repeats).")
+    return comb(successes, k) / comb(attempts, k)
+
+
+def score_calls(probe: Probe, answer: Answer) -> dict[str, float]:
+    """Scores of the calls behind an answer, by which the probe's edits were to be found; {} without calls or edits.
+
+    `edits_found` is the share of the relevant edits that calls returned and `all_edits_found` whether it is 1;
+    `needless_calls` returned no relevant edit that is new; `invalid_calls` could not be run, `recovered` is their share
+    that was mended.
+    """
+    calls = _flat(_turns_of_steps(answer.steps))
+    if not calls or not probe.edit_ids:
+        return {}
+    wanted, returned, needless = set(probe.edit_ids), set[str](), 0
+    for call in calls:
+        new = wanted.intersection(call.edit_ids) - returned
+        needless += not call.problem and not new
+        returned |= new
+    invalid = sum(bool(call.problem) for call in calls)
+    values = {
+        "calls": float(len(calls)),
+        "edits_found": len(returned) / len(wanted),
+        "all_edits_found": float(returned == wanted),
+        "needless_calls": float(needless),
+        "repeated_calls": float(count_repeated([call for call in calls if not call.problem])),
+        "invalid_calls": float(invalid),
+    }
+    return values | ({"recovered": count_recovered(calls) / invalid} if invalid else {})
+
+
+def _turns_of_steps(steps: Sequence[Step]) -> list[list[ToolCall]]:
+    """The turns of the conversation that a graph's state holds; none for another graph."""
+    stored = next((step.update["messages"] for step in reversed(steps) if step.update.get("messages")), None)
+    hits = next((step.update["hits"] for step in reversed(steps) if "hits" in step.update), None)
+    try:
+        messages: Any = messages_from_dict(stored) if stored else []
+        edits = {hit["text"]: hit["edit_id"] for hit in hits or ()}
+    except Exception:  # a user's graph may hold anything under these names
+        return []
+    return read_turns(messages, edits)
