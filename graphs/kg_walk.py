@@ -4,9 +4,11 @@ After GMeLLo (Chen et al. 2024) and KEDKG (Lu et al. 2025), which turn a questio
 each hop up among the edits; the model is asked only for a hop that no edit decides. An edit is a hop's if it has all
 words of its relation, or is alike by a sentence encoder; else the model answers the hop under the facts that speak of
 its entity, and so links them. A small model leaves hops out of its plan: an edit of the entity at hand that the
-question asks for, and the plan does not have, is followed too.
+question asks for, and the plan does not have, is followed too. A question of which an edit has all words is answered
+by that edit without a plan, and a walk ends when its hops have all words of the question.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, cast
@@ -34,7 +36,7 @@ CANDIDATES = 5
 PREPOSITIONS = frozenset(("at", "by", "for", "from", "in", "on", "to", "with"))
 """Words without which relations would be mixed up: `founded by` and `founded in`."""
 MOST_HOPS = 2 * MOST_RELATIONS
-RECURSION_LIMIT = 4 + 2 * (MOST_HOPS + 1)
+RECURSION_LIMIT = 5 + 2 * (MOST_HOPS + 1)
 """Two nodes a hop at most, and those before and after."""
 
 
@@ -79,9 +81,61 @@ class KgWalkContext(RagContext):
     similarity: RelationSimilarity | None = None
 
 
-def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["plan", "compose"]:
-    """Plan, unless no edit is applied, or there are no targets to score."""
-    return "compose" if not runtime.context.edits or state.get("targets") == [] else "plan"
+class EditLink(NamedTuple):
+    """A triplet of an edit that begins at an entity, with its entry; `order` is that of application."""
+
+    order: int
+    hit: HitState
+    triplet: Triplet
+    edit: Edit
+
+
+def edit_links(hits: Sequence[HitState], entity: str | None, edits: Mapping[str, Edit]) -> Iterator[EditLink]:
+    """The triplets of the hits' edits whose subject is an entity, or any."""
+    order = {edit_id: place for place, edit_id in enumerate(edits)}
+    for hit in hits:
+        edit = edits.get(hit["edit_id"])
+        for triplet in triplets_of(edit):
+            if edit is not None and (entity is None or plain_name(triplet.subject) == plain_name(entity)):
+                yield EditLink(order[edit.id], hit, triplet, edit)
+
+
+def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["match", "compose"]:
+    """Match, unless no edit is applied, or there are no targets to score."""
+    return "compose" if not runtime.context.edits or state.get("targets") == [] else "match"
+
+
+def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
+    """Look for an edit that answers the question by itself: it has all its words."""
+    context, question = runtime.context, stepwise_question(state["probe"])
+    hits = as_hits(search_probe(context.retriever, state["probe"], CANDIDATES), CANDIDATES)
+    links = list(edit_links(hits, None, context.edits))
+    named = [each for each in links if whole(plain_name(each.triplet.subject)).search(plain_name(question))]
+    if not (own := [each for each in named if not open_words(question, own_words(each))]):
+        return {"hops": [], "hits": []}
+    last = max(own, key=lambda each: each.order)
+    hop: WalkHop = {
+        "entity": last.triplet.subject,
+        "facts": [],
+        "fact": last.hit["text"],
+        "answer": last.triplet.object,
+    }
+    return {"entity": last.triplet.subject, "relations": [], "hops": [hop], "hits": [last.hit], "ended": True}
+
+
+def own_words(link: EditLink) -> str:
+    """The subject and the relation of a link."""
+    return f"{link.triplet.subject} {relation_wording(link.triplet, link.edit)}"
+
+
+def open_words(question: str, *texts: str) -> Counter[str]:
+    """The stems of a question that texts do not have, each as often as it is missing."""
+    return Counter(stems(question)) - Counter(stem for text in texts for stem in set(stems(text)))
+
+
+def after_match(state: KgWalkState) -> Literal["plan", "compose"]:
+    """Plan where no edit answers the question by itself."""
+    return "compose" if state.get("ended") else "plan"
 
 
 def plan(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
@@ -109,10 +163,11 @@ def after_plan(state: KgWalkState) -> Literal["link", "compose"]:
 def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     """Look the next hop up among the edits of its entity; after the plan, whether one of them leads on."""
     context, hops, relation = runtime.context, state["hops"], next_relation(state)
-    if not relation and (context.similarity is None or len(hops) >= MOST_HOPS):
+    question = without_name(stepwise_question(state["probe"]), state["entity"])
+    is_covered = bool(hops) and not open_words(question, *map(hop_words, hops))
+    if is_covered or not relation and (context.similarity is None or len(hops) >= MOST_HOPS):
         return {"ended": True}
     entity = hops[-1]["answer"] if hops else state["entity"]
-    question = without_name(stepwise_question(state["probe"]), state["entity"])
     hits = as_hits(search(context.retriever, f"{entity} {relation or question}", CANDIDATES), CANDIDATES)
     about = [hit for hit in hits if speaks_of(hit, entity, context.edits)]
     links = list(edit_links(about, entity, context.edits))
@@ -129,6 +184,11 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     return {"hops": [*hops, hop], "hits": [*state["hits"], match.hit]}
 
 
+def hop_words(hop: WalkHop) -> str:
+    """The words that a hop answers: its edit, or its entity, relation and answer."""
+    return hop.get("fact") or f"{hop['entity']} {hop['relation']} {hop['answer']}"
+
+
 def next_relation(state: KgWalkState) -> str:
     """The relation of the plan that comes next; empty after the last one."""
     planned = sum("relation" in hop for hop in state["hops"])
@@ -140,25 +200,6 @@ def speaks_of(hit: HitState, entity: str, edits: Mapping[str, Edit]) -> bool:
     name = plain_name(entity)
     subjects = [plain_name(triplet.subject) for triplet in triplets_of(edits.get(hit["edit_id"]))]
     return name in subjects if subjects else bool(name) and whole(name).search(fold_text(hit["text"])) is not None
-
-
-class EditLink(NamedTuple):
-    """A triplet of an edit that begins at an entity, with its entry; `order` is that of application."""
-
-    order: int
-    hit: HitState
-    triplet: Triplet
-    edit: Edit
-
-
-def edit_links(hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]) -> Iterator[EditLink]:
-    """The triplets of the hits' edits whose subject is an entity."""
-    order = {edit_id: place for place, edit_id in enumerate(edits)}
-    for hit in hits:
-        edit = edits.get(hit["edit_id"])
-        for triplet in triplets_of(edit):
-            if edit is not None and plain_name(triplet.subject) == plain_name(entity):
-                yield EditLink(order[edit.id], hit, triplet, edit)
 
 
 def same_relation(links: Sequence[EditLink], relation: str, similarity: RelationSimilarity | None) -> EditLink | None:
@@ -267,14 +308,16 @@ def path_fact(hop: WalkHop) -> str:
 
 
 def build() -> Graph:
-    """Plan -> link, and recall where no edit decides, hop by hop -> compose -> respond."""
+    """Match -> plan -> link, and recall where no edit decides, hop by hop -> compose -> respond."""
     graph = StateGraph(KgWalkState, context_schema=KgWalkContext)
+    graph.add_node("match", match)
     graph.add_node("plan", plan)
     graph.add_node("link", link)
     graph.add_node("recall", recall)
     graph.add_node("compose", compose)
     graph.add_node("respond", respond)
     graph.add_conditional_edges(START, begin)
+    graph.add_conditional_edges("match", after_match)
     graph.add_conditional_edges("plan", after_plan)
     graph.add_conditional_edges("link", after_link)
     graph.add_conditional_edges("recall", after_recall)

@@ -60,9 +60,10 @@ PLAN = " Ana Rojo\nRelations: birthplace; mayor"
 
 def test_edits_are_followed_without_a_further_call():
     final, nodes, model, memory = walk(PLAN)
-    assert final["reply"] == "Paul Roy" and nodes == ["plan", "link", "link", "link", "compose", "respond"]
+    assert final["reply"] == "Paul Roy" and nodes == ["match", "plan", "link", "link", "link", "compose", "respond"]
     assert final["usage"].calls == 1 and len(model.calls) == 1 and model.calls[0].endswith(f"{QUESTION}\nEntity:")
     assert model.calls[0].startswith(DEMONSTRATIONS[:40]) and memory.queries == [
+        QUESTION,
         "Ana Rojo birthplace",
         "Kesselby mayor",
     ]
@@ -72,7 +73,16 @@ def test_edits_are_followed_without_a_further_call():
 
 def test_the_model_answers_the_hops_that_no_edit_decides():
     final, nodes, model, _ = walk(PLAN, " Eva Lind.\nQuestion: more", edits=(BORN,))
-    assert final["reply"] == "Eva Lind" and nodes == ["plan", "link", "link", "recall", "link", "compose", "respond"]
+    assert final["reply"] == "Eva Lind" and nodes == [
+        "match",
+        "plan",
+        "link",
+        "link",
+        "recall",
+        "link",
+        "compose",
+        "respond",
+    ]
     assert model.calls[1] == f"{RECALL_EXAMPLES}Question: What is the mayor of Kesselby?\nAnswer:"
     assert "The mayor of Kesselby is Eva Lind." in final["prompt"] and BORN.text in final["prompt"]
 
@@ -138,7 +148,7 @@ def test_a_reply_that_is_no_plan_is_an_error_or_falls_back_to_the_fact_retrieved
         walk(reply)
     assert steps_of(caught.value)[-1].node == "plan"
     final, nodes, *_ = walk(reply, "Kesselby", falls_back=True)
-    assert nodes == ["plan", "compose", "respond"] and BORN.text in final["prompt"]
+    assert nodes == ["match", "plan", "compose", "respond"] and BORN.text in final["prompt"]
     assert final["fallback"].startswith("no plan") and final["usage"].calls == 2
 
 
@@ -233,6 +243,39 @@ def test_an_answer_in_a_sentence_is_read_by_the_object_of_the_edit_that_it_names
 )
 def test_plans_are_read_in_the_forms_in_which_models_write_them(plan: str):
     assert walk(plan)[0]["reply"] == "Paul Roy"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the birthplace of Ana Rojo?",
+        "The birthplace of Ana Rojo is",
+        "Ana Rojo's birthplace?",
+        "ana rojo: birthplace",
+    ],
+)
+def test_a_question_that_an_edit_has_all_words_of_needs_no_plan(question: str):
+    final, nodes, model, _ = walk(prompt=question)
+    assert final["reply"] == "Kesselby" and nodes == ["match", "compose", "respond"] and not model.calls
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the birthplace of the mayor of Ana Rojo?",
+        "What is the birthplace of Ana?",
+        "Who is the friend of the friend of Tom?",
+    ],
+)
+def test_a_question_that_asks_for_more_is_planned(question: str):
+    edits = (BORN, fact("Tom", "friend", "Ana Rojo"))
+    assert "plan" in walk(" Ana Rojo\nRelations: birthplace", edits=edits, prompt=question)[1]
+
+
+def test_a_plan_that_goes_on_too_long_ends_when_its_hops_have_all_words_of_the_question():
+    question = "Who was the mayor of the birthplace of Ana Rojo?"
+    final, _, model, _ = walk(f"{PLAN}; party; leader", prompt=question)
+    assert final["reply"] == "Paul Roy" and len(model.calls) == 1
 
 
 ANA = " Ana Rojo\nRelations: "
