@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from emend.agents.parsing.abstention import abstains
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.decompose import stepwise_question
-from emend.agents.roles.relation_chain import MOST_RELATIONS, ChainForm, plan_chain, recall_object
+from emend.agents.roles.relation_chain import MOST_RELATIONS, ChainForm, parse_nested, plan_chain, recall_object
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits
 from emend.graphs.relation_similarity import ASKED, OTHER, SAME, RelationSimilarity, relation_wording, without_name
@@ -139,14 +139,18 @@ def after_match(state: KgWalkState) -> Literal["plan", "compose"]:
 
 
 def plan(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Ask for the plan; without one, retrieve the fact for the question itself, if the context falls back.
+    """Read the plan off the question or ask for it; without one, retrieve the question's fact, if the context may.
+
+    A context that falls back reads it off where the question is a chain of nouns, which takes no call.
 
     Raises:
         ModelReplyError: the reply is no plan.
     """
     context, probe = runtime.context, state["probe"]
     try:
-        chain = plan_chain(context.model, stepwise_question(probe), context.form)
+        question = stepwise_question(probe)
+        nested = parse_nested(question) if context.falls_back else None
+        chain = nested or plan_chain(context.model, question, context.form)
     except ModelReplyError as error:
         if isinstance(error, ReplyRefused) or not context.falls_back:
             raise

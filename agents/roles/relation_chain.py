@@ -25,6 +25,16 @@ ChainForm = Literal["structured", "text"]
 ENTITY, RELATIONS, SEPARATOR = "Entity:", "Relations:", ";"
 ARROWS = re.compile(r"->|→|=>")
 """Other separators that models write."""
+NESTED = re.compile(r"(?:(?:what|who) (?:is|was|are|were) )?the (?P<chain>.+?)(?:\?| is| was)?", re.I)
+NO_RELATION = re.compile(r"^(?:name|location) of the ")
+CLAUSE = r"(?!.*\b(?:that|where|who|whom|whose|which|when|with|to|from|in|on|at|by|for|is|was|were|and|or|its|their)\b)"
+NOUNS = re.compile(rf"{CLAUSE}[a-z][a-z -]*")
+"""A relation, or an entity without capitals, as a noun without clauses."""
+NAMED = re.compile(
+    r"(?P<relation>[a-z -]+?) of "
+    r"(?P<entity>[\"“][^\"“”]+[\"”]|[A-Z\d][\w.&-]*(?: (?:of|the|de|di|da|la|le|van|von|and|&|[A-Z\d][\w.&-]*))*)"
+)
+"""A relation, and an entity that is a name or in quotes."""
 QUESTION, ANSWER = "Question:", "Answer:"
 MOST_RELATIONS = 8
 """Relations of a plan at most; the questions of MQuAKE have four."""
@@ -99,6 +109,22 @@ def read_chain(reply: str, usage: Usage | None = None, raw: str = "") -> Planned
     if not entity or not label or not relations:
         raise ModelReplyError(f"no entity and '{RELATIONS}' in the reply {raw!r}.", raw, usage)
     return PlannedChain(entity, relations[:MOST_RELATIONS], usage)
+
+
+def parse_nested(question: str) -> PlannedChain | None:
+    """The plan of a question whose relations follow each other as nouns; None for any other.
+
+    >>> parse_nested("What is the capital of the country of citizenship of Albert of Saxony?").relations
+    ('country of citizenship', 'capital')
+    """
+    if not (match := NESTED.fullmatch(question.strip())):
+        return None
+    chain = NO_RELATION.sub("", match["chain"])
+    named = NAMED.fullmatch(chain)
+    path, entity = named.groups() if named else chain.rpartition(" of ")[::2]
+    relations = tuple(reversed(path.split(" of the ")))
+    nouns = relations if named else (*relations, entity)
+    return PlannedChain(entity, relations, Usage()) if all(map(NOUNS.fullmatch, nouns)) else None
 
 
 def recall_object(

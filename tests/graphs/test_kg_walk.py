@@ -147,7 +147,8 @@ def test_a_reply_that_is_no_plan_is_an_error_or_falls_back_to_the_fact_retrieved
     with pytest.raises(ModelReplyError) as caught:
         walk(reply)
     assert steps_of(caught.value)[-1].node == "plan"
-    final, nodes, *_ = walk(reply, "Kesselby", falls_back=True)
+    question = "Who governs the town where Ana Rojo was born?"
+    final, nodes, *_ = walk(reply, "Kesselby", falls_back=True, prompt=question)
     assert nodes == ["match", "plan", "compose", "respond"] and BORN.text in final["prompt"]
     assert final["fallback"].startswith("no plan") and final["usage"].calls == 2
 
@@ -268,7 +269,7 @@ def test_a_question_that_an_edit_has_all_words_of_needs_no_plan(question: str):
     ],
 )
 def test_a_question_that_asks_for_more_is_planned(question: str):
-    edits = (BORN, fact("Tom", "friend", "Ana Rojo"))
+    edits = BORN, fact("Tom", "friend", "Ana Rojo")
     assert "plan" in walk(" Ana Rojo\nRelations: birthplace", edits=edits, prompt=question)[1]
 
 
@@ -276,6 +277,13 @@ def test_a_plan_that_goes_on_too_long_ends_when_its_hops_have_all_words_of_the_q
     question = "Who was the mayor of the birthplace of Ana Rojo?"
     final, _, model, _ = walk(f"{PLAN}; party; leader", prompt=question)
     assert final["reply"] == "Paul Roy" and len(model.calls) == 1
+
+
+def test_a_chain_of_nouns_is_read_off_the_question_without_a_call():
+    question = "What is the party of the mayor of the birthplace of Ana Rojo?"
+    final, nodes, model, _ = walk(" Greens", prompt=question, falls_back=True)
+    assert final["reply"] == "Greens" and len(model.calls) == 1 and "plan" in nodes
+    assert final["relations"] == ["birthplace", "mayor", "party"]
 
 
 ANA = " Ana Rojo\nRelations: "
