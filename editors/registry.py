@@ -43,6 +43,11 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
         "rome": (WEIGHTS + "rome:Rome", "Writes one key and value into one layer (Meng et al. 2022)."),
         "r_rome": (WEIGHTS + "rome:RRome", "As rome, with one averaged key throughout (Gupta et al. 2024)."),
         "memit": (WEIGHTS + "memit:Memit", "Writes many edits into several layers (Meng et al. 2023)."),
+        "emmet": (WEIGHTS + "emmet:Emmet", "As memit, and gives each key its value (Gupta et al. 2024)."),
+        "ultraedit": (
+            WEIGHTS + "ultraedit:UltraEdit",
+            "Normalises gradients over all turns, in closed form (Gu et al. 2025).",
+        ),
         "alphaedit": (WEIGHTS + "alphaedit:AlphaEdit", "As memit, in the null space of usual keys (Fang et al. 2025)."),
     },
     aliases={"ice": "in_context"},

@@ -56,27 +56,33 @@ OLD_NAMES = {
 
 
 class Mode(NamedTuple):
-    """How many edits are applied together; `size` is the number of cases in a batch, and 0 in every other mode."""
+    """How many edits are applied together; `size` is the number of cases in a batch or in a turn of a sequence.
+
+    It is 0 in the other modes, and in a sequence of single cases.
+    """
 
     kind: Literal["single", "all", "batch", "sequential"]
     size: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `single`, `all`, `sequential` or `batch:N`.
+        """Parse `single`, `all`, `sequential`, `sequential:N` or `batch:N`.
 
         Raises:
             BadSettings: no such mode.
         """
         kind, _, size = text.partition(":")
-        if kind == "batch" and size.isdigit() and int(size) > 0:
-            return cls("batch", int(size))
+        if kind in ("batch", "sequential") and size.isdigit() and int(size) > 0:
+            single_turns = kind == "sequential" and int(size) == 1
+            return cls(kind, 0 if single_turns else int(size))  # type: ignore[arg-type]
         if text in ("single", "all", "sequential"):
             return cls(text)  # type: ignore[arg-type]
-        raise BadSettings(f"unknown mode '{text}': {nearest(text, ['single', 'all', 'sequential', 'batch:N'])}")
+        raise BadSettings(
+            f"unknown mode '{text}': {nearest(text, ['single', 'all', 'sequential', 'sequential:N', 'batch:N'])}"
+        )
 
     def __str__(self) -> str:
-        return f"batch:{self.size}" if self.kind == "batch" else self.kind
+        return f"{self.kind}:{self.size}" if self.size else self.kind
 
 
 class Checkpoints(NamedTuple):
@@ -308,8 +314,8 @@ class RunConfig(CallLimits):
     )
     mode: str | None = Field(
         default=None,
-        description="How many cases' edits are applied together: single, batch:N, all, or sequential; default: the "
-        "benchmark's.",
+        description="How many cases' edits are applied together: single, batch:N, all, sequential (one case after "
+        "another) or sequential:N (N cases a turn); default: the benchmark's.",
     )
     reevaluate_at: str | None = Field(
         default=None,
@@ -399,7 +405,7 @@ class RunConfig(CallLimits):
     def _reevaluate_at_end(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        if values.get("mode") == "sequential" and values.get("reevaluate_at") is None:
+        if str(values.get("mode")).startswith("sequential") and values.get("reevaluate_at") is None:
             return values | {"reevaluate_at": END}
         return values
 

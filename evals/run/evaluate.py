@@ -175,7 +175,7 @@ class PassEvaluator:
             return
         self._measure_unedited([edit for group in self._groups() for edit in group.new])
         with editor.sequence() as apply_more:
-            applied = AppliedEdits(apply_more, FATAL)
+            applied = AppliedEdits(apply_more, FATAL, divides=self.editor_pass.mode.size > 1)
             for group in self._groups():
                 applied.defer(group.new, again=not self._is_pending(group))
                 for unit in self._pending(group):

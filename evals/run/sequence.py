@@ -14,10 +14,11 @@ class AppliedEdits:
     Args:
         apply_more: adds edits to the model.
         fatal: errors that are not the fault of an edit, and propagate.
+        divides: apply edits one by one that cannot be applied together, so that only those at fault fail.
     """
 
-    def __init__(self, apply_more: ApplyMore, fatal: tuple[type[Exception], ...]) -> None:
-        self._apply_more, self._fatal = apply_more, fatal
+    def __init__(self, apply_more: ApplyMore, fatal: tuple[type[Exception], ...], divides: bool = False) -> None:
+        self._apply_more, self._fatal, self._divides = apply_more, fatal, divides
         self.answerer: Answerer = apply_more(())
         self._pending: list[tuple[Sequence[Edit], bool]] = []
         self._failed: dict[str, Exception] = {}
@@ -43,6 +44,8 @@ class AppliedEdits:
         except self._fatal:
             raise
         except Exception as error:  # noqa: BLE001  the edits' units fail, the sequence goes on
+            if self._divides and len(edits) > 1:
+                return any([self.apply([edit]) for edit in edits])
             self._failed |= {edit.id: error for edit in edits}
             return False
         return True

@@ -110,29 +110,30 @@ def groups(
 ) -> Iterator[Group]:
     """Divide cases into groups, in the order of the cases.
 
-    `single`: each case's edits alone; `batch:N`: those of N cases; `sequential`: those of this case and all before it,
-    in order, with all cases so far once more at each checkpoint; `all`: those of all cases, which are then streamed and
-    never held together.
+    `single`: each case's edits alone; `batch:N`: those of N cases; `sequential:N`: those of N cases (1 without a number)
+    and all before them, in order, with all cases so far once more at each checkpoint; `all`: those of all cases, which
+    are then streamed and never held together.
     """
     if mode.kind == "all":
         yield Group(_distinct(cases()), cases)
     elif mode.kind == "sequential":
-        yield from _sequence(cases, checkpoints)
+        yield from _sequence(cases, mode.size or 1, checkpoints)
     else:
         stream = cases()
         while batch := list(islice(stream, mode.size or 1)):
             yield _group(batch, _distinct(batch))
 
 
-def _sequence(cases: Callable[[], Iterator[Case]], checkpoints: Checkpoints) -> Iterator[Group]:
+def _sequence(cases: Callable[[], Iterator[Case]], size: int, checkpoints: Checkpoints) -> Iterator[Group]:
     applied: dict[str, Edit] = {}
     last = number = 0
-    for number, case in enumerate(cases(), 1):
-        before = len(applied)
-        new = {edit.id: edit for edit in case.edits if edit.id not in applied}
+    stream = cases()
+    while turn := list(islice(stream, size)):
+        before, number = len(applied), number + len(turn)
+        new = {edit.id: edit for case in turn for edit in case.edits if edit.id not in applied}
         applied |= new
         edits = tuple(applied.values())
-        yield _group([case], edits)._replace(new=tuple(new.values()))
+        yield _group(turn, edits)._replace(new=tuple(new.values()))
         if checkpoints.passed(before, len(applied)):
             last = len(applied)
             yield _again(cases, edits, number)

@@ -92,7 +92,8 @@ AT_THE_SUBJECT = {
     "prefixes": ["So. "],
     "covariance": "identity",
 }
-SMALL: dict[str, dict[str, Any]] = {name: AT_THE_SUBJECT for name in ("rome", "r_rome", "memit")}
+SMALL: dict[str, dict[str, Any]] = {name: AT_THE_SUBJECT for name in ("rome", "r_rome", "memit", "emmet")}
+SMALL["ultraedit"] = {"layers": [0, 1], "lr": 0.1}
 SMALL["lora"] = SMALL["qlora"] = {"num_steps": 10}
 SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 """Settings for models of two layers."""

@@ -17,10 +17,12 @@ from emend.editors.hyperparameters import (
     shipped_tables,
 )
 from emend.editors.parametric.alphaedit import AlphaEditSettings
+from emend.editors.parametric.emmet import EmmetSettings
 from emend.editors.parametric.finetune import FineTuningSettings
 from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
 from emend.editors.parametric.lora import LoraSettings
 from emend.editors.parametric.memit import MemitSettings
+from emend.editors.parametric.ultraedit import UltraEditSettings
 from emend.memory.errors import BadSettings, MissingData
 
 
@@ -131,7 +133,7 @@ def test_what_is_searched_are_settings_of_the_editor_and_no_table_of_a_model():
     for editor in covariance_editors():
         assert {*search_space(editor)} - {"depth"} <= {*shipped_settings(editor)}
         assert "search" not in shipped_tables(editor)
-    assert covariance_editors() == ["alphaedit", "memit", "r_rome", "rome"]
+    assert covariance_editors() == ["alphaedit", "emmet", "memit", "r_rome", "rome"]
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
@@ -145,6 +147,8 @@ def test_every_shipped_table_gives_valid_settings(path):
         "r_rome": subject,
         "memit": MemitSettings,
         "alphaedit": AlphaEditSettings,
+        "emmet": EmmetSettings,
+        "ultraedit": UltraEditSettings,
     }
     for family in shipped_tables(path.stem):
         built = build_settings(schemas[path.stem], shipped_settings(path.stem, config_for(family)), path.stem)

@@ -49,7 +49,9 @@ def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoin
     measured = {key(line): line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY}
     rows: dict[tuple[ResultGroup, int], Lines] = {}
     for (setting, mode, editor, standing, *_), line in measured.items():
-        rows.setdefault((ResultGroup(setting, mode, editor), standing if mode == "sequential" else 0), []).append(line)
+        rows.setdefault(
+            (ResultGroup(setting, mode, editor), standing if mode.startswith("sequential") else 0), []
+        ).append(line)
     chosen = sorted(_at_checkpoints(list(rows), checkpoints), key=lambda key: (rank(key[0]), key[1]))
     return [_row(place, standing, rows[place, standing], before) for place, standing in chosen]
 

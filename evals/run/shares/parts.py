@@ -113,7 +113,7 @@ class SharePlan:
             BadSettings: there are more shares than parts.
         """
         share, config = Share(part.number, part.of), self.manifest.config
-        if self.manifest.mode == "sequential":
+        if self.manifest.mode.startswith("sequential"):
             passes = Partition.of(share, {PASSES: pass_ids(self.manifest.cases, config.repeats, config.editors)})
             return lambda place, setting: passes.has(PASSES, place.pass_number)
         ids: dict[str, list[str]] = {setting: [] for setting in self.manifest.cases}

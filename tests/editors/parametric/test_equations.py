@@ -14,6 +14,7 @@ from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.locate import locate, locate_essence
 from emend.editors.numerics.low_rank import capture_keys
 from emend.editors.parametric.alphaedit import AlphaEdit
+from emend.editors.parametric.emmet import Emmet
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
 from emend.memory.edit import Edit, Triplet
@@ -193,3 +194,18 @@ def test_alphaedit_warns_once_where_the_null_space_is_nearly_everything(random_m
         alpha.solve([CAPITAL])
     assert [record for record in caplog.records if "alphaedit.nullspace_threshold" in record.getMessage()][1:] == []
     assert "alphaedit.nullspace_threshold" in caplog.text
+
+
+@pytest.mark.parametrize(("ridge", "weight"), [(0.0, 1.0), (0.1, 1.0), (2.0, 5.0)])
+def test_emmet_is_the_published_solution_and_gives_each_key_its_value_without_a_ridge(random_model, ridge, weight):
+    emmet = with_moments(editor(Emmet, random_model(), emmet_lambda=ridge, mom2_update_weight=weight))
+    covariance = weight * moment(key_size(emmet.lm, emmet.paths, 0))
+    torch.manual_seed(1)
+    keys, wanted = torch.randn(3, len(covariance), dtype=torch.float64), torch.randn(3, 32, dtype=torch.float64)
+    factors = emmet.layer_update(0, keys, wanted)
+    delta = factors.left @ factors.right
+    inverse = torch.inverse(covariance)
+    inner = keys @ inverse @ keys.T + ridge * torch.eye(3)
+    direct = wanted.T @ (torch.inverse(inner) @ keys @ inverse)
+    assert (delta - direct).norm() <= 1e-8 * direct.norm()
+    assert bool((delta @ keys.T - wanted.T).norm() <= 1e-8 * wanted.norm()) is (ridge == 0.0)

@@ -1,7 +1,7 @@
 """Mode `sequential`: edits stand on one another, earlier cases are asked again, and a resumed run goes on exactly."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from emend.evals.config.run_config import Checkpoints, Mode, RunConfig
 from emend.evals.log.lines import COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.run.sequence import AppliedEdits
 from emend.evals.run.summary import Summary
 from emend.evals.run.units import Group, groups
-from emend.memory.errors import BadSettings, RunRefused
+from emend.memory.edit import Edit
+from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals import toy_runs
 from tests.evals.toy_runs import untimed_records
 from tests.evals.toys import (
@@ -91,6 +93,36 @@ def test_a_case_of_several_edits_reaches_a_checkpoint_by_passing_it() -> None:
 
     grouped = list(groups(cases, Mode.parse("sequential"), Checkpoints.parse("1,2,4")))
     assert [(group.checkpoint, group.again) for group in grouped if group.checkpoint] == [(3, 1), (6, 2)]
+
+
+def test_cases_are_taken_in_turns() -> None:
+    grouped = list(
+        groups(lambda: (toy_case(n) for n in range(7)), Mode.parse("sequential:3"), Checkpoints.parse("4,end"))
+    )
+    turns = [group for group in grouped if not group.checkpoint]
+    assert [len(list(group.cases())) for group in turns] == [3, 3, 1]
+    assert [len(group.new) for group in turns] == [3, 3, 1] and [len(group.edits) for group in turns] == [3, 6, 7]
+    assert [(group.checkpoint, group.again) for group in grouped if group.checkpoint] == [(6, 6), (7, 7)]
+
+
+def test_the_edits_of_a_turn_are_solved_together_on_top_of_those_before(tmp_path: Path) -> None:
+    go(tmp_path / "run", mode="sequential:2", reevaluate_at="end", limit=5)
+    assert ToyEditor.log == [(), ("Land0", "Land1"), ("Land2", "Land3"), ("Land4",)]
+    assert FleetingEditor.left == [5]
+    standing = [r.active_edits for r in read_records(tmp_path / "run") if not r.checkpoint and r.kind == "efficacy"]
+    assert sorted(standing) == [2, 2, 4, 4, 5]
+
+
+def test_of_a_turn_that_cannot_be_applied_only_the_edits_at_fault_fail() -> None:
+    def apply_more(edits: Sequence[Edit]) -> Any:
+        if any(edit.subject == "Land1" for edit in edits):
+            raise BadData("no such token")
+        return edits
+
+    cases = [toy_case(n) for n in range(3)]
+    applied = AppliedEdits(apply_more, (BadSettings,), divides=True)
+    assert applied.apply([edit for case in cases for edit in case.edits]) and applied.count == 2
+    assert [applied.error_of(case) is None for case in cases] == [True, False, True]
 
 
 def test_an_edit_that_stands_already_is_not_new() -> None:

@@ -41,7 +41,7 @@ def perplexity_tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, Rend
         over = "sets of edits" if any(row.over == "edits" for row in members) else "texts"
         title = f"perplexity of held-out texts, {setting}, mode {mode}, n and intervals over {over}"
         before = ", before over texts" if over != "texts" else ""
-        yield one_line(title + before), _perplexities(members, mode == "sequential")
+        yield one_line(title + before), _perplexities(members, mode.startswith("sequential"))
 
 
 def _perplexities(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableType:

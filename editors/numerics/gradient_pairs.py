@@ -1,0 +1,63 @@
+"""What enters a linear module and the gradient of what leaves it, at every token of some rows."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.editors.numerics.passes import light_passes, logits_at, padded
+from emend.editors.numerics.training.training_loop import TrainingRow
+
+
+class GradientPairs(NamedTuple):
+    """Inputs (tokens, inputs) of a module and gradients (tokens, outputs) at its output, float32 on the CPU."""
+
+    inputs: Tensor
+    gradients: Tensor
+
+
+def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow]) -> list[GradientPairs]:
+    """The pairs of each module, for the mean negative log-probability of the rows' learnt tokens.
+
+    The model is left as it is, and its lock must be held.
+
+    Args:
+        lm: the model.
+        modules: paths of linear modules, from the lowest one upwards.
+        rows: one padded batch.
+    """
+    ids, mask = (tensor.to(lm.device) for tensor in padded([row.ids for row in rows], lm.tokenizer.pad_token_id))
+    scored = [(line, place) for line, row in enumerate(rows) for place in range(row.start, len(row.ids))]
+    lines, places = torch.tensor(scored, device=lm.device).T
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+
+    def keep(path: str, taken: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        # Nothing below the first module needs a gradient: its output begins the graph.
+        output = output if output.requires_grad else output.detach().requires_grad_()
+        inputs[path], outputs[path] = taken[0].detach(), output
+        return output
+
+    with ExitStack() as hooks, light_passes(lm.model), torch.enable_grad():
+        for path in modules:
+            module: nn.Module = lm.model.get_submodule(path)
+            hook = module.register_forward_hook(lambda _, taken, output, path=path: keep(path, taken, output))
+            hooks.callback(hook.remove)
+        fields = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
+        logits = logits_at(lm.model, lm.model, fields, lines, places - 1)
+        loss = cross_entropy(logits, ids[lines, places])
+        gradients = torch.autograd.grad(loss, [outputs[path] for path in modules])
+    own = mask.bool()
+    return [
+        GradientPairs(_at(inputs[path], own), _at(gradient, own))
+        for path, gradient in zip(modules, gradients, strict=True)
+    ]
+
+
+def _at(tensor: Tensor, own: Tensor) -> Tensor:
+    """The rows of a tensor at tokens that are not padding; some MLPs see rows and places as one dimension."""
+    return tensor.reshape(*own.shape, -1)[own].float().cpu()
