@@ -110,7 +110,7 @@ def groups(
 ) -> Iterator[Group]:
     """Divide cases into groups, in the order of the cases.
 
-    `single`: each case's edits alone; `batch:N`: those of N cases; `sequential:N`: those of N cases (1 without a number)
+    `single`: each case's edits alone; `batch:N`: those of N cases; `sequential:N`: those of N cases, or of 1,
     and all before them, in order, with all cases so far once more at each checkpoint; `all`: those of all cases, which
     are then streamed and never held together.
     """

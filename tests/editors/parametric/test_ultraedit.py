@@ -19,7 +19,7 @@ def ultraedit(model, **settings):
 
 def published_update(editor, edits, lr):
     """The published steps one by one: hooks on each module, moments by shape, and a solve for each matrix."""
-    lm, seen = editor.lm, {}
+    lm, seen = editor.lm, dict[str, dict[str, torch.Tensor]]()
     rows = training_rows(lm, edits, editor.context.wording)
     width = max(len(row.ids) for row in rows)
     ids = torch.tensor([[*row.ids, *[0] * (width - len(row.ids))] for row in rows])
@@ -60,7 +60,7 @@ def published_update(editor, edits, lr):
 
 
 def published_deviation(shapes, keys, grads):
-    count, mean, squares = 0, 0.0, 0.0
+    count, mean, squares = 0, torch.zeros(1), torch.zeros(1)
     for batch in shapes[keys.shape[1], grads.shape[1]]:
         total, delta = count + len(batch), batch.mean(0) - mean
         mean = mean + len(batch) * delta / total

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messag
 
 from emend.evals.metrics.trajectory import (
     CallCounts,
+    MatchMode,
     ToolCall,
     count_calls,
     matches,
@@ -20,7 +21,7 @@ from emend.evals.metrics.trajectory import (
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe, Step
 
-MODES = ("strict", "unordered", "subset", "superset")
+MODES: tuple[MatchMode, ...] = ("strict", "unordered", "subset", "superset")
 AGENTEVALS = Path(__file__).parents[2] / "data" / "trajectories" / "agentevals.json"
 """Verdicts of agentevals 0.0.9 over 40 of our trajectories; scripts/benchmarks/compare_agentevals.py writes it."""
 
