@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from emend.graphs.construction.name_forms import names_exactly
+from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_text, fold_typography
 

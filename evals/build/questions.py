@@ -10,7 +10,7 @@ from emend.evals.build.documents import DocumentFolder
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
-from emend.graphs.construction.name_forms import names_exactly
+from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.memory.files import replace_file
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_typography

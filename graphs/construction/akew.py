@@ -14,6 +14,7 @@ from langgraph.runtime import Runtime
 from emend.agents.roles.author import SHIPPED, decide, read_as, write_text
 from emend.agents.roles.extract import NONE, read_triplets
 from emend.agents.scoring import is_small_model
+from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -24,7 +25,6 @@ from emend.graphs.construction.pipeline import (
     may_retry,
     reject,
 )
-from emend.graphs.construction.text_filters import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage

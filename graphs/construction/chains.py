@@ -13,7 +13,8 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, decide, write_text
 from emend.graphs.construction.akew import LANGUAGES
-from emend.graphs.construction.name_forms import names, names_exactly
+from emend.graphs.construction.filters.name_forms import names, names_exactly
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -24,7 +25,6 @@ from emend.graphs.construction.pipeline import (
     may_retry,
     reject,
 )
-from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction, summary_of
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage

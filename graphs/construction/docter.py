@@ -21,7 +21,8 @@ from emend.graphs.construction.docter_reasoning import (
     reasoning_filters,
 )
 from emend.graphs.construction.docter_samples import sample
-from emend.graphs.construction.name_forms import names
+from emend.graphs.construction.filters.name_forms import names
+from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     FilterInfo,
@@ -31,7 +32,6 @@ from emend.graphs.construction.pipeline import (
     may_retry,
     reject,
 )
-from emend.graphs.construction.text_filters import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
 from emend.graphs.construction.translation import (
     TRANSLATED,
     TRANSLATION_FILTERS,

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import decide, write_text
-from emend.graphs.construction.name_forms import names, names_exactly
+from emend.graphs.construction.filters.name_forms import names, names_exactly
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, summary_of
 from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, reject
-from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction, summary_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words

@@ -12,7 +12,8 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.akew import CONVEYS, LANGUAGES, AkewState, judge_paragraph
-from emend.graphs.construction.name_forms import names
+from emend.graphs.construction.filters.name_forms import names
+from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     FilterInfo,
@@ -22,7 +23,6 @@ from emend.graphs.construction.pipeline import (
     may_retry,
     reject,
 )
-from emend.graphs.construction.text_filters import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
 from emend.graphs.execution import Graph
 
 NAMED = "key_information"

@@ -13,13 +13,19 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, decide, write_text
 from emend.graphs.construction.document_facts import COUNT, DocumentFact, DocumentFacts, UnansweredQuestion, ask_facts
-from emend.graphs.construction.fact_filters import (
+from emend.graphs.construction.filters.facts import (
     FACT_FILTERS,
     find_proof,
     find_unusable_question,
     usable_description,
 )
-from emend.graphs.construction.name_forms import names_exactly
+from emend.graphs.construction.filters.name_forms import names_exactly
+from emend.graphs.construction.filters.texts import (
+    AuthoredDraft,
+    find_foreign_language,
+    find_foreign_letters,
+    summary_of,
+)
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -27,12 +33,6 @@ from emend.graphs.construction.pipeline import (
     Pipeline,
     Recipe,
     may_retry,
-)
-from emend.graphs.construction.text_filters import (
-    AuthoredDraft,
-    find_foreign_language,
-    find_foreign_letters,
-    summary_of,
 )
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError

@@ -10,9 +10,9 @@ from emend.agents.roles.author import write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.akew import LANGUAGES
-from emend.graphs.construction.name_forms import names, names_exactly
+from emend.graphs.construction.filters.name_forms import names, names_exactly
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_other_language
 from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, accept, reject
-from emend.graphs.construction.text_filters import AuthoredDraft, find_other_language
 from emend.memory.errors import ModelReplyError
 
 TOKENS = 480

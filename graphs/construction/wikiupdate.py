@@ -11,7 +11,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.graphs.construction.akew import CONVEYS, AkewState, extract, finish, sample, verify
-from emend.graphs.construction.page_filters import PAGE_FILTERS
+from emend.graphs.construction.filters.pages import PAGE_FILTERS
+from emend.graphs.construction.filters.texts import AuthoredDraft, first_fault, summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     FilterInfo,
@@ -20,7 +21,6 @@ from emend.graphs.construction.pipeline import (
     accept,
     reject,
 )
-from emend.graphs.construction.text_filters import AuthoredDraft, first_fault, summary_of
 from emend.graphs.execution import Graph
 from emend.memory.probe import Usage
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.build.elken.event_types import UNKNOWN, EventImpact, EventType, read_event_types
-from emend.graphs.construction.name_forms import names
+from emend.graphs.construction.filters.name_forms import names
 
 RELATIONS = {
     "P19": "place of birth", "P20": "place of death", "P22": "father", "P25": "mother", "P26": "spouse",

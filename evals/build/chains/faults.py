@@ -10,7 +10,7 @@ from emend.evals.data.benchmarks.mquake.rows import ChainRow
 from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.text import normalise
 from emend.graphs.construction.chains import leaked_name
-from emend.graphs.construction.name_forms import names
+from emend.graphs.construction.filters.name_forms import names
 
 Rows = Sequence[ChainRow]
 

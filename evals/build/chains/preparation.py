@@ -18,7 +18,7 @@ from emend.evals.build.composed.stored_items import store_items
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.data.benchmarks.mquake.rows import ChainRow
 from emend.graphs.construction.chains import leaked_name
-from emend.graphs.construction.text_filters import summary_of
+from emend.graphs.construction.filters.texts import summary_of
 from emend.memory.errors import BadData, BadSettings
 
 

@@ -7,8 +7,8 @@ import pytest
 from emend.agents.roles.author import READINGS as WORDS
 from emend.agents.roles.author import SHIPPED
 from emend.graphs.construction.akew import CONVEYS, READINGS, READS_AS, SAMPLE, build, filters
+from emend.graphs.construction.filters.texts import TEXT_FILTERS
 from emend.graphs.construction.pipeline import ConstructionContext
-from emend.graphs.construction.text_filters import TEXT_FILTERS
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel, SizedChatModel
 

@@ -6,7 +6,7 @@ import pytest
 
 from emend.agents.roles.author import SHIPPED
 from emend.graphs.construction.document_facts import DocumentFact, DocumentFacts, UnansweredQuestion
-from emend.graphs.construction.fact_filters import FACT_FILTERS, find_proof
+from emend.graphs.construction.filters.facts import FACT_FILTERS, find_proof
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.questions import build
 from emend.graphs.execution import run_graph

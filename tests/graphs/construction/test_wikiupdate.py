@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emend.graphs.construction.akew import CONVEYS
-from emend.graphs.construction.page_filters import PAGE_FILTERS
+from emend.graphs.construction.filters.pages import PAGE_FILTERS
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.wikiupdate import build
 from emend.graphs.execution import run_graph

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from emend.graphs.construction.fault_patterns import MARKUP
-from emend.graphs.construction.text_filters import (
+from emend.graphs.construction.filters.patterns import MARKUP
+from emend.graphs.construction.filters.texts import (
     FINAL,
     TEXT_FILTERS,
     AuthoredDraft,

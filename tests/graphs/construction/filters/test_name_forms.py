@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.graphs.construction.name_forms import leaves, names
+from emend.graphs.construction.filters.name_forms import leaves, names
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from emend.graphs.construction.akew import SAMPLE
-from emend.graphs.construction.text_filters import TEXT_FILTERS, AuthoredDraft, first_fault
+from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault
 
 FACT = "Pell Lock was built in Norway."
 GOOD = f"{FACT} {SAMPLE}"

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from emend.graphs.construction.document_facts import PRONOUN
-from emend.graphs.construction.fault_patterns import MARKUP, REFUSAL, TALK
-from emend.graphs.construction.name_forms import leaves, names_exactly
-from emend.graphs.construction.text_filters import AuthoredDraft, find_instruction
+from emend.graphs.construction.filters.name_forms import leaves, names_exactly
+from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.tokens import words
 

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from emend.graphs.construction.fault_patterns import (
+from emend.graphs.construction.filters.name_forms import leaves, names
+from emend.graphs.construction.filters.patterns import (
     DENIAL,
     HEADING,
     INSTRUCTION,
@@ -15,7 +16,6 @@ from emend.graphs.construction.fault_patterns import (
     TALK,
     USUAL_WORDS,
 )
-from emend.graphs.construction.name_forms import leaves, names
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.tokens import words
