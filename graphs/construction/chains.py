@@ -6,6 +6,7 @@ entity but that at which the chain begins.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, Literal, NamedTuple
 
 from langgraph.graph import START, StateGraph
@@ -13,8 +14,16 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, decide, write_text
 from emend.graphs.construction.akew import LANGUAGES
-from emend.graphs.construction.filters.name_forms import names, names_exactly
-from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, summary_of
+from emend.graphs.construction.filters.name_forms import leaves, names, names_exactly
+from emend.graphs.construction.filters.questions import (
+    find_command,
+    find_foreign,
+    find_markup,
+    find_several,
+    find_talk,
+    find_yes_no,
+)
+from emend.graphs.construction.filters.texts import summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -54,6 +63,7 @@ class WordedQuestion(NamedTuple):
     others: Sequence[str]
     start: str
     hidden: Sequence[str]
+    language: str = "en"
 
 
 def leaked_name(question: str, hidden: Sequence[str]) -> str:
@@ -81,13 +91,14 @@ def read_questions(reply: str) -> list[str]:
     return [line for line in lines if line.endswith(_QUESTION_MARK)]
 
 
-def check_questions(state: ChainsState) -> dict[str, Any]:
+def check_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the wordings that name the start, give nothing away and are no repetitions."""
     item, earlier = state["item"], state.get("questions", [])
     usable, rejections, passed = list[str](), list[dict[str, Any]](), dict.fromkeys(QUESTION_FILTERS, True)
     for question in state["replied"]:
         others = (item["text"], *earlier, *usable)
-        name, reason = _first_fault(WordedQuestion(question, others, item["start"], item["hidden"]))
+        worded = WordedQuestion(question, others, item["start"], item["hidden"], runtime.context.language)
+        name, reason = _first_fault(worded)
         if name:
             rejections += reject(state, name, reason)["rejections"]
             passed[name] = False
@@ -152,21 +163,38 @@ def find_other_start(worded: WordedQuestion) -> str:
 
 
 def find_leaked_entity(worded: WordedQuestion) -> str:
-    """The question names another entity of the chain."""
-    hidden = leaked_name(worded.question, worded.hidden)
+    """The question names another entity of the chain, or a part by which it is known."""
+    others = (worded.start, *worded.others[:1])  # the composed question may have a word of a name
+    parts = (name for name in worded.hidden if len(name) >= SHORTEST_NAME and leaves(worded.question, name, others))
+    hidden = leaked_name(worded.question, worded.hidden) or next(parts, "")
     return f"a question gives part of the chain away: '{hidden}'" if hidden else ""
 
 
-def find_command(worded: WordedQuestion) -> str:
-    """The question holds an instruction to a model, an address or active markup."""
-    return find_instruction(AuthoredDraft(worded.question, "", ""))
+def of_text(find: Callable[[str], str]) -> Callable[[WordedQuestion], str]:
+    """A filter of the question's text alone, with the same docstring."""
+
+    @wraps(find)
+    def find_in(worded: WordedQuestion) -> str:
+        return find(worded.question)
+
+    return find_in
+
+
+def find_other_language(worded: WordedQuestion) -> str:
+    """The question is in another language."""
+    return find_foreign(worded.question, worded.language, worded.start)
 
 
 QUESTION_FILTERS: Mapping[str, Callable[[WordedQuestion], str]] = {
+    "talk": of_text(find_talk),
+    "instruction": of_text(find_command),
+    "markup": of_text(find_markup),
     "different": find_equal_question,
     "start": find_other_start,
     "leak": find_leaked_entity,
-    "instruction": find_command,
+    "one_question": of_text(find_several),
+    "open_question": of_text(find_yes_no),
+    "language": find_other_language,
 }
 
 

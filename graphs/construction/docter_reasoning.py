@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import decide, write_text
-from emend.graphs.construction.filters.name_forms import names, names_exactly
+from emend.graphs.construction.filters.name_forms import leaves, names, names_exactly
+from emend.graphs.construction.filters.patterns import REFUSAL, TALK
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, summary_of
 from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, reject
 from emend.memory.errors import ModelReplyError
@@ -23,7 +24,9 @@ TOKENS = 64
 LONGEST = 40
 """Words of the sentence and of the question."""
 FOLLOWS = "follows"
-_YES_NO = re.compile(r"(?:is|are|was|were|does|do|did|has|have|had|can|could|will|would)\b", re.IGNORECASE)
+_YES_NO = re.compile(
+    r"(?:is|are|was|were|does|do|did|has|have|had|can|could|will|would|must|may|might|should)\b", re.IGNORECASE
+)
 
 
 class ReasoningState(ConstructionState, total=False):
@@ -103,8 +106,12 @@ def find_no_yes_no_question(draft: ReasoningDraft) -> str:
 
 def find_named_object(draft: ReasoningDraft) -> str:
     """The question names the new or the old object, so that nothing has to be known about it."""
-    named = next((each for each in (draft.about, draft.other) if names_exactly(draft.question, each)), "")
+    named = next((each for each in (draft.about, draft.other) if _has_object(draft, each)), "")
     return f"the question names '{named}'" if named else ""
+
+
+def _has_object(draft: ReasoningDraft, name: str) -> bool:
+    return names_exactly(draft.question, name) or leaves(draft.question, name, (draft.subject,))
 
 
 def find_command(draft: ReasoningDraft) -> str:
@@ -112,7 +119,15 @@ def find_command(draft: ReasoningDraft) -> str:
     return find_instruction(AuthoredDraft(f"{draft.knowledge}\n{draft.question}", "", ""))
 
 
+def find_spoken_author(draft: ReasoningDraft) -> str:
+    """The author declines, speaks as itself, or to its reader."""
+    hits = (pattern.search(text) for pattern in (TALK, REFUSAL) for text in (draft.knowledge, draft.question))
+    hit = next(filter(None, hits), None)
+    return f"the author speaks to its reader: '{hit[0].strip()[:40]}'" if hit else ""
+
+
 REASONING_FILTERS: Mapping[str, Callable[[ReasoningDraft], str]] = {
+    "author_speaks": find_spoken_author,
     "knowledge": find_no_knowledge,
     "yes_no_question": find_no_yes_no_question,
     "object_replaced": find_named_object,

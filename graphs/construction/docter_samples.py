@@ -37,7 +37,12 @@ def _translation(prompt: str) -> str:
     fact = SAMPLES[language]["statement"].format(subject=subject, object=target)
     query = fact.partition(target)[0].strip()
     translated = TranslatedFact(
-        subject=subject, fact=fact, query=query, object=target, old=old, paraphrases=[f"{query} ..."]
+        subject=subject,
+        fact=fact,
+        query=query,
+        object=target,
+        old=old,
+        paraphrases=[f"{query} ..."] * len(_last(prompt, "Other beginnings").split(" / ")),
     )
     return translated.model_dump_json()
 

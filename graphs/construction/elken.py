@@ -13,7 +13,17 @@ from langgraph.runtime import Runtime
 from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.akew import CONVEYS, LANGUAGES, AkewState, judge_paragraph
 from emend.graphs.construction.filters.name_forms import names
-from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
+from emend.graphs.construction.filters.texts import (
+    ABOUT_OBJECTS,
+    TEXT_FILTERS,
+    AuthoredDraft,
+    TextFilter,
+    find_foreign_besides,
+    find_wrong_length,
+    first_fault,
+    summary_of,
+    without_quotations,
+)
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     FilterInfo,
@@ -24,13 +34,31 @@ from emend.graphs.construction.pipeline import (
     reject,
 )
 from emend.graphs.execution import Graph
+from emend.graphs.extraction.sentences import split_sentences
 
 NAMED = "key_information"
 BOUNDS = 4, 150
 """Words of one to five sentences."""
-FILTERS = {
-    name: TEXT_FILTERS[name]
-    for name in ("empty", "refusal", "talk", "instruction", "markup", "language", "length", "cut_off", "denial")
+SENTENCES = 6
+"""Maximum number of sentences outside quotations; five are asked for, and an abbreviation may look like an end."""
+
+
+def find_long_report(draft: AuthoredDraft) -> str:
+    """The text is too short or too long for a report."""
+    count = len(split_sentences(without_quotations(draft.text)))
+    return f"the text has {count} sentences" if count > SENTENCES else find_wrong_length(draft)
+
+
+def find_no_statement(draft: AuthoredDraft) -> str:
+    """The text only asks."""
+    sentences = split_sentences(without_quotations(draft.text))
+    return "the text states nothing" if all(each.rstrip().endswith(("?", "？")) for each in sentences) else ""
+
+
+FILTERS: Mapping[str, TextFilter] = {
+    **{name: find for name, find in TEXT_FILTERS.items() if name not in ABOUT_OBJECTS},
+    "length": find_long_report,
+    "statement": find_no_statement,
 }
 
 
@@ -42,6 +70,7 @@ def write(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, 
     prompt = context.prompt("event_report").fill(problem, event=state["item"]["text"], language=language)
     written = write_text(context.author, prompt)
     return {
+        "prompt": prompt.text.rpartition(context.prompt("event_report").ask.partition("{")[0])[0],
         "paragraph": written.text,
         "is_cut_off": written.is_cut_off,
         "is_refused": written.is_refused,
@@ -56,17 +85,21 @@ def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
         state["paragraph"],
         subject="",
         new="",
+        prompt=state["prompt"],
         fact=state["item"]["text"],
         language=runtime.context.language,
         is_cut_off=state["is_cut_off"],
         is_refused=state["is_refused"],
         bounds=BOUNDS,
     )
-    name, reason = first_fault(draft, FILTERS)
+    names_of_event = state["item"]["names"]
+    # a report is so short that names may be most of it
+    filters_of_event = {**FILTERS, "language": lambda draft: find_foreign_besides(draft, names_of_event)}
+    name, reason = first_fault(draft, filters_of_event)
     filters = list(FILTERS)
     if name:
         return reject(state, name, reason, *filters[: filters.index(name)])
-    missing = next((each for each in state["item"]["names"] if not names(state["paragraph"], each)), "")
+    missing = next((each for each in names_of_event if not names(state["paragraph"], each)), "")
     if missing:
         return reject(state, NAMED, f"the text does not name '{missing}'", *filters)
     return accept(*filters, NAMED)

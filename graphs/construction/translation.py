@@ -11,9 +11,10 @@ from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.akew import LANGUAGES
 from emend.graphs.construction.filters.name_forms import names, names_exactly
-from emend.graphs.construction.filters.texts import AuthoredDraft, find_other_language
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_language, find_instruction
 from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, accept, reject
 from emend.memory.errors import ModelReplyError
+from emend.memory.typography import fold_text
 
 TOKENS = 480
 """Limit of new tokens of a local author's reply."""
@@ -64,7 +65,9 @@ def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) ->
 
 def check_translation(state: TranslationState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Reject a translation in another language, or whose parts do not fit, or that means something else in English."""
-    if reason := find_unfit_parts(state["translated"], runtime.context.language):
+    if reason := find_unfit_parts(
+        state["translated"], runtime.context.language, len(state["item"]["short_paraphrases"])
+    ):
         return reject(state, TRANSLATED, reason)
     prompt = runtime.context.prompt("translate_back").fill(text=state["translated"]["fact"])
     back = write_text(runtime.context.author, prompt, 96)
@@ -74,14 +77,28 @@ def check_translation(state: TranslationState, runtime: Runtime[ConstructionCont
     return {**(update or accept(TRANSLATED, BACK)), "usage": back.usage}
 
 
-def find_unfit_parts(translated: Mapping[str, Any], language: str) -> str:
-    """The reason why the parts of a translation do not fit; empty if they do."""
+def find_unfit_parts(translated: Mapping[str, Any], language: str, paraphrases: int = 0) -> str:
+    """The reason why the parts of a translation do not fit; empty if they do.
+
+    Args:
+        translated: the parts.
+        language: in which they should be.
+        paraphrases: number of other beginnings that were to be translated.
+    """
     fact, query, target, old = (str(translated[name]) for name in ("fact", "query", "object", "old"))
-    reason = find_other_language(AuthoredDraft(fact, "", "", language=language))
-    if reason:
+    beginnings = [query, *translated["paraphrases"]]
+    drafts = [AuthoredDraft(text, "", "", language=language) for text in (fact, *beginnings)]
+    if reason := next(filter(None, (find(draft) for draft in drafts for find in _OF_EACH_PART)), ""):
         return reason
-    if not names_exactly(fact, translated["subject"]) or not names_exactly(fact, target):
+    if len(translated["paraphrases"]) < paraphrases:
+        return "a beginning is missing"
+    if not names(fact, translated["subject"]) or not names_exactly(fact, target):
         return "the statement does not have its subject and its end as they are translated"
-    if any(names_exactly(text, target) for text in (query, *translated["paraphrases"])):
+    if any(names_exactly(text, target) for text in beginnings):
         return "a beginning has the end already"
+    if not fold_text(fact).startswith(fold_text(query).rstrip(" .…:：")):
+        return "the statement does not begin with its beginning"
     return "both ends are the same" if names_exactly(old, target) or names_exactly(target, old) else ""
+
+
+_OF_EACH_PART = (find_foreign_language, find_instruction)

@@ -8,9 +8,13 @@ undisturbed command: none lost, none doubled, and no more calls made again than 
     python scripts/benchmarks/kill_commands.py akew --kills 20
     python scripts/benchmarks/kill_commands.py questions --kills 20
     python scripts/benchmarks/kill_commands.py wikiupdate --kills 20
+    python scripts/benchmarks/kill_commands.py docter --kills 20
+    python scripts/benchmarks/kill_commands.py elken --kills 20
+    python scripts/benchmarks/kill_commands.py chains --kills 20
 """
 
 import argparse
+import csv
 import json
 import random
 import shutil
@@ -29,7 +33,6 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from emend.evals.build import akew, questions, wikiupdate  # noqa: E402
 from emend.evals.build.build import RUN  # noqa: E402
 from emend.evals.build.card import Card  # noqa: E402
 from emend.evals.data.benchmarks.built import CARD  # noqa: E402
@@ -47,6 +50,8 @@ from tests.provider.speaking import believes  # noqa: E402
 
 CONCURRENCY = 4
 FACTS, DOCUMENTS, UPDATES = 24, 6, 24
+TABLE, COMPOSED = 24, 24
+TABLE_FILE = "facts.csv"
 LATENCY = 0.02
 
 
@@ -129,6 +134,29 @@ def make_dump(folder: Path) -> None:
     (folder / "leads.jsonl").write_text("".join(json.dumps(lead) + "\n" for lead in leads))
 
 
+def make_table(folder: Path) -> None:
+    """A table of facts: counterfactual ones with a cloze, players with clubs, and clubs with leagues and coaches."""
+    folder.mkdir()
+    rows = [("subject", "relation", "object", "prompt", "old_answer")]
+    for n in range(TABLE):
+        rows += [
+            (f"Player {n}", "member of sports team", f"Club {n % 8}", "{} plays for", f"Club {(n + 1) % 8}"),
+            (f"Player {n}", "place of birth", f"Town {n % 8}", "{} was born in", f"Town {(n + 1) % 8}"),
+        ]
+    for n in range(8):
+        rows += [
+            (f"Club {n}", "league or competition", f"League {n % 4}", "{} plays in", f"League {(n + 1) % 4}"),
+            (f"Club {n}", "head coach", f"Coach {n}", "{} is coached by", f"Coach {(n + 1) % 8}"),
+        ]
+    with (folder / TABLE_FILE).open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+
+
+def composed_words(kind: str, folder: Path, provider: Provider) -> list[str]:
+    """Command line that builds a benchmark of composed items, or goes on with it."""
+    return [*build_words(kind, TABLE_FILE, folder, provider), "--cases", str(COMPOSED)]
+
+
 def build_words(kind: str, source: str, folder: Path, provider: Provider) -> list[str]:
     """Command line that builds a benchmark, or goes on with it."""
     models = ("--model", provider.spec("chat", "author"), "--judge", provider.spec("chat", "judge"))
@@ -142,23 +170,23 @@ def update_words(folder: Path, provider: Provider) -> list[str]:
     return [*build_words("wikiupdate", "dump.json", folder, provider), *options]
 
 
-def built_outcome(file: str, folder: Path) -> object:
-    """The benchmark's file, the counts of its card, and records and steps of the construction."""
+def built_outcome(folder: Path) -> object:
+    """The benchmark's files, the counts of its card, and records and steps of the construction."""
     card = Card.model_validate_json((folder / "out" / CARD).read_bytes())
     counts = card.items, card.attempts, card.failed, card.dropped, card.filters
-    return (folder / "out" / file).read_bytes(), counts, Contents.of(folder / "out" / RUN)
+    files = {file: (folder / "out" / file).read_bytes() for file in card.content.files}
+    return files, counts, Contents.of(folder / "out" / RUN)
 
 
 SCENARIOS = {
     "judge": Scenario(judge, make_run, judge_words, judged_outcome),
     "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
-    "akew": Scenario(
-        author, make_facts, partial(build_words, "akew", "facts.jsonl"), partial(built_outcome, akew.FILE)
-    ),
-    "questions": Scenario(
-        author, make_documents, partial(build_words, "questions", "documents"), partial(built_outcome, questions.FILE)
-    ),
-    "wikiupdate": Scenario(author, make_dump, update_words, partial(built_outcome, wikiupdate.FILE)),
+    "akew": Scenario(author, make_facts, partial(build_words, "akew", "facts.jsonl"), built_outcome),
+    "questions": Scenario(author, make_documents, partial(build_words, "questions", "documents"), built_outcome),
+    "wikiupdate": Scenario(author, make_dump, update_words, built_outcome),
+    "docter": Scenario(author, make_table, partial(build_words, "docter", TABLE_FILE), built_outcome),
+    "elken": Scenario(author, make_table, partial(composed_words, "elken"), built_outcome),
+    "chains": Scenario(author, make_table, partial(composed_words, "chains"), built_outcome),
 }
 
 

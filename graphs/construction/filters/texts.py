@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from emend.graphs.construction.filters.name_forms import leaves, names
@@ -18,7 +18,7 @@ from emend.graphs.construction.filters.patterns import (
 )
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.retrieval.tokens import words
+from emend.memory.retrieval.tokens import whole, words
 from emend.memory.typography import fold_text, fold_typography
 
 
@@ -60,6 +60,8 @@ SAME_SENTENCES = 3
 DISTINCT = 0.8
 """Minimum share of distinct runs of three words; in running text it is above 0.95."""
 
+_TASK = re.compile(r"\A\W*(?:compose|generate|rephrase|reword|rewrite|translate|write)\b", re.IGNORECASE)
+_STUTTER = re.compile(r"\b(\w+)(?:\W+\1\b){3}", re.IGNORECASE)
 FINAL = re.compile(r"[.!?。！？…][\"'”’)\]）」』]*\s*\Z")
 _LETTERS = {
     "zh": re.compile(r"[\u3400-\u9fff]"),
@@ -84,7 +86,7 @@ def find_empty(draft: AuthoredDraft) -> str:
 
 def find_refusal(draft: AuthoredDraft) -> str:
     """The author declines, or speaks of itself."""
-    hit = REFUSAL.search(_without_quotations(draft.text))
+    hit = REFUSAL.search(without_quotations(draft.text))
     return "the author declined to write" if draft.is_refused or hit else ""
 
 
@@ -96,12 +98,14 @@ def find_instruction(draft: AuthoredDraft) -> str:
 
 def find_talk(draft: AuthoredDraft) -> str:
     """The author speaks as itself, or about the text."""
-    hit = TALK.search(_without_quotations(draft.text))
+    hit = TALK.search(without_quotations(draft.text))
     return f"the text speaks of itself or to its reader: '{hit[0].strip()[:40]}'" if hit else ""
 
 
 def find_repeated_prompt(draft: AuthoredDraft) -> str:
-    """The text repeats the prompt, or its demonstration, instead of following it."""
+    """The text repeats the prompt, or its demonstration, instead of following it, or begins with a task."""
+    if hit := _TASK.search(draft.text):
+        return f"the text begins with a task: '{hit[0].strip()}'"
     prompt, text, fact = words(draft.prompt), words(draft.text), " ".join(words(draft.fact))
     runs = {" ".join(prompt[at : at + REPEATED_WORDS]) for at in range(len(prompt) - REPEATED_WORDS + 1)}
     for at in range(len(text) - REPEATED_WORDS + 1):
@@ -143,6 +147,14 @@ def find_foreign_language(draft: AuthoredDraft) -> str:
     return f"the text has almost no usual words of the language '{draft.language}'" if is_other else ""
 
 
+def find_foreign_besides(draft: AuthoredDraft, names: Iterable[str]) -> str:
+    """The text is in another language without these names, which say nothing about it."""
+    text = draft.text
+    for name in names:
+        text = whole(name).sub("", text)
+    return find_foreign_language(draft._replace(text=text))
+
+
 def find_foreign_letters(draft: AuthoredDraft) -> str:
     """Most letters of the text are not those of the language."""
     letters = _LETTERS.get(draft.language, _LATIN)
@@ -175,12 +187,13 @@ def find_loop(draft: AuthoredDraft) -> str:
     tokens = words(draft.text)
     trigrams = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
     looped = len(trigrams) > 30 and len(set(trigrams)) / len(trigrams) < DISTINCT
-    return f"the text repeats itself: '{sentence[:60]}'" if count >= SAME_SENTENCES or looped else ""
+    stutter = _STUTTER.search(draft.text)
+    return f"the text repeats itself: '{sentence[:60]}'" if count >= SAME_SENTENCES or looped or stutter else ""
 
 
 def find_denial(draft: AuthoredDraft) -> str:
     """The text comments on whether the fact is right."""
-    text, fact = _without_quotations(draft.text), draft.fact.casefold()
+    text, fact = without_quotations(draft.text), draft.fact.casefold()
     hit = next((each for each in DENIAL.finditer(text) if each[0].casefold() not in fact), None)
     return f"the text comments on the fact: '{hit[0]}'" if hit else ""
 
@@ -212,7 +225,8 @@ def find_two_objects(draft: AuthoredDraft) -> str:
     return f"the text names two possible objects: '{hit[0][:60]}'" if hit else ""
 
 
-def _without_quotations(text: str) -> str:
+def without_quotations(text: str) -> str:
+    """The text with empty quotations in place of those that it has, in plain typography."""
     return QUOTATION.sub('""', fold_typography(text))
 
 
@@ -235,6 +249,8 @@ TEXT_FILTERS: Mapping[str, TextFilter] = {
     "two_objects": find_two_objects,
 }
 """In the order in which they are applied: the first that finds something says what is wrong."""
+ABOUT_OBJECTS = frozenset({"subject", "new_object", "old_object", "two_objects"})
+"""Filters of texts about one fact with an old and a new object."""
 
 
 def first_fault(draft: AuthoredDraft, filters: Mapping[str, TextFilter] = TEXT_FILTERS) -> tuple[str, str]:

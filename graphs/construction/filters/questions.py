@@ -1,0 +1,63 @@
+"""Filters of a question that stands alone: each says why it cannot be asked, or nothing."""
+
+import re
+
+from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_besides, find_instruction
+
+_ASKS = (
+    r"(?:who|whom|whose|what|when|where|which|why|how|wer|wen|wem|wessen|was|wann|wo|welche[rsnm]?|warum|wie"
+    r"|qui|que|quoi|quand|où|comment|quel(?:le)?s?|quién|quiénes|qué|cuándo|dónde|cómo|cuál(?:es)?)"
+)
+SEVERAL = re.compile(
+    rf"[?？].*[?？]|\A(?:\w+ ){{0,2}}{_ASKS}\b.*\b(?:and|or|und|oder|et|ou|y|o) (?:\w+ )?{_ASKS}\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Two question marks, or an interrogative at the beginning and another one after a conjunction."""
+OPTIONS = re.compile(
+    rf"\b[A-D]\)\s*\w.*\b[A-D]\)\s*\w|:(?!.*\b{_ASKS}\b)[^:?]*\b(?:or|oder|ou|o)\b[^:?]*\?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Lettered answers, or answers in a row after a colon."""
+YES_NO = re.compile(
+    r"\A(?:am|is|are|was|were|does|do|did|has|have|had|can|could|will|would|must|may|might|shall|should)\b"
+    r"(?! you (?:happen to )?(?:know|name|say|tell)\b)"
+    r"|\A(?:ist|sind|war|waren|hat|haben|hatte|wird|wurde|kann|est-ce que|est-il|est-elle|a-t-il|a-t-elle)\b"
+    r"|是不是|是否|有没有|吗[?？]\Z|か[?？]\Z(?<!誰か[?？])(?<!何か[?？])(?<!どこか[?？])(?<!どれか[?？])",
+    re.IGNORECASE,
+)
+"""A question to be answered by yes or no."""
+
+
+def find_talk(question: str) -> str:
+    """The author declines, speaks as itself, or to its reader."""
+    hit = TALK.search(question) or REFUSAL.search(question)
+    return f"the author speaks to its reader: '{hit[0].strip()[:40]}'" if hit else ""
+
+
+def find_command(question: str) -> str:
+    """The question holds an instruction to a model, an address or active markup."""
+    return find_instruction(AuthoredDraft(question, "", ""))
+
+
+def find_markup(question: str) -> str:
+    """The question has a label, markup or a placeholder."""
+    hit = MARKUP.search(question)
+    return f"a question has markup: '{hit[0].strip()[:40]}'" if hit else ""
+
+
+def find_several(question: str) -> str:
+    """The text asks several questions, or lists answers to choose from."""
+    if SEVERAL.search(question):
+        return "several questions in one"
+    return "a question lists its answers" if OPTIONS.search(question) else ""
+
+
+def find_yes_no(question: str) -> str:
+    """The question is to be answered by yes or no."""
+    return "a question to be answered by yes or no" if YES_NO.search(question) else ""
+
+
+def find_foreign(question: str, language: str, name: str) -> str:
+    """The question is in another language; its subject's name says nothing about that."""
+    return find_foreign_besides(AuthoredDraft(question, "", "", language=language), (name,))

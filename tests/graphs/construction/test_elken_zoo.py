@@ -1,0 +1,119 @@
+"""Reports of events: each to keep, or to drop for a reason.
+
+`first` were written in one go before the filters were run on them: precision of keeping 63%, recall 96%.
+`unseen` were run once, after the filters had been made to drop the first ones: both 83%.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pytest
+from langchain_core.outputs import ChatResult
+
+from emend.graphs.construction.akew import CONVEYS
+from emend.graphs.construction.elken import NAMED, build, filters
+from emend.graphs.construction.pipeline import ConstructionContext
+from emend.graphs.execution import run_graph
+from tests.fakes import ScriptedChatModel
+from tests.paths import DATA
+
+FILTER_OF = {
+    "refusal": "refusal",
+    "empty": "empty",
+    "talk": "talk",
+    "injected instruction": "instruction",
+    "address": "instruction",
+    "conversation": "instruction",
+    "markup": "markup",
+    "placeholder": "markup",
+    "label": "markup",
+    "two versions": "markup",
+    "other language": "language",
+    "too long": "length",
+    "cut off": "cut_off",
+    "cut off at the limit": "cut_off",
+    "comment on truth": "denial",
+    "repetition": "loop",
+    "prompt repeated": "repeated_prompt",
+    "question in place of a report": "statement",
+    "name left out": NAMED,
+    "name altered": NAMED,
+}
+JUDGED = {
+    "event denied": CONVEYS,
+    "event uncertain": CONVEYS,
+    "roles swapped": CONVEYS,
+    "another event": CONVEYS,
+}
+"""Kinds that only a judge or a reader sees."""
+
+
+class Specimen(NamedTuple):
+    """A labelled report of an item's event; `verdict` is what a careful judge says of it."""
+
+    item: str
+    text: str
+    label: str
+    kind: str
+    written: str
+    verdict: str = "True"
+    is_cut_off: bool = False
+
+
+ITEMS = json.loads((DATA / "construction" / "elken_items.json").read_text(encoding="utf-8"))
+ZOO = [
+    Specimen(**json.loads(line))
+    for line in (DATA / "construction" / "elken_zoo.jsonl").read_text(encoding="utf-8").splitlines()
+]
+GRAPH = build()
+
+
+class CutOffChatModel(ScriptedChatModel):
+    """A scripted model whose replies end at its limit of tokens."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        result = super()._generate(*args, **kwargs)
+        result.generations[0].message.response_metadata["finish_reason"] = "length"
+        return result
+
+
+def rejecting_filter(specimen: Specimen) -> str:
+    """The name of the filter that drops the report, or an empty text."""
+    item = ITEMS[specimen.item]
+    author = (CutOffChatModel if specimen.is_cut_off else ScriptedChatModel)(reply=lambda prompt: specimen.text)
+    judge = ScriptedChatModel(reply=lambda prompt: specimen.verdict)
+    context = ConstructionContext(author, judge, language=item["language"], attempts=1)
+    state, _ = run_graph(GRAPH, {"item": item}, context)
+    assert ("result" in state) != bool(state["rejections"])
+    return str(state["rejections"][0]["filter"]) if state["rejections"] else ""
+
+
+def named(specimens: Iterable[Specimen]) -> list[Any]:
+    return [pytest.param(each, id=f"{each.kind}: {each.text[:60]}") for each in specimens]
+
+
+def test_the_zoo_has_many_reports_of_all_kinds_and_in_several_languages():
+    bad = [each for each in ZOO if each.label == "drop"]
+    assert len(ZOO) >= 90 and len(ZOO) - len(bad) >= 25
+    assert {each.kind for each in bad} == {*FILTER_OF, *JUDGED}
+    assert len({ITEMS[each.item]["language"] for each in ZOO}) >= 3
+    assert {*FILTER_OF.values(), *JUDGED.values()} == {*filters("best")}
+
+
+def test_precision_and_recall_of_keeping_are_at_least_95_percent():
+    specimens = [each for each in ZOO if each.kind not in JUDGED]
+    kept = [each for each in specimens if not rejecting_filter(each)]
+    right = sum(each.label == "keep" for each in kept)
+    assert right / len(kept) >= 0.95
+    assert right / sum(each.label == "keep" for each in specimens) >= 0.95
+
+
+@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind in FILTER_OF))
+def test_a_bad_report_is_dropped_by_the_filter_meant_for_it(specimen: Specimen):
+    assert rejecting_filter(specimen) == FILTER_OF[specimen.kind]
+
+
+@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind in JUDGED))
+def test_what_only_a_judge_sees_is_dropped_when_it_says_false(specimen: Specimen):
+    assert rejecting_filter(specimen) == JUDGED[specimen.kind]
