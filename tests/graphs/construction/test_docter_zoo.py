@@ -109,7 +109,7 @@ def rejecting_filter(specimen: Specimen) -> str:
     def reply(prompt: str) -> str:
         for name, text in replies.items():
             if SHIPPED[name].task.partition("{")[0][:40] in prompt:
-                return text
+                return str(text)
         return sample(prompt)
 
     model = ScriptedChatModel(reply=reply)
