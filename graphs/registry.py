@@ -21,6 +21,10 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
             "emend.graphs.extraction.graph:build",
             "Document to triplets: segment, resolve coreference, extract, normalise, validate, deduplicate.",
         ),
+        "debate": (
+            "emend.graphs.construction.debate:build",
+            "Several agents answer, see each other's reasons, revise, and vote.",
+        ),
         "ike": ("emend.graphs.ike:build", "As rag, with solved examples of copying, updating and retaining."),
         "serac": ("emend.graphs.serac:build", "Leaves the model alone unless a classifier finds an edit in scope."),
         "crag": ("emend.graphs.crag:build", "Judges what is retrieved; refines it, searches elsewhere, or both."),

@@ -20,6 +20,7 @@ from emend.agents.llm import load_model
 from emend.evals.api.ask import edit_of
 from emend.evals.api.session import Session
 from emend.evals.config.session_config import SessionConfig
+from emend.graphs.construction.debate import debate_question
 from emend.graphs.execution import Graph
 from emend.graphs.extraction.graph import ExtractContext, extract_document
 from emend.graphs.extraction.load import load_extractor
@@ -100,6 +101,23 @@ class DocumentState(TypedDict, total=False):
     reason: str
 
 
+@dataclass(frozen=True)
+class DebateGraphOptions:
+    """The chat models that debate, one for each agent, and the maximum number of rounds."""
+
+    models: list[str] = field(default_factory=lambda: ["tiny", "tiny", "tiny"])
+    rounds: int = 2
+
+
+class DebatedQuestion(TypedDict, total=False):
+    """`question` and `facts` go in; the verdict, and each agent's answer and reason, come out."""
+
+    question: str
+    facts: list[str]
+    verdict: str
+    positions: list[dict[str, str]]
+
+
 def editor_graph(name: str) -> Graph:
     """The graph of an editor for Studio: question in, answer out."""
     inner = GRAPHS.load(name)()
@@ -175,6 +193,20 @@ def extraction_graph() -> Graph:
     return _around("extract", DocumentState, ExtractGraphOptions, read)
 
 
+def debate_graph() -> Graph:
+    """The debate for Studio: question and facts in, verdict out."""
+    inner = GRAPHS.load("debate")()
+
+    def discuss(state: DebatedQuestion, runtime: Runtime[DebateGraphOptions]) -> DebatedQuestion:
+        """Let the models debate; the nodes of the debate run in here."""
+        options = runtime.context or DebateGraphOptions()
+        models = [_model(spec) for spec in options.models]
+        outcome = debate_question(models, state["question"], state.get("facts", []), options.rounds, inner)
+        return {"verdict": outcome.verdict, "positions": [each._asdict() for each in outcome.positions]}
+
+    return _around("debate", DebatedQuestion, DebateGraphOptions, discuss)
+
+
 @lru_cache(maxsize=LOADED)
 def _extraction(method: str, model: str, embedding: str) -> ExtractContext:
     trust_typed(embedding)
@@ -194,7 +226,7 @@ direct, in_context, rag, ike, cot, serac, crag, mello, kg_walk, agent = (
     partial(editor_graph, name)
     for name in ("direct", "in_context", "rag", "ike", "cot", "serac", "crag", "mello", "kg_walk", "agent")
 )
-extract = extraction_graph
+extract, debate = extraction_graph, debate_graph
 tendency, agreement, recall, coherence, equivalence, supports = (
     partial(judge_graph, name) for name in ("tendency", "agreement", "recall", "coherence", "equivalence", "supports")
 )

@@ -18,6 +18,10 @@ ATTEMPTS: Mapping[Recipe, int] = {"paper": 1, "best": 3}
 """Maximum number of texts that are written for an item; the papers' pipelines write one."""
 
 
+ROUNDS = 2
+"""Rounds of a debate."""
+
+
 class Rejection(FrozenModel):
     """A filter that an attempt did not pass, and why."""
 
@@ -50,7 +54,10 @@ class ConstructionState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ConstructionContext:
-    """The models that write and judge, the prompts, how often an item is tried, and style and length of documents."""
+    """The models that write and judge, the prompts, how often an item is tried, and style and length of documents.
+
+    `debaters` are the agents of a debate, and `rounds` the maximum number of its rounds.
+    """
 
     author: BaseChatModel
     judge: BaseChatModel
@@ -59,6 +66,8 @@ class ConstructionContext:
     language: str = "en"
     style: str = "The Guardian"
     words: int = 250
+    debaters: tuple[BaseChatModel, ...] = ()
+    rounds: int = ROUNDS
 
     def prompt(self, name: str) -> AuthorPrompt:
         """The prompt of that name."""

@@ -30,7 +30,9 @@ PROMPTS = [name for name in METHODS if name not in WEIGHTS and name != "unedited
 def test_no_editor_that_is_a_graph_is_missing_from_what_all_of_them_owe():
     graphs = {name for name, method in METHODS.items() if isinstance(method, type) and issubclass(method, MemoryEditor)}
     assert graphs == set(forms.EDITORS)
-    assert {METHODS[name].graph for name in graphs} | {"extract", "direct", "in_context"} == set(GRAPHS.names())
+    assert {METHODS[name].graph for name in graphs} | {"debate", "direct", "extract", "in_context"} == set(
+        GRAPHS.names()
+    )
 
 
 class ShippedContract(EditorContract):

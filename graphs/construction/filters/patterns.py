@@ -101,7 +101,8 @@ QUOTATION = re.compile(r"\"[^\"\n]{1,400}\"|「[^」\n]{1,200}」")
 """Words of a person, in folded typography: they may say anything."""
 
 USUAL_WORDS = {
-    "en": "the of and to in was is for with that on as by at from his her its has were are had which who have been they but not this it she he",
+    "en": "the of and to in was is for with that on as by at from his her its has were are had which who have been "
+    "they but not this it she he",
     "de": "der die das und ist in den von zu mit sich des im dem nicht ein eine auf für war wurde als auch nach",
     "fr": "le la les de des et est un une du en dans par pour sur qui que au aux il elle fut ses son sa avec",
     "it": "il lo la gli le di del della dei che è un una per in non con si da nel al sono era alla come",

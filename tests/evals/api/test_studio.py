@@ -29,7 +29,7 @@ def reads(asked: Asked) -> Said | str:
     return Said(calls=[ToolCall("search_memory", {"query": "capital of Gozaor"})])
 
 
-EDITORS = sorted({*GRAPHS.names()} - {"extract"})
+EDITORS = sorted({*GRAPHS.names()} - {"debate", "extract"})
 
 
 def test_the_server_knows_every_graph() -> None:
@@ -82,6 +82,14 @@ def test_triplets_and_verdicts_come_out_as_plain_values(keys: None) -> None:
         graph = studio.judge_graph("equivalence")
         out = graph.invoke({"items": [item]}, context={"model": provider.spec("chat")})
     assert out["verdicts"][0]["values"] == {"equivalent": 1.0}
+
+
+def test_a_debate_ends_with_a_verdict_and_positions_as_plain_values(keys: None) -> None:
+    with Provider(lambda asked: "It says so.\nAnswer: Brisko") as provider:
+        context = {"models": [provider.spec("chat")] * 3}
+        question = {"question": "Which river?", "facts": ["Brisko is a river."]}
+        out = studio.debate_graph().invoke(question, context=context)
+    assert out["verdict"] == "Brisko" and out["positions"] == [{"answer": "Brisko", "reason": "It says so."}] * 3
 
 
 @pytest.mark.slow

@@ -1,0 +1,146 @@
+"""Debates of scripted agents: rounds, votes, and what a filter of agents with known error rates lets pass."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+
+from emend.agents.roles.author import SHIPPED
+from emend.graphs.construction.debate import REVISE, Position, build, debate_question, read_position, vote_key
+from emend.memory.errors import BadSettings
+from tests.fakes import ScriptedChatModel
+
+GRAPH = build()
+FACTS = ["Brisko has a length of 6,400 km.", "Halmen has a length of 4,880 km."]
+QUESTION = "Which is longer, Brisko or Halmen?"
+
+
+def speaker(*answers: str) -> ScriptedChatModel:
+    """An agent that gives these answers, one a round, whatever the others say."""
+    script = iter(answers)
+    return ScriptedChatModel(reply=lambda prompt: f"I read it there.\nAnswer: {next(script)}")
+
+
+def is_revision(prompt: str) -> bool:
+    return "Answers of others" in prompt
+
+
+def test_agents_that_agree_do_not_revise():
+    agents = speaker("Brisko"), speaker("brisko."), speaker("the Brisko")
+    outcome = debate_question(agents, QUESTION, FACTS, rounds=3)
+    assert outcome.verdict == "Brisko" and [step.node for step in outcome.steps] == ["answer_alone", "vote"]
+    assert all(FACTS[0] in agent.calls[0] and QUESTION in agent.calls[0] for agent in agents)
+    assert len({agent.calls[0] for agent in agents}) == 3  # each has a viewpoint of its own
+
+
+def test_an_agent_sees_the_others_and_its_own_answer_and_can_be_convinced():
+    convinced = ScriptedChatModel(reply=lambda prompt: f"So be it.\nAnswer: {'Brisko' if is_revision(prompt) else '7'}")
+    outcome = debate_question([speaker("Brisko", "Brisko"), speaker("Brisko", "Brisko"), convinced], QUESTION, FACTS)
+    assert outcome.positions[2] == Position("Brisko", "So be it.")
+    assert [step.node for step in outcome.steps] == ["answer_alone", "revise", "vote"] and outcome.usage.calls == 6
+    shown = convinced.calls[1].partition("Your answer:")[2]
+    assert shown.count("- Brisko: I read it there.") == 2 and "- 7: So be it." in shown.partition("Answers of")[0]
+
+
+def test_a_debate_ends_after_its_rounds_without_a_majority():
+    outcome = debate_question([speaker(*"123"), speaker(*"456"), speaker(*"789")], QUESTION, FACTS, rounds=3)
+    assert outcome.verdict == "" and [step.node for step in outcome.steps].count("revise") == 2
+    assert outcome.steps[-1].update["votes"] == {"3": 1, "6": 1, "9": 1}
+
+
+def test_an_agent_without_an_answer_abstains_and_half_is_no_majority():
+    silent = ScriptedChatModel(reply=lambda prompt: "I cannot tell.")
+    assert debate_question([speaker("A", "A"), silent, silent], QUESTION, FACTS).verdict == ""
+    assert debate_question([speaker("A", "A"), speaker("A", "A"), silent], QUESTION, FACTS).verdict == "A"
+    assert debate_question([speaker("A", "A"), speaker("B", "B")], QUESTION, FACTS).verdict == ""
+
+
+def test_the_last_answer_of_a_reply_counts():
+    assert read_position("Answer: 3? No.\nThere are two.\n**Answer:** 2.") == Position(
+        "2", "Answer: 3? No. There are two."
+    )
+    assert read_position("Two.") == Position("", "Two.")
+    assert vote_key("The Salt, Meridian.") == vote_key("salt meridian") != vote_key("salt")
+
+
+def test_too_few_agents_or_rounds_are_refused():
+    with pytest.raises(BadSettings, match="at least two"):
+        debate_question([speaker("A")], QUESTION, FACTS)
+    with pytest.raises(BadSettings, match="round"):
+        debate_question([speaker("A"), speaker("A")], QUESTION, FACTS, rounds=0)
+
+
+RATES = Fraction(1, 4), Fraction(1, 3), Fraction(2, 5)
+"""Error rates of the agents."""
+
+
+class Trial(NamedTuple):
+    """A question with the right answer, the answer that is planned for it, and whether each agent errs on it."""
+
+    number: int
+    planned: str
+    errs: tuple[bool, ...]
+
+
+def trials() -> Iterator[Trial]:
+    """All combinations of errors in their exact shares, as independent agents make them; half are planned wrongly."""
+    patterns = [[place < rate.numerator for place in range(rate.denominator)] for rate in RATES]
+    combinations = list(product(*patterns))
+    for place, (planned, errs) in enumerate(product(("right", "wrong"), combinations)):
+        yield Trial(place, planned, errs)
+
+
+def measure(wrong: Callable[[int], str], convinced: tuple[int, ...] = ()) -> tuple[Fraction, Fraction]:
+    """Precision and recall of taking the questions whose debate ends on the planned answer.
+
+    Args:
+        wrong: the answer of an agent that errs.
+        convinced: the agents that take over in the second round what both others say, if these agree.
+    """
+    taken = right = good = 0
+    for trial in trials():
+        outcome = debate_question(
+            [erring(trial, place, wrong, place in convinced) for place in range(3)], QUESTION, FACTS, graph=GRAPH
+        )
+        is_taken, is_good = outcome.verdict == trial.planned, trial.planned == "right"
+        taken, right, good = taken + is_taken, right + (is_taken and is_good), good + is_good
+    return Fraction(right, taken), Fraction(right, good)
+
+
+def erring(trial: Trial, place: int, wrong: Callable[[int], str], is_convinced: bool) -> ScriptedChatModel:
+    own = wrong(place) if trial.errs[place] else "right"
+
+    def reply(prompt: str) -> str:
+        lines = prompt.partition("Answers of others:\n")[2].splitlines()
+        others = [line.removeprefix("- ").partition(":")[0] for line in lines if line.startswith("- ")]
+        takes_over = is_convinced and len(others) == 2 and others[0] == others[1]
+        return f"So it is.\nAnswer: {others[0] if takes_over else own}"
+
+    return ScriptedChatModel(reply=reply)
+
+
+A, B, C = RATES
+MAJORITY_RIGHT = (1 - A) * (1 - B) * (1 - C) + A * (1 - B) * (1 - C) + (1 - A) * B * (1 - C) + (1 - A) * (1 - B) * C
+"""Closed form of at least two of three being right."""
+
+
+def test_errors_in_common_give_the_precision_and_recall_of_a_majority_of_three():
+    # a wrongly planned question passes where at least two agents make the mistake that was planned
+    precision = MAJORITY_RIGHT / (MAJORITY_RIGHT + (1 - MAJORITY_RIGHT))
+    assert measure(lambda place: "wrong") == (precision, MAJORITY_RIGHT) == (Fraction(3, 4), Fraction(3, 4))
+
+
+def test_errors_of_ones_own_let_no_wrongly_planned_question_pass():
+    wrong = ("wrong", "awry", "amiss")
+    assert measure(lambda place: wrong[place]) == (Fraction(1), MAJORITY_RIGHT)
+
+
+def test_agents_that_can_be_convinced_add_no_majority():
+    # who joins two that agree changes the count and not the winner
+    assert measure(lambda place: "wrong", convinced=(0, 1, 2)) == (MAJORITY_RIGHT, MAJORITY_RIGHT)
+
+
+def test_the_prompts_show_the_agents_each_other():
+    assert {"own", "others", "facts", "question"} <= SHIPPED[REVISE].names
