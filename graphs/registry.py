@@ -85,6 +85,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
             "emend.graphs.construction.questions:PIPELINE",
             "Questions about your own documents, each with the sentence that proves its answer.",
         ),
+        "tendencies": (
+            "emend.graphs.construction.tendencies:PIPELINE",
+            "Events of a topic, and what each of them makes more likely (ELKEN).",
+        ),
         "wikiupdate": (
             "emend.graphs.construction.wikiupdate:PIPELINE",
             "Facts that changed in Wikidata, with the leads of their pages (AKEW).",

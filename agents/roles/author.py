@@ -172,6 +172,36 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
     return JudgeDecision(words.pop(), reply, usage)
 
 
+LETTERS = "A", "B", "C"
+_LETTER = re.compile(r"\(([ABC])\)|\A\W*(?:[Aa]nswer\W+|[Oo]ption\W+)?([ABC])\b(?!')")
+
+
+class ChosenOption(NamedTuple):
+    """The letter of an option, and the cost."""
+
+    letter: str
+    usage: Usage
+
+
+def choose_option(model: BaseChatModel, prompt: Prompt) -> ChosenOption:
+    """One of the options A, B and C by a reader; a local model's is the most probable letter.
+
+    Raises:
+        ModelReplyError: the reply names none of them, or several.
+        ModelError: the call failed.
+    """
+    messages = prompt.turns if is_chat_model(model) else prompt.text
+    if isinstance(model, ScoringModel):
+        scores = score_targets(model, messages, LETTERS)
+        return ChosenOption(max(zip(scores.log_probs, LETTERS, strict=True))[1], scores.usage)
+    message = invoke(model, messages)
+    reply, usage = answer_text(message), read_usage(message)
+    letters = {first or second for first, second in _LETTER.findall(reply)}
+    if len(letters) != 1:
+        raise ModelReplyError(f"the reader names {len(letters)} of the options A, B and C.", reply, usage)
+    return ChosenOption(letters.pop(), usage)
+
+
 READINGS = ("usable", "refusal", "comment", "aside", "instruction", "prompt")
 """Words of a judge for a text that it reads."""
 _READING = re.compile(rf"\b({'|'.join(READINGS)})\b", re.IGNORECASE)

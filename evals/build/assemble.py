@@ -135,7 +135,7 @@ def _card(
         kept_share=estimate([float(case in chosen) for case in cases], cases),
         failed=manifest.units - sum(each.built is not None for each in built),
         dropped=dict(sorted(dropped.items(), key=lambda pair: -pair[1])),
-        filters=tuple(_filters(options, built)),
+        filters=(*_filters(options, built), *kind.count_dropped([item for _, item in selected])),
         attempts=sum(each.built.attempts for each in built if each.built),
         cost=cost,
         cost_per_kept=cost.per(len(selected)),

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.build import akew, questions, wikiupdate
+from emend.evals.build.card import FilterCount
 from emend.evals.build.chains import files as chains
 from emend.evals.build.composed.stored_items import read_items
 from emend.evals.build.docter import files as docter
 from emend.evals.build.docter.source import read_source as read_counterfactuals
 from emend.evals.build.elken import files as elken
+from emend.evals.build.elken import tendencies
 from emend.evals.build.recoe import files as recoe
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
@@ -27,12 +29,14 @@ class BuildKind:
         write: writes the items that are kept into a folder; it also gets the fields of all items of the source.
         text: the text that was written for an item.
         limits: what a user of the benchmark should know.
+        count_dropped: counts of what `write` leaves out.
     """
 
     read: Callable[[str], tuple[Iterator[SourceItem], SourceNotes]]
     write: Callable[[Sequence[KeptItem], Sequence[dict[str, Any]], Path], BenchmarkFiles]
     text: Callable[[KeptItem], str]
     limits: tuple[str, ...]
+    count_dropped: Callable[[Sequence[KeptItem]], tuple[FilterCount, ...]] = lambda items: ()
 
 
 KINDS: Mapping[str, BuildKind] = {
@@ -77,6 +81,13 @@ KINDS: Mapping[str, BuildKind] = {
         write=lambda items, sources, folder: elken.write_rows(items, folder),
         text=elken.reported_event,
         limits=elken.LIMITS,
+    ),
+    "tendencies": BuildKind(
+        read=tendencies.read_source,
+        write=lambda items, sources, folder: tendencies.write_rows(items, folder),
+        text=tendencies.events_of,
+        limits=tendencies.LIMITS,
+        count_dropped=tendencies.count_duplicates,
     ),
 }
 

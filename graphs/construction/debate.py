@@ -114,11 +114,11 @@ def revise(state: DebateState, runtime: Runtime[ConstructionContext]) -> dict[st
     prompts = (
         context.prompt(REVISE).fill(
             viewpoint=viewpoint_of(place),
-            own=_shown(own),
+            own=_shown(position),
             others="\n".join(_shown(each) for other, each in enumerate(positions) if other != place),
             **_subject(state),
         )
-        for place, own in enumerate(positions)
+        for place, position in enumerate(positions)
     )
     return {**_ask(context, prompts), "round": state["round"] + 1}
 

@@ -14,15 +14,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+from emend.graphs.construction.filters.duplicates import THRESHOLD, find_duplicates, rouge_1
 from emend.memory.retrieval.tokens import words
-
-THRESHOLD = 0.4
-
-
-def rouge_1(first: Counter[str], second: Counter[str]) -> float:
-    """The F measure of the words that two texts share."""
-    total = first.total() + second.total()
-    return 2 * (first & second).total() / total if total else 0.0
 
 
 class GeneratedEvent(NamedTuple):
@@ -40,10 +33,7 @@ def count_duplicates(events: Sequence[GeneratedEvent]) -> dict[str, int]:
         for first, second in combinations(range(len(events)), 2)
         if rouge_1(tokens[first], tokens[second]) > THRESHOLD
     ]
-    dropped: set[int] = set()
-    for first, second in pairs:
-        if first not in dropped:
-            dropped.add(second)
+    dropped = find_duplicates([event.text for event in events])
     of_one_topic = sum(events[first].topic == events[second].topic for first, second in pairs)
     return {"events": len(events), "pairs": len(pairs), "pairs of one topic": of_one_topic, "dropped": len(dropped)}
 

@@ -19,7 +19,7 @@ def build(
         str,
         typer.Argument(
             metavar="KIND",
-            help="Kind: akew, wikiupdate, questions, chains, docter, elken or recoe; or fresh, what a model lacks.",
+            help="Kind: akew, wikiupdate, questions, chains, docter, elken, tendencies, recoe; or fresh.",
         ),
     ],
     config: BuildConfig,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from emend.graphs.construction.filters.duplicates import rouge_1
 from emend.memory.retrieval.tokens import words
-from scripts.benchmarks.check_event_duplicates import GeneratedEvent, count_duplicates, generated_events, rouge_1
+from scripts.benchmarks.check_event_duplicates import GeneratedEvent, count_duplicates, generated_events
 
 
 @pytest.mark.parametrize(

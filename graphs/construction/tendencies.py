@@ -1,0 +1,370 @@
+"""ELKEN's tendency events (appendix A.2): events of a topic, and what each of them makes more likely.
+
+An item is one call for ten events of a topic in a region. Each event gets six questions in scope, two of them about
+somebody whom it does not name, and two out of scope; the options are two opposites and, as C, no impact. `paper` takes
+what can be read and drops near duplicates; `best` filters events and questions, and lets a reader try each question
+with the event in both orders of its options, and without it.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from langgraph.graph import START, StateGraph
+from langgraph.runtime import Runtime
+from pydantic import BaseModel, Field
+
+from emend.agents.roles.author import SHIPPED, choose_option, write_text
+from emend.agents.scoring import is_chat_model
+from emend.agents.structured import ask_structured
+from emend.graphs.construction.akew import LANGUAGES
+from emend.graphs.construction.filters.duplicates import find_duplicates
+from emend.graphs.construction.filters.tendencies import (
+    EVENT_FILTERS,
+    QUESTION_FILTERS,
+    Rejected,
+    event_fault,
+    question_fault,
+    summaries,
+)
+from emend.graphs.construction.pipeline import (
+    ConstructionContext,
+    ConstructionState,
+    FilterInfo,
+    Pipeline,
+    Recipe,
+    may_retry,
+    reject,
+)
+from emend.graphs.execution import Graph
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Usage
+
+COUNT = 10
+"""Events of a call."""
+IN_SCOPE, OUT_OF_SCOPE = 6, 2
+"""Questions of an event."""
+FEWEST = 3
+"""Questions in scope from which on an event is kept."""
+TOKENS = 640
+"""Limit of new tokens of a local author's events, or questions."""
+NO_IMPACT = "No significant impact"
+ANY_EVENT, READABLE, ENOUGH = "any_event", "readable", "enough_questions"
+FOLLOWS, STEADY, UNGUESSABLE = "chosen", "order", "not_guessable"
+NO_EVENT = "none"
+_MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):])\s*")
+
+
+class TendencyDraft(BaseModel):
+    """A question about what an event makes likely, with two opposite options."""
+
+    question: str = Field(min_length=1, description="the question, which names whom or what it is about")
+    about: str = Field(min_length=1, description="whom or what it is about, as the question names it")
+    first: str = Field(min_length=1, description="an option, such as: Increase")
+    second: str = Field(min_length=1, description="its opposite, such as: Decrease")
+    likelier: Literal["first", "second"] = Field(
+        default="first", description="the option that the event makes likelier; of no meaning out of scope"
+    )
+
+
+class TendencyDrafts(BaseModel):
+    """The questions about an event."""
+
+    in_scope: list[TendencyDraft] = Field(description="six questions about what the event makes more likely")
+    out_of_scope: list[TendencyDraft] = Field(description="two questions about what the event leaves as it is")
+
+
+class TendencyState(ConstructionState, total=False):
+    """The item has `topic` and `region`; `events` come out, each with its questions in scope and out of it."""
+
+    lines: list[str]
+    events: list[dict[str, Any]]
+
+
+def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Ask the author for events of the topic, one in each line."""
+    context, item = runtime.context, state["item"]
+    problem = state.get("problem", "").partition(":")[0]
+    language = LANGUAGES.get(context.language, context.language)
+    prompt = context.prompt("tendency_events").fill(
+        problem, topic=item["topic"], region=item["region"], count=str(COUNT), language=language
+    )
+    written = write_text(context.author, prompt, TOKENS)
+    lines = [] if written.is_refused else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
+    return {
+        "lines": [line for line in lines if line][:COUNT],
+        "attempts": state.get("attempts", 0) + 1,
+        "usage": written.usage,
+    }
+
+
+def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Take the lines that state an event by itself and are no near duplicates of earlier ones."""
+    language = runtime.context.language
+    rejected = [(line, event_fault(line, language)) for line in state["lines"]]
+    texts = [line for line, fault in rejected if not fault.filter]
+    duplicates = find_duplicates(texts)
+    faults = [(line, fault) for line, fault in rejected if fault.filter]
+    faults += [(texts[place], Rejected("duplicate", f"near '{texts[other]}'")) for place, other in duplicates.items()]
+    events = [text for place, text in enumerate(texts) if place not in duplicates]
+    return _taken(state, faults, [{"event": text} for text in events], "no line states an event in one sentence")
+
+
+def take_lines(state: TendencyState) -> dict[str, Any]:
+    """Take all lines but near duplicates of earlier ones, as the paper does."""
+    lines = state["lines"]
+    duplicates = find_duplicates(lines)
+    faults = [(lines[place], Rejected("duplicate", f"near '{lines[other]}'")) for place, other in duplicates.items()]
+    events = [{"event": line} for place, line in enumerate(lines) if place not in duplicates]
+    return _taken(state, faults, events, "the author wrote no event")
+
+
+def _taken(
+    state: TendencyState, faults: Sequence[tuple[str, Rejected]], events: list[dict[str, Any]], problem: str
+) -> dict[str, Any]:
+    rejections = [each for text, fault in faults for each in _rejections(state, fault, text)]
+    passed = dict.fromkeys((fault.filter for _, fault in faults), False) | {ANY_EVENT: bool(events)}
+    if not events:
+        rejections += reject(state, ANY_EVENT, problem)["rejections"]
+    return {
+        "events": events, "rejections": rejections, "passed": passed, "problem": "" if events else problem,
+    }  # fmt: skip
+
+
+def _rejections(state: ConstructionState, fault: Rejected, text: str) -> list[dict[str, Any]]:
+    rejections: list[dict[str, Any]] = reject(state, fault.filter, f"{fault.reason}: {text[:80]}")["rejections"]
+    return rejections
+
+
+def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Ask the author for questions about each event; an event without any is dropped."""
+    context, usage = runtime.context, Usage()
+    events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
+    language = LANGUAGES.get(context.language, context.language)
+    for event in state["events"]:
+        filled = context.prompt("tendency_questions").fill(event=event["event"], language=language)
+        prompt = filled.turns if is_chat_model(context.author) else filled.text
+        try:
+            reply = ask_structured(context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS)
+        except ModelReplyError as error:
+            usage = usage.plus(error.usage)
+            rejections += _rejections(state, Rejected(READABLE, str(error)), event["event"])
+            continue
+        usage = usage.plus(reply.usage)
+        events.append(event | _arranged(reply.value, event["event"]))
+    return {"events": events, "rejections": rejections, "usage": usage, "passed": {READABLE: bool(events)}}
+
+
+def _arranged(drafts: TendencyDrafts, event: str) -> dict[str, Any]:
+    """The questions with their options in an order that says nothing of the answer, and C for no impact."""
+    in_scope = [_with_options(draft, draft.likelier, event) for draft in drafts.in_scope[:IN_SCOPE]]
+    out = [_with_options(draft, "", event) for draft in drafts.out_of_scope[:OUT_OF_SCOPE]]
+    return {"in_scope": in_scope, "out_of_scope": out}
+
+
+def _with_options(draft: TendencyDraft, likelier: str, event: str) -> dict[str, Any]:
+    swaps = zlib.crc32(f"{event}\n{draft.question}".encode()) % 2 == 1
+    options = [draft.second, draft.first] if swaps else [draft.first, draft.second]
+    answer = "C" if not likelier else "AB"[options.index(getattr(draft, likelier))]
+    return {"question": draft.question, "about": draft.about, "options": [*options, NO_IMPACT], "answer": answer}
+
+
+def check_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Take the questions that can be asked without the event and offer a choice."""
+
+    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Rejected:
+        return question_fault(question, runtime.context.language)
+
+    return _questions_passing(state, fault_of)
+
+
+def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
+    """Take the questions that a reader answers as planned with the event, and otherwise without it."""
+    usage = Usage()
+
+    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Rejected:
+        nonlocal usage
+        reading = read_choice(runtime.context, event["event"], question)
+        usage = usage.plus(reading.usage)
+        return reading.fault
+
+    update = _questions_passing(state, fault_of)
+    return {**update, "usage": usage}
+
+
+Fault = Callable[[Mapping[str, Any], Mapping[str, Any]], Rejected]
+
+
+def _questions_passing(state: TendencyState, fault_of: Fault) -> dict[str, Any]:
+    """The events with the questions without a fault; one with too few is dropped."""
+    events, rejections, passed = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, bool]()
+    for event in state["events"]:
+        usable: dict[str, list[dict[str, Any]]] = {}
+        for scope in ("in_scope", "out_of_scope"):
+            faults = [(question, fault_of(event, question)) for question in event[scope]]
+            usable[scope] = [question for question, fault in faults if not fault.filter]
+            for question, fault in faults:
+                if fault.filter:
+                    rejections += _rejections(state, fault, question["question"])
+                    passed[fault.filter] = False
+        if len(usable["in_scope"]) >= FEWEST and usable["out_of_scope"]:
+            events.append(event | usable)
+        else:
+            few = f"{len(usable['in_scope'])} questions in scope and {len(usable['out_of_scope'])} out of it are left"
+            rejections += _rejections(state, Rejected(ENOUGH, few), event["event"])
+    return {"events": events, "rejections": rejections, "passed": passed | {ENOUGH: bool(events)}}
+
+
+class ChoiceReading(NamedTuple):
+    """The filter that a reader's choices do not pass, if any, and the cost."""
+
+    fault: Rejected
+    usage: Usage
+
+
+def read_choice(context: ConstructionContext, event: str, question: Mapping[str, Any]) -> ChoiceReading:
+    """Let a reader choose with the event, with the first two options swapped, and without it.
+
+    A question out of scope is answered by C with the event as without it, and is read once.
+    """
+    usage, answer = Usage(), question["answer"]
+    swapped = {"A": "B", "B": "A"}.get(answer, "C")
+    trials = [(event, question["options"], answer, FOLLOWS)]
+    if answer != "C":
+        first, second, none = question["options"]
+        trials += [(event, [second, first, none], swapped, STEADY), (NO_EVENT, question["options"], "", UNGUESSABLE)]
+    for given, options, planned, name in trials:
+        prompt = context.prompt("tendency_choice").fill(
+            event=given, question=question["question"], options=candidate_of(options)
+        )
+        try:
+            choice = choose_option(context.judge, prompt)
+        except ModelReplyError as error:
+            return ChoiceReading(Rejected(name, str(error)), usage.plus(error.usage))
+        usage = usage.plus(choice.usage)
+        if name == UNGUESSABLE and choice.letter == answer:
+            return ChoiceReading(Rejected(name, "a reader chooses so without the event"), usage)
+        if planned and choice.letter != planned:
+            return ChoiceReading(Rejected(name, f"a reader chooses {choice.letter} and not {planned}"), usage)
+    return ChoiceReading(Rejected("", ""), usage)
+
+
+def candidate_of(options: Sequence[str]) -> str:
+    """The options in one string, as ELKEN's files have them."""
+    return " ".join(f"({letter}) {option}" for letter, option in zip("ABC", options, strict=True))
+
+
+def finish(state: TendencyState) -> dict[str, Any]:
+    """Take the events, if any are left."""
+    return {"result": {"events": state["events"]}} if state["events"] else {}
+
+
+def after_events(
+    state: TendencyState, runtime: Runtime[ConstructionContext]
+) -> Literal["ask_questions", "write_events", "__end__"]:
+    """Ask about the events; without any, ask for others while attempts are left."""
+    if not state["problem"]:
+        return "ask_questions"
+    return "write_events" if may_retry(state, runtime.context) else "__end__"
+
+
+def build(recipe: Recipe = "best") -> Graph:
+    """Write events -> check them -> ask for questions -> check them -> try them -> finish; `paper` checks nothing."""
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(TendencyState, context_schema=ConstructionContext)
+    check = check_events if recipe == "best" else take_lines
+    for node in (write_events, check, ask_questions, finish):
+        graph.add_node(node.__name__, node)
+    graph.add_edge(START, "write_events")
+    graph.add_edge("write_events", check.__name__)
+    graph.add_conditional_edges(check.__name__, after_events)
+    if recipe == "best":
+        graph.add_node("check_questions", check_questions)
+        graph.add_node("try_questions", try_questions)
+        graph.add_edge("ask_questions", "check_questions")
+        graph.add_edge("check_questions", "try_questions")
+        graph.add_edge("try_questions", "finish")
+    else:
+        graph.add_edge("ask_questions", "finish")
+    graph.set_finish_point("finish")
+    return graph.compile(name="build_tendencies")
+
+
+def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
+    """The filters of events and of questions; the paper dropped duplicates, and had people after it."""
+    duplicate = FilterInfo(rejects="An event shares too many words with an earlier one (ROUGE-1 above 0.4).")
+    any_event = FilterInfo(rejects="No event is left of a reply.")
+    readable = FilterInfo(rejects="The questions about an event cannot be read.")
+    if recipe == "paper":
+        return {"duplicate": duplicate, ANY_EVENT: any_event, READABLE: readable}
+    events = {name: FilterInfo(rejects=rejects) for name, rejects in summaries(EVENT_FILTERS).items()}
+    questions = {name: FilterInfo(rejects=rejects) for name, rejects in summaries(QUESTION_FILTERS).items()}
+    return {
+        **events, "duplicate": duplicate, ANY_EVENT: any_event, READABLE: readable, **questions,
+        FOLLOWS: FilterInfo(rejects="A reader of the event chooses another option than planned."),
+        STEADY: FilterInfo(rejects="With the options in another order a reader chooses another one."),
+        UNGUESSABLE: FilterInfo(rejects="A reader without the event chooses the planned option."),
+        ENOUGH: FilterInfo(rejects="An event has too few questions left."),
+    }  # fmt: skip
+
+
+def sample(prompt: str) -> str:
+    """Ten events, their questions, or a reader's choice; of usual length, and such that they pass all filters."""
+    if SHIPPED["tendency_events"].task.partition("{")[0][:40] in prompt:
+        region = prompt.rpartition("Region: ")[2].partition("\n")[0]
+        topic = prompt.rpartition("Topic: ")[2].partition("\n")[0]
+        return "\n".join(event.format(topic=topic, region=region) for event in SAMPLE_EVENTS)
+    if SHIPPED["tendency_questions"].task.partition("{")[0][:40] in prompt:
+        return _sample_questions(prompt.rpartition("Event: ")[2].partition("\n")[0])
+    event, _, rest = prompt.rpartition("Event: ")[2].partition("\n")
+    options = dict(zip(("Increase", "Decrease"), re.findall(r"\(([AB])\)", rest), strict=False))
+    if "(B) Increase" in rest:
+        options = {"Increase": "B"}
+    return "C" if event == NO_EVENT or "moons" in rest else options["Increase"]
+
+
+SAMPLE_EVENTS = (
+    "Anna Lindqvist opens a school for {topic} with forty places in a former factory of {region}.",
+    "Two ministers from {region} sign an agreement on {topic} after nine weeks of talks in Geneva.",
+    "Calder Lines buys the largest supplier of its field, Vesk Mills, and moves its seat to {region}.",
+    "A court in {region} forbids the sale of products by Ister Rail until a new permit is granted.",
+    "Researchers led by Kofi Mensah publish the complete archive of their {topic} project on Monday.",
+    "The union of drivers in Port Vesk begins a strike that no other trade has joined so far.",
+    "Mayor Ines Rove bans heavy lorries from the old bridge and its surroundings at night.",
+    "Heavy storms close every airport on the coast of {region}, including Halden and Brask.",
+    "Luis Vera resigns as chairman of Orsa Bank, whose board names nobody in his place.",
+    "Volunteers plant one million trees along both banks of the River Tarn within a single weekend.",
+)
+"""Events of an estimate."""
+
+
+def _sample_questions(event: str) -> str:
+    name = next(iter(re.findall(r"(?<=\s)[A-Z]\w+", event)), event.partition(" ")[0])
+    subjects = (name, name, name, name, "Kesselby", "Ostmark")
+    nouns = ("income", "number of visitors", "share of young members", "demand for places", "rent", "traffic")
+    asked = [
+        TendencyDraft(
+            question=f"How might the {noun} of {subject} tend to change within a year?",
+            about=subject, first="Increase", second="Decrease",
+        )
+        for subject, noun in zip(subjects, nouns, strict=True)
+    ]  # fmt: skip
+    planets = [
+        TendencyDraft(
+            question=f"How might the number of moons of {planet} tend to change?",
+            about=planet, first="Increase", second="Decrease",
+        )
+        for planet in ("Saturn", "Jupiter")
+    ]  # fmt: skip
+    return TendencyDrafts(in_scope=asked, out_of_scope=planets).model_dump_json()
+
+
+PIPELINE = Pipeline(
+    name="tendencies",
+    build=build,
+    filters=filters,
+    prompts=lambda recipe: (
+        "tendency_events", "tendency_questions", *(["tendency_choice"] if recipe == "best" else []),
+    ),
+    sample=sample,
+)  # fmt: skip
