@@ -19,7 +19,7 @@ from emend.editors.answerers import FunctionAnswerer
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.built_item import BuiltItem
 from emend.editors.hyperparameters import build_settings
-from emend.graphs.construction.pipeline import ConstructionContext, Pipeline
+from emend.graphs.construction.pipeline import AGENTS, ROUNDS, ConstructionContext, Pipeline
 from emend.graphs.execution import run_graph
 from emend.graphs.registry import CONSTRUCTIONS
 from emend.memory.edit import Edit
@@ -39,6 +39,8 @@ class ConstructionSettings:
         language: of the texts, as a code such as `en`.
         style: of documents, the name of a newspaper or magazine.
         words: length of documents.
+        agents: number of agents in a debate, each of them the judge with a viewpoint of its own.
+        rounds: maximum number of rounds of a debate.
     """
 
     kind: str = "akew"
@@ -49,6 +51,8 @@ class ConstructionSettings:
     language: str = "en"
     style: str = "The Guardian"
     words: Annotated[int, Field(ge=60, le=2000)] = 250
+    agents: Annotated[int, Field(ge=2, le=9)] = AGENTS
+    rounds: Annotated[int, Field(ge=1, le=9)] = ROUNDS
 
 
 class Construction:
@@ -95,6 +99,8 @@ class Construction:
             language=self.settings.language,
             style=self.settings.style,
             words=self.settings.words,
+            debaters=(self.judge,) * self.settings.agents,
+            rounds=self.settings.rounds,
         )
 
         def make(probe: Probe, targets: Sequence[str] | None) -> Answer:

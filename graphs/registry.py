@@ -85,6 +85,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
             "emend.graphs.construction.questions:PIPELINE",
             "Questions about your own documents, each with the sentence that proves its answer.",
         ),
+        "recoe": (
+            "emend.graphs.construction.recoe:PIPELINE",
+            "Questions that follow from several facts, filtered by a debate (ReCoE).",
+        ),
         "tendencies": (
             "emend.graphs.construction.tendencies:PIPELINE",
             "Events of a topic, and what each of them makes more likely (ELKEN).",

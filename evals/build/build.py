@@ -4,7 +4,7 @@ from pathlib import Path
 
 from emend.evals.build.assemble import assemble, read_built
 from emend.evals.build.card import Card, Status
-from emend.evals.build.composed.composers import COMPOSERS, is_composed, write_composed
+from emend.evals.build.composed.composers import COMPOSERS, write_composed
 from emend.evals.build.fresh import FRESH, build_fresh
 from emend.evals.build.kinds import build_kind
 from emend.evals.build.review import read_review
@@ -43,7 +43,7 @@ def build(
         BadData: the source cannot be read, or no item was kept.
         EmendError: see `run`.
     """
-    composed = is_composed(kind, config)
+    composed = kind in COMPOSERS
     config.require_source(needs_author=not composed)
     if kind == FRESH:
         return build_fresh(config, out, out / RUN, progress)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
-from emend.evals.build.composed.composers import COMPOSERS, is_composed
+from emend.evals.build.composed.composers import COMPOSERS
 from emend.evals.build.fresh import FRESH
 from emend.evals.build.kinds import build_kind
 from emend.evals.config.build_config import BuildConfig
@@ -50,7 +50,7 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
     Raises:
         EmendError: a name, setting or file is wrong.
     """
-    composed = is_composed(kind, config)
+    composed = kind in COMPOSERS
     config.require_source(needs_author=not composed)
     if kind == FRESH:
         return _foresee_fresh(config)

@@ -57,6 +57,12 @@ class BuildConfig(CallLimits):
         default=False, description="With kinds chains and recoe, let an edit of one item change a fact of another."
     )
     schemes: str = Field(default="", description="With kind recoe, schemes of questions; default: all six.")
+    documents: str = Field(
+        default="", description="With kind recoe, folder of documents with which the facts must be consistent."
+    )
+    retriever: str = Field(
+        default="bm25", description="With kind recoe, retriever that finds the paragraphs of --documents for a fact."
+    )
     benchmark_options: dict[str, str] = Field(
         default={}, description="Option of the benchmark that --from names; repeatable."
     )

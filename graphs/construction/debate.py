@@ -25,8 +25,6 @@ from emend.memory.retrieval.tokens import words
 
 ANSWER, REVISE = "debate_answer", "debate_revise"
 """Names of the prompts."""
-AGENTS = 3
-"""Agents of a construction, all of them the judge's model."""
 TOKENS = 192
 """Limit of new tokens of a local agent's reasons and answer."""
 VIEWPOINTS = (

@@ -18,8 +18,8 @@ ATTEMPTS: Mapping[Recipe, int] = {"paper": 1, "best": 3}
 """Maximum number of texts that are written for an item; the papers' pipelines write one."""
 
 
-ROUNDS = 2
-"""Rounds of a debate."""
+AGENTS, ROUNDS = 3, 2
+"""Agents of a debate, and the maximum number of its rounds."""
 
 
 class Rejection(FrozenModel):

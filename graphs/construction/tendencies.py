@@ -234,9 +234,9 @@ def read_choice(context: ConstructionContext, event: str, question: Mapping[str,
     if answer != "C":
         first, second, none = question["options"]
         trials += [(event, [second, first, none], swapped, STEADY), (NO_EVENT, question["options"], "", UNGUESSABLE)]
-    for given, options, planned, name in trials:
+    for shown_event, options, planned, name in trials:
         prompt = context.prompt("tendency_choice").fill(
-            event=given, question=question["question"], options=candidate_of(options)
+            event=shown_event, question=question["question"], options=candidate_of(options)
         )
         try:
             choice = choose_option(context.judge, prompt)
@@ -342,7 +342,7 @@ def _sample_questions(event: str) -> str:
     name = next(iter(re.findall(r"(?<=\s)[A-Z]\w+", event)), event.partition(" ")[0])
     subjects = (name, name, name, name, "Kesselby", "Ostmark")
     nouns = ("income", "number of visitors", "share of young members", "demand for places", "rent", "traffic")
-    asked = [
+    drafts = [
         TendencyDraft(
             question=f"How might the {noun} of {subject} tend to change within a year?",
             about=subject, first="Increase", second="Decrease",
@@ -356,7 +356,7 @@ def _sample_questions(event: str) -> str:
         )
         for planet in ("Saturn", "Jupiter")
     ]  # fmt: skip
-    return TendencyDrafts(in_scope=asked, out_of_scope=planets).model_dump_json()
+    return TendencyDrafts(in_scope=drafts, out_of_scope=planets).model_dump_json()
 
 
 PIPELINE = Pipeline(

@@ -11,6 +11,8 @@ undisturbed command: none lost, none doubled, and no more calls made again than 
     python scripts/benchmarks/kill_commands.py docter --kills 20
     python scripts/benchmarks/kill_commands.py elken --kills 20
     python scripts/benchmarks/kill_commands.py chains --kills 20
+    python scripts/benchmarks/kill_commands.py tendencies --kills 20
+    python scripts/benchmarks/kill_commands.py recoe --kills 20
 """
 
 import argparse
@@ -152,6 +154,12 @@ def make_table(folder: Path) -> None:
         csv.writer(stream).writerows(rows)
 
 
+def make_topics(folder: Path) -> None:
+    """A file with one topic, which is asked about in ten calls."""
+    folder.mkdir()
+    (folder / "topics.toml").write_text('[topics]\nBusiness = "test"\n')
+
+
 def composed_words(kind: str, folder: Path, provider: Provider) -> list[str]:
     """Command line that builds a benchmark of composed items, or goes on with it."""
     return [*build_words(kind, TABLE_FILE, folder, provider), "--cases", str(COMPOSED)]
@@ -187,6 +195,8 @@ SCENARIOS = {
     "docter": Scenario(author, make_table, partial(build_words, "docter", TABLE_FILE), built_outcome),
     "elken": Scenario(author, make_table, partial(composed_words, "elken"), built_outcome),
     "chains": Scenario(author, make_table, partial(composed_words, "chains"), built_outcome),
+    "tendencies": Scenario(author, make_topics, partial(build_words, "tendencies", "topics.toml"), built_outcome),
+    "recoe": Scenario(author, make_table, partial(composed_words, "recoe"), built_outcome),
 }
 
 

@@ -19,7 +19,6 @@ from emend.evals.log.manifest import now
 from emend.evals.log.records import replace
 from emend.evals.metrics.estimate import estimate
 from emend.memory.distribution import installed_version
-from emend.memory.errors import BadSettings
 
 
 @dataclass(frozen=True)
@@ -30,31 +29,18 @@ class Composer:
         prepare: composes the items into the benchmark's folder and returns their file.
         result: the result of an item without a model.
         check: checks of the finished folder.
-        is_worded: whether an author can word the items anew.
     """
 
     prepare: Callable[[BuildConfig, Path], Path]
     result: Callable[[Mapping[str, Any]], dict[str, Any]]
     check: Callable[[Path], list[FilterCount]] = lambda folder: []
-    is_worded: bool = True
 
 
 COMPOSERS: Mapping[str, Composer] = {
     "chains": Composer(prepare_chains, lambda fields: {"questions": [fields["text"]]}, check_chains),
     "elken": Composer(prepare_events, lambda fields: {"event": fields["text"]}),
-    "recoe": Composer(prepare_records, lambda fields: {"question": fields["text"]}, is_worded=False),
+    "recoe": Composer(prepare_records, lambda fields: {"question": fields["text"]}),
 }
-
-
-def is_composed(kind: str, config: BuildConfig) -> bool:
-    """True if rules compose the items of a kind.
-
-    Raises:
-        BadSettings: an author is named for a kind that asks none.
-    """
-    if kind in COMPOSERS and config.model and not COMPOSERS[kind].is_worded:
-        raise BadSettings(f"emend build {kind} composes its questions by rules and asks no model: leave --model out.")
-    return kind in COMPOSERS
 
 
 def write_composed(name: str, config: BuildConfig, out: Path) -> Card:

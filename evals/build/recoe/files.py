@@ -12,6 +12,7 @@ from emend.evals.build.recoe.measures import parse_measure
 from emend.evals.build.recoe.records import ReasoningRecord
 from emend.evals.build.source_items import KeptItem
 from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.memory.files import replace_file
 
 CHOICE_SCHEMES = ("superlative", "comparative", "sorting")
@@ -19,7 +20,7 @@ CHOICE_SCHEMES = ("superlative", "comparative", "sorting")
 LIMITS = (
     "Questions name the entities that they are about, since a table may not have all there are.",
     "Values are swapped or altered within the table; whether a reader would believe them is not checked.",
-    "Questions are composed by rules alone; the paper's are written by a model, and filtered by a debate.",
+    "Questions are composed by rules; an author words them anew, and a debate tries them, with --model alone.",
 )
 
 
@@ -50,7 +51,28 @@ class RecordWriter:
             "built_by": BUILT_BY,
             **facts,
         }
-        return {"text": record.question, "scheme": record.scheme, "row": row}
+        return {"text": record.question, "scheme": record.scheme, "row": row, **self._for_author(record)}
+
+    def _for_author(self, record: ReasoningRecord) -> dict[str, Any]:
+        """The fields by which a wording of the question is checked and tried."""
+        before = [(each.subject, each.relation, each.old) for each in record.altered]
+        after = [(each.subject, each.relation, each.new) for each in record.altered]
+        left = [(entity, relation, self._object(entity, relation)) for entity, relation in record.unaltered]
+        facts = [*before, *left]
+        labels = dict.fromkeys(self._graph.label(each) for subject, _, target in facts for each in (subject, target))
+        values = [self._graph.label(target) for _, _, target in facts]
+        answers = [answer for answer in (record.answer, record.counterfactual_answer) if answer.isdigit()]
+        return {
+            "answer": record.answer,
+            "counterfactual_answer": record.counterfactual_answer,
+            "facts": [self._sentence(*fact)["sentence"] for fact in facts],
+            "counterfactual_facts": [self._sentence(*fact)["sentence"] for fact in (*after, *left)],
+            "names": [label for label in labels if names_exactly(record.question, label)],
+            "hidden": [*(value for value in values if parse_measure(value)), *answers],
+        }
+
+    def _object(self, entity: str, relation: str) -> str:
+        return str(self._graph.object_of(entity, relation))
 
     def _aliases(self, answer: str) -> list[str]:
         return list(self._graph.names(answer)[1:])
@@ -62,9 +84,7 @@ class RecordWriter:
         facts, counterfactuals = dict[str, Any](), dict[str, Any]()
         for place, entity in enumerate([*swapped, *(entity for entity, _ in record.unaltered)], 1):
             facts[f"entity{place}"] = self._graph.label(entity)
-            facts[f"choice_{place}_facts"] = [
-                self._fact(entity, relation, str(self._graph.object_of(entity, relation)))
-            ]
+            facts[f"choice_{place}_facts"] = [self._fact(entity, relation, self._object(entity, relation))]
             if entity in swapped:
                 counterfactuals[f"choice_{place}_counterfactuals"] = [self._fact(entity, relation, swapped[entity].new)]
         return {
@@ -81,8 +101,7 @@ class RecordWriter:
             [self._sentence(each.subject, each.relation, each.new) for each in part] for part in record.alterations
         ]
         others = [
-            self._sentence(entity, relation, str(self._graph.object_of(entity, relation)))
-            for entity, relation in record.unaltered
+            self._sentence(entity, relation, self._object(entity, relation)) for entity, relation in record.unaltered
         ]
         if record.scheme == "counting":
             return {"facts": before[0], "counterfactual_facts": after[0], "extended_facts": [*before[0], *others]}
@@ -122,7 +141,7 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write a file for each scheme."""
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for item in items:
-        rows[item.fields["scheme"]].append(item.fields["row"])
+        rows[item.fields["scheme"]].append({**item.fields["row"], "question": item.result["question"]})
     for scheme, each in rows.items():
         replace_file(folder / f"{scheme}.json", (json.dumps(each, ensure_ascii=False, indent=1) + "\n").encode())
     return BenchmarkFiles(benchmark="recoe", files=_files(rows))

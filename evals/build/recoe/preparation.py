@@ -1,4 +1,4 @@
-"""Records composed of a table of facts, of which no model is asked."""
+"""Records composed of a table of facts."""
 
 import random
 from collections import Counter
@@ -9,6 +9,7 @@ from emend.evals.build.chains.fact_table import read_fact_table
 from emend.evals.build.chains.templates import TemplateBook, read_templates
 from emend.evals.build.composed.stored_items import store_items
 from emend.evals.build.composed.turns import take_turns
+from emend.evals.build.recoe.evidence import add_evidence
 from emend.evals.build.recoe.files import RecordWriter
 from emend.evals.build.recoe.records import RecordComposer
 from emend.evals.config.build_config import BuildConfig
@@ -40,7 +41,10 @@ def prepare_records(config: BuildConfig, out: Path) -> Path:
     writer = RecordWriter(table.graph, TemplateBook(user_templates, table.templates))
     counts = ", ".join(f"{scheme} {number}" for scheme, number in Counter(each.scheme for each in records).items())
     notes = replace(table.notes, name=f"{config.source}: {len(table.graph)} facts, {counts}")
-    return store_items([writer.item(each) for each in records], notes, out)
+    items = [writer.item(each) for each in records]
+    if config.documents:
+        notes.files.update(add_evidence(items, config.documents, config.retriever))
+    return store_items(items, notes, out)
 
 
 def read_schemes(text: str) -> tuple[str, ...]:

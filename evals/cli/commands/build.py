@@ -79,7 +79,7 @@ def _show_estimate(kind: str, config: BuildConfig) -> None:
         tokens = f"{role.input_tokens:,} tokens in, {role.output_tokens:,} out"
         print_text(f"  {role.role} {role.model}: {role.calls:,} calls, {tokens}, {cost}")
     if not estimate.roles:
-        print_text("  No model is needed; in kinds chains and elken, --model has the texts worded by one.")
+        print_text("  No model is needed; with --model the texts are worded by one.")
         return
     if kind != FRESH:
         print_text("  Every item is taken to pass at its first attempt; each new attempt costs as much again.")

@@ -12,6 +12,7 @@ TASKS = {name: prompt.task.partition("{")[0][:60] for name, prompt in SHIPPED.it
 DOCTER = (
     "press_document", "object_knowledge", "reasoning_question", "follows", "translate_fact", "translate_back",
 )  # fmt: skip
+RECOE = "consistent", "answer_follows", "reasoned_question", "debate_answer", "debate_revise"
 NUMBERED = ("", "The harbour", "The council", "A local museum", "The school")
 
 
@@ -36,6 +37,8 @@ def author(asked: Asked) -> str:
     prompt = asked.prompt
     if TASKS["event_report"] in prompt:
         return CONSTRUCTIONS.load("elken").sample(prompt)
+    if any(TASKS[name] in prompt for name in RECOE):
+        return CONSTRUCTIONS.load("recoe").sample(prompt)
     if any(TASKS[name] in prompt for name in ("tendency_events", "tendency_questions", "tendency_choice")):
         return CONSTRUCTIONS.load("tendencies").sample(prompt)
     if TASKS["chain_questions"] in prompt or TASKS["asks_same"] in prompt:

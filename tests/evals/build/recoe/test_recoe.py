@@ -10,13 +10,17 @@ import pytest
 
 from emend.evals.build.build import build
 from emend.evals.build.foresee import foresee
+from emend.evals.build.recoe.preparation import SCHEMES
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.evals.run.setup.benchmark import load_benchmark
+from emend.graphs.construction.recoe_samples import ENDING, sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals.build.recoe.test_records import RIVERS, TOWNS
+from tests.provider.protocols import Asked
+from tests.provider.server import Provider
 
 
 def config(folder: Path, facts: Any = (*RIVERS, *TOWNS), **fields: Any) -> BuildConfig:
@@ -45,10 +49,67 @@ def test_schemes_are_chosen_and_unknown_ones_refused(tmp_path: Path):
         build("recoe", config(tmp_path, schemes="superlatives"), tmp_path / "other")
 
 
-def test_an_author_is_refused_and_nothing_is_foreseen_to_cost(tmp_path: Path):
-    with pytest.raises(BadSettings, match="--model"):
-        build("recoe", config(tmp_path, model="tiny"), tmp_path / "out")
+def models(provider: Provider) -> dict[str, str]:
+    return {"model": provider.spec("chat", "author"), "judge": provider.spec("chat", "judge")}
+
+
+def questions(folder: Path) -> list[str]:
+    files = (folder / f"{scheme}.json" for scheme in SCHEMES)
+    return [row["question"] for file in files if file.exists() for row in json.loads(file.read_bytes())]
+
+
+def test_without_an_author_nothing_is_foreseen_to_cost(tmp_path: Path):
     assert foresee("recoe", config(tmp_path)).items == 18 and foresee("recoe", config(tmp_path)).roles == ()
+
+
+def test_an_author_words_the_questions_and_a_debate_tries_them(tmp_path: Path):
+    build("recoe", config(tmp_path), tmp_path / "plain")
+
+    def misread_totals(asked: Asked) -> str:
+        is_debate = "Answer the question by the facts alone" in asked.prompt
+        return "So I think.\nAnswer: 7" if is_debate and "total" in asked.prompt else sample(asked.prompt)
+
+    with Provider(misread_totals) as provider:
+        card = build("recoe", config(tmp_path, **models(provider)), tmp_path / "out")
+    plain, worded = questions(tmp_path / "plain"), questions(tmp_path / "out")
+    totals = sum("total" in question for question in plain)
+    assert card.dropped == {"debate": totals} and totals > 0
+    assert len(worded) == len(plain) - totals
+    assert all(question.replace(ENDING, "") in plain and ENDING in question for question in worded)
+
+
+@pytest.mark.parametrize("documents", [False, True])
+def test_the_calls_foreseen_are_those_sent(tmp_path: Path, documents: bool):
+    (tmp_path / "documents").mkdir()
+    text = "\n\n".join(f"{name} is a river whose length was measured as {value}." for name, _, value in RIVERS)
+    (tmp_path / "documents" / "rivers.txt").write_text(text)
+    options = {"documents": str(tmp_path / "documents")} if documents else {}
+    with Provider(lambda asked: sample(asked.prompt)) as provider:
+        fields = config(tmp_path, **models(provider), **options, cases=12)
+        estimate = foresee("recoe", fields)
+        assert provider.count == 0
+        build("recoe", fields, tmp_path / "out")
+    for role in estimate.roles:
+        sent = [request.body for request in provider.requests if request.body["model"] == role.role]
+        assert len(sent) > 0 and role.calls == pytest.approx(len(sent), rel=0.5 if documents else 0)
+
+
+def test_facts_that_the_documents_contradict_drop_their_questions(tmp_path: Path):
+    (tmp_path / "documents").mkdir()
+    text = f"# Rivers\n\n{RIVERS[0][0]} is a river of merely four kilometres, a brook that few people know by name.\n"
+    (tmp_path / "documents" / "a.md").write_text(text)
+
+    def contradict(asked: Asked) -> str:
+        is_asked = "Are the paragraphs consistent" in asked.prompt
+        statement = asked.prompt.rpartition("Statement: ")[2]
+        return "False" if is_asked and statement.startswith("River") else sample(asked.prompt)
+
+    with Provider(contradict) as provider:
+        options = {"documents": str(tmp_path / "documents"), "schemes": "superlative,counting", "cases": 8}
+        card = build("recoe", config(tmp_path, **models(provider), **options), tmp_path / "out")
+        bodies = [json.dumps(request.body) for request in provider.requests]
+    assert any("merely four kilometres" in body for body in bodies)
+    assert card.dropped == {"verified": 4} and card.source["files"]["a.md"]
 
 
 def test_a_table_without_numbers_and_shared_objects_gives_no_question(tmp_path: Path):
