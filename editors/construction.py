@@ -37,6 +37,7 @@ class ConstructionSettings:
         prompts: TOML file with prompts that take the place of the shipped ones.
         attempts: maximum number of texts written for an item; 0 for the recipe's.
         language: of the texts, as a code such as `en`.
+        queries: language of questions, where it is another one than that of documents; for kind docter.
         style: of documents, the name of a newspaper or magazine.
         words: length of documents.
         agents: number of agents in a debate, each of them the judge with a viewpoint of its own.
@@ -49,6 +50,7 @@ class ConstructionSettings:
     prompts: str = ""
     attempts: Annotated[int, Field(ge=0, le=9)] = 0
     language: str = "en"
+    queries: str = ""
     style: str = "The Guardian"
     words: Annotated[int, Field(ge=60, le=2000)] = 250
     agents: Annotated[int, Field(ge=2, le=9)] = AGENTS
@@ -97,6 +99,7 @@ class Construction:
             prompts=self.prompts,
             attempts=self.attempts,
             language=self.settings.language,
+            queries=self.settings.queries,
             style=self.settings.style,
             words=self.settings.words,
             debaters=(self.judge,) * self.settings.agents,

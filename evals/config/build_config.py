@@ -27,6 +27,10 @@ class BuildConfig(CallLimits):
         description="How items are made; paper: as published, with people's review; best: filtered, with new attempts.",
     )
     language: str = Field(default="en", description="Language of the texts, as a code such as en or zh.")
+    queries: str = Field(
+        default="",
+        description="With kind docter, language of the queries; default: that of the documents, English with zh.",
+    )
     prompts: str = Field(default="", description="TOML file with prompts in place of Emend's own.")
     limit: int | None = Field(default=None, description="Maximum number of items; default: all.")
     since: str = Field(
@@ -81,6 +85,11 @@ class BuildConfig(CallLimits):
     def _check(self) -> Self:
         if unknown := sorted(set(self.overrides) - {"model", "build"}):
             raise BadSettings(f"--set {unknown[0]}: only model and build have settings here.")
+        if self.queries and "en" not in (self.language, self.queries) and self.language != self.queries:
+            raise BadSettings(
+                f"--queries {self.queries} with --language {self.language}: facts are translated once, from English; "
+                f"give --queries en or {self.language}, or --language en."
+            )
         return self
 
     def require_source(self, *, needs_author: bool = True) -> None:
@@ -106,6 +115,7 @@ class BuildConfig(CallLimits):
             "judge": self.judge,
             "prompts": self.prompts,
             "language": self.language,
+            "queries": self.queries,
         }
         return RunConfig(
             benchmark="items",

@@ -1,8 +1,9 @@
 """DocTER (sections 4.2 and 4.4): a counterfactual fact becomes a press document, and a yes or no question follows.
 
-`paper` writes a document, asks the judge whether it conveys the fact, and writes another one if not. In other languages
-than English the fact is translated first, and no question follows. `best` filters texts first, lets a reader try the
-cloze with the document and without it, translates back, and lets the judge answer the question.
+`paper` writes a document, asks the judge whether it conveys the fact, and writes another one if not. Where documents or
+queries are in another language than English the fact is translated first, and no question follows. `best` filters texts
+first, lets a reader try the cloze with the document and without it, translates back, and lets the judge answer the
+question.
 """
 
 from collections.abc import Hashable, Mapping
@@ -37,6 +38,7 @@ from emend.graphs.construction.translation import (
     TRANSLATION_FILTERS,
     TranslationState,
     check_translation,
+    language_of_translation,
     translate,
 )
 from emend.graphs.execution import Graph
@@ -52,9 +54,10 @@ class DocterState(AkewState, ReasoningState, TranslationState, total=False):
     readings: dict[str, str]
 
 
-def fact_of(state: DocterState) -> Mapping[str, Any]:
+def fact_of(state: DocterState, context: ConstructionContext) -> Mapping[str, Any]:
     """The fact in the language of its document."""
-    return state.get("translated") or state["item"]
+    is_translated = context.language != "en" and state.get("translated")
+    return state["translated"] if is_translated else state["item"]
 
 
 def write(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def write(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str
     shipped = context.prompt("press_document")
     problem = state.get("problem", "").partition(":")[0]
     values = {"language": language, "style": context.style, "words": str(context.words)}
-    prompt = shipped.fill(problem, fact=str(fact_of(state)["fact"]), **values)
+    prompt = shipped.fill(problem, fact=str(fact_of(state, context)["fact"]), **values)
     written = write_text(context.author, prompt, TOKENS_PER_WORD * context.words)
     return {
         "prompt": prompt.text.rpartition(shipped.ask.partition("{")[0])[0],
@@ -78,7 +81,8 @@ def write(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str
 
 def check_text(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Reject a text that cannot serve, whatever it says: refusals, fragments, the old object, instructions."""
-    fact, context = fact_of(state), runtime.context
+    context = runtime.context
+    fact = fact_of(state, context)
     draft = AuthoredDraft(
         text=state["paragraph"],
         subject=fact["subject"],
@@ -98,12 +102,12 @@ def check_text(state: DocterState, runtime: Runtime[ConstructionContext]) -> dic
 
 def verify(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the judge whether the document conveys the fact."""
-    return judge_paragraph(state, runtime.context, str(fact_of(state)["fact"]))
+    return judge_paragraph(state, runtime.context, str(fact_of(state, runtime.context)["fact"]))
 
 
 def read_document(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Let a reader end the cloze with the document and without it."""
-    context, fact = runtime.context, fact_of(state)
+    context, fact = runtime.context, fact_of(state, runtime.context)
     question = COMPLETE.format(query=fact["query"])
     with_it = context.prompt("read_with").fill(document=state["paragraph"], question=question)
     informed = write_text(context.judge, with_it, 32)
@@ -117,12 +121,18 @@ def read_document(state: DocterState, runtime: Runtime[ConstructionContext]) -> 
     return {**update, "readings": {"with": informed.text, "without": uninformed.text}, "usage": usage}
 
 
+def query_language(language: str, queries: str) -> str:
+    """The language of queries: the chosen one, else English for Chinese documents, else that of the documents."""
+    return queries or ("en" if language == "zh" else language)
+
+
 def finish(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Put the item together."""
     return {
         "result": {
             "document": state["paragraph"],
             "language": runtime.context.language,
+            "queries": query_language(runtime.context.language, runtime.context.queries),
             "translated": state.get("translated"),
             "reasoning": state.get("reasoning"),
         }
@@ -130,8 +140,8 @@ def finish(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[st
 
 
 def begin(state: DocterState, runtime: Runtime[ConstructionContext]) -> Literal["translate", "write"]:
-    """Translate the fact first where the documents are not in English."""
-    return "write" if runtime.context.language == "en" else "translate"
+    """Translate the fact first where documents or queries are not in English."""
+    return "write" if language_of_translation(runtime.context) == "en" else "translate"
 
 
 def after_translation(

@@ -15,6 +15,7 @@ from emend.graphs.construction.filters.name_forms import leaves, names, names_ex
 from emend.graphs.construction.filters.patterns import REFUSAL, TALK
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, summary_of
 from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, reject
+from emend.graphs.construction.translation import language_of_translation
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
@@ -49,7 +50,7 @@ class ReasoningDraft(NamedTuple):
 def ask_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for a fact about the new or the old object, and for the question that it makes; in English."""
     item, context = state["item"], runtime.context
-    if context.language != "en":
+    if language_of_translation(context) != "en":
         return {"reasoning": None}
     about, other = (item["object"], item["old"]) if item["label"] == "True" else (item["old"], item["object"])
     known = write_text(context.author, context.prompt("object_knowledge").fill(object=about, other=other), TOKENS)

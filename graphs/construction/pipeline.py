@@ -56,6 +56,7 @@ class ConstructionState(TypedDict, total=False):
 class ConstructionContext:
     """The models that write and judge, the prompts, how often an item is tried, and style and length of documents.
 
+    `queries` is the language of questions, where it is another one than that of documents; empty for the kind's own.
     `debaters` are the agents of a debate, and `rounds` the maximum number of its rounds.
     """
 
@@ -66,6 +67,7 @@ class ConstructionContext:
     language: str = "en"
     style: str = "The Guardian"
     words: int = 250
+    queries: str = ""
     debaters: tuple[BaseChatModel, ...] = ()
     rounds: int = ROUNDS
 

@@ -43,11 +43,17 @@ class TranslationState(ConstructionState, total=False):
     translations: int
 
 
+def language_of_translation(context: ConstructionContext) -> str:
+    """The language into which a fact is translated: that of documents, or else that of queries; English for neither."""
+    return context.language if context.language != "en" else context.queries or "en"
+
+
 def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for the fact in the language of the document."""
     context, item = runtime.context, state["item"]
     values = {name: item[name] for name in ("subject", "fact", "query", "object", "old")}
-    language = LANGUAGES.get(context.language, context.language)
+    target = language_of_translation(context)
+    language = LANGUAGES.get(target, target)
     filled = context.prompt("translate_fact").fill(
         state.get("problem", "").partition(":")[0],
         paraphrases=" / ".join(item["short_paraphrases"]) or "-",
@@ -66,7 +72,7 @@ def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) ->
 def check_translation(state: TranslationState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Reject a translation in another language, or whose parts do not fit, or that means something else in English."""
     if reason := find_unfit_parts(
-        state["translated"], runtime.context.language, len(state["item"]["short_paraphrases"])
+        state["translated"], language_of_translation(runtime.context), len(state["item"]["short_paraphrases"])
     ):
         return reject(state, TRANSLATED, reason)
     prompt = runtime.context.prompt("translate_back").fill(text=state["translated"]["fact"])

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from emend.evals.build.source_items import KeptItem
 from emend.evals.data.benchmarks.built import BenchmarkFiles
-from emend.evals.data.benchmarks.docter.benchmark import DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
+from emend.evals.data.benchmarks.docter.benchmark import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
 from emend.memory.files import replace_file
 
 OTHER_LANGUAGE = "facts.jsonl"
-CHINESE = "crosslingual_zh_doc.json", "cross_zh_eval.json", "cross_en_eval.json"
+CROSSED = {("zh", "en"): "cross_zh_en", ("en", "zh"): "cross_en_zh"}
+"""Blocks of DocTER by the languages of documents and queries."""
+CHINESE_QUERIES, ENGLISH_QUERIES = (DIRECTIONS[block][2] for block in ("cross_en_zh", "cross_zh_en"))
 LIMITS = (
     "The documents are a model's: besides the fact they state evidence that is invented.",
     "Whether the source's true objects are true today is not checked; emend build fresh leaves out what a model knows.",
@@ -35,11 +37,11 @@ def written_document(item: KeptItem) -> str:
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write DocTER's files; for languages that it lacks, a file of facts whose edits are the documents."""
     numbered = [NumberedItem(2 * place, *item) for place, item in enumerate(items, 1)]
-    language = numbered[0].result["language"]
-    if language == "en":
+    language, queries = (numbered[0].result[name] for name in ("language", "queries"))
+    if language == queries == "en":
         return _write_english(numbered, folder)
-    if language == "zh":
-        return _write_chinese(numbered, folder)
+    if (language, queries) in CROSSED:
+        return _write_crossed(numbered, CROSSED[language, queries], folder)
     lines = [json.dumps(_fact_row(item), ensure_ascii=False) + "\n" for item in numbered]
     replace_file(folder / OTHER_LANGUAGE, "".join(lines).encode())
     return BenchmarkFiles(benchmark="facts", files=(OTHER_LANGUAGE,))
@@ -61,13 +63,14 @@ def _write_english(items: Sequence[NumberedItem], folder: Path) -> BenchmarkFile
     return BenchmarkFiles(benchmark="docter", options={"blocks": ",".join(with_rows)}, files=tuple(files))
 
 
-def _write_chinese(items: Sequence[NumberedItem], folder: Path) -> BenchmarkFiles:
-    """Chinese documents that English queries ask, and the Chinese queries, for English documents."""
-    documents, chinese, english = CHINESE
+def _write_crossed(items: Sequence[NumberedItem], block: str, folder: Path) -> BenchmarkFiles:
+    """Documents in one language, and the queries in both, of which the block asks those in the other one."""
+    documents = DIRECTIONS[block][1]
     _write(folder / documents, [{"id": item.number, "src": item.result["document"]} for item in items])
-    _write(folder / english, _all_queries(items))
-    _write(folder / chinese, _all_queries(item._replace(fields=item.result["translated"]) for item in items))
-    return BenchmarkFiles(benchmark="docter", options={"blocks": "cross_zh_en"}, files=CHINESE)
+    _write(folder / ENGLISH_QUERIES, _all_queries(items))
+    _write(folder / CHINESE_QUERIES, _all_queries(item._replace(fields=item.result["translated"]) for item in items))
+    files = (documents, CHINESE_QUERIES, ENGLISH_QUERIES)
+    return BenchmarkFiles(benchmark="docter", options={"blocks": block}, files=files)
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -106,11 +109,12 @@ def balanced_questions(items: Iterable[NumberedItem]) -> Iterator[dict[str, Any]
 
 
 def _fact_row(item: NumberedItem) -> dict[str, Any]:
-    translated = item.result["translated"]
+    asked_in_english = item.result["queries"] == "en"
+    fact = item.fields if asked_in_english else item.result["translated"]
     return {
         "document": item.result["document"],
-        "question": translated["query"],
-        "answer": translated["object"],
-        "old_answer": translated["old"],
-        "paraphrases": translated["paraphrases"],
+        "question": fact["query"],
+        "answer": fact["object"],
+        "old_answer": fact["old"],
+        "paraphrases": fact["paraphrases"],
     }

@@ -5,7 +5,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,6 +18,7 @@ from emend.graphs.construction.filters.duplicates import find_duplicates
 from emend.graphs.construction.tendencies import candidate_of
 from emend.memory.errors import BadData
 from emend.memory.files import read_input, replace_file
+from emend.memory.typography import fold_text
 
 SHIPPED_TOPICS = "topics"
 """Name of the source with ELKEN's eighteen topics."""
@@ -76,10 +77,9 @@ def events_of(item: KeptItem) -> str:
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write ELKEN's test file and that for training, without near duplicates among the events of a topic."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for topic, events in _by_topic(items).items():
-        duplicates = find_duplicates([event["event"] for event in events])
-        split = next(item.fields["split"] for item in items if item.fields["topic"] == topic)
-        rows[split] += [_row(topic, event) for place, event in enumerate(events) if place not in duplicates]
+    for event in _placed_events(items):
+        if not event.is_duplicate:
+            rows[event.split].append(_row(event))
     files = [file for file, split in ((TEST, "test"), (TRAIN, "train")) if rows[split]]
     for file in files:
         content = json.dumps(rows[file.removesuffix(".json")], ensure_ascii=False, indent=1)
@@ -89,27 +89,40 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
 
 
 def count_duplicates(items: Sequence[KeptItem]) -> tuple[FilterCount, ...]:
-    """The near duplicates among all events of a topic, which `write_rows` leaves out."""
-    outcomes: dict[str, bool] = {}
-    for topic, events in _by_topic(items).items():
-        duplicates = find_duplicates([event["event"] for event in events])
-        outcomes |= {f"{topic} {place}": place not in duplicates for place in range(len(events))}
+    """The near duplicates among all events of a topic, and equal events of several, which `write_rows` leaves out."""
+    outcomes = {str(place): not event.is_duplicate for place, event in enumerate(_placed_events(items))}
     rejects = "An event shares too many words with one of another call about its topic (ROUGE-1 above 0.4)."
     return (count_filter("duplicate_in_topic", outcomes, sum(not each for each in outcomes.values()), rejects, ""),)
 
 
-def _by_topic(items: Sequence[KeptItem]) -> dict[str, list[dict[str, Any]]]:
-    events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+class _PlacedEvent(NamedTuple):
+    """An event with its topic and part of the data, and whether an earlier one is too near to it."""
+
+    topic: str
+    split: str
+    fields: dict[str, Any]
+    is_duplicate: bool
+
+
+def _placed_events(items: Sequence[KeptItem]) -> Iterator[_PlacedEvent]:
+    """The events of all calls by topic; equal ones of different topics are duplicates too."""
+    topics: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for item in items:
-        events[item.fields["topic"]] += item.result["events"]
-    return events
+        topics[item.fields["topic"], item.fields["split"]] += item.result["events"]
+    texts: set[str] = set()
+    for (topic, split), events in topics.items():
+        duplicates = find_duplicates([event["event"] for event in events])
+        for place, event in enumerate(events):
+            text = fold_text(event["event"])
+            yield _PlacedEvent(topic, split, event, place in duplicates or text in texts)
+            texts.add(text)
 
 
-def _row(topic: str, event: dict[str, Any]) -> dict[str, Any]:
-    scopes = {name: [_question(each) for each in event[scope]] for name, scope in _SCOPES.items()}
+def _row(event: _PlacedEvent) -> dict[str, Any]:
+    scopes = {name: [_question(each) for each in event.fields[scope]] for name, scope in _SCOPES.items()}
     return {
-        "event_type": topic,
-        "event": event["event"],
+        "event_type": event.topic,
+        "event": event.fields["event"],
         "fact": {"qas": [], "local_qas": []},
         "tendency": scopes,
     }

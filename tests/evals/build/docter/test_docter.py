@@ -124,6 +124,38 @@ def test_documents_in_any_other_language_are_a_file_of_facts(tmp_path: Path):
     assert "Dienstag" in case.edits[0].text and case.probes[0].gold == ("Manila",) and case.probes[0].rival == "Lima"
 
 
+def test_english_documents_are_asked_by_chinese_queries(tmp_path: Path):
+    with Provider(reply_well) as provider:
+        card = build("docter", config(provider, write_source(tmp_path), queries="zh"), tmp_path / "out")
+    assert card.content.options == {"blocks": "cross_en_zh"}
+    benchmark, _ = load_benchmark(str(tmp_path / "out"), None, {})
+    case = next(iter(benchmark.cases("doc")))
+    assert case.edits[0].language == "en" and "The twin city of Pellgate is Manila" in case.edits[0].text
+    assert case.probes[0].prompt.startswith("据本报记者") and case.probes[0].kind == "cross_lingual"
+
+
+@pytest.mark.parametrize(
+    ("language", "queries", "document"),
+    [("de", "en", "Dienstag"), ("en", "de", "The twin city of Pellgate is Manila"), ("de", "de", "Dienstag")],
+)
+def test_documents_and_queries_in_two_languages_are_a_file_of_facts(
+    tmp_path: Path, language: str, queries: str, document: str
+):
+    with Provider(reply_well) as provider:
+        fields = config(provider, write_source(tmp_path), language=language, queries=queries)
+        card = build("docter", fields, tmp_path / "out")
+    assert card.content.benchmark == "facts"
+    benchmark, settings = load_benchmark(str(tmp_path / "out"), None, {})
+    case = next(iter(benchmark.cases(settings[0])))
+    assert document in case.edits[0].text
+    assert case.probes[0].prompt.startswith("The twin city") == (queries == "en")
+
+
+def test_two_languages_without_english_are_refused_with_what_can_be_given(tmp_path: Path):
+    with Provider(reply_well) as provider, pytest.raises(BadSettings, match="--queries en"):
+        config(provider, write_source(tmp_path), language="de", queries="zh")
+
+
 def test_a_source_in_easyedits_form_or_as_facts_gives_the_same_items(tmp_path: Path):
     flat = [
         {
