@@ -20,6 +20,7 @@ from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.akew import LANGUAGES
 from emend.graphs.construction.filters.duplicates import find_duplicates
+from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.tendencies import (
     EVENT_FILTERS,
     QUESTION_FILTERS,
@@ -50,7 +51,7 @@ FEWEST = 3
 TOKENS = 640
 """Limit of new tokens of a local author's events, or questions."""
 NO_IMPACT = "No significant impact"
-ANY_EVENT, READABLE, ENOUGH = "any_event", "readable", "enough_questions"
+ANY_EVENT, READABLE, ANOTHER, ENOUGH = "any_event", "readable", "another_entity", "enough_questions"
 FOLLOWS, STEADY, UNGUESSABLE = "chosen", "order", "not_guessable"
 NO_EVENT = "none"
 _MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):])\s*")
@@ -193,6 +194,11 @@ def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
     return {**update, "usage": usage}
 
 
+def is_about_another(question: Mapping[str, Any], event: str) -> bool:
+    """True for a question about somebody or something that the event does not name."""
+    return not names(event, question["about"])
+
+
 Fault = Callable[[Mapping[str, Any], Mapping[str, Any]], Rejected]
 
 
@@ -208,11 +214,15 @@ def _questions_passing(state: TendencyState, fault_of: Fault) -> dict[str, Any]:
                 if fault.filter:
                     rejections += _rejections(state, fault, question["question"])
                     passed[fault.filter] = False
-        if len(usable["in_scope"]) >= FEWEST and usable["out_of_scope"]:
-            events.append(event | usable)
-        else:
+        if len(usable["in_scope"]) < FEWEST or not usable["out_of_scope"]:
             few = f"{len(usable['in_scope'])} questions in scope and {len(usable['out_of_scope'])} out of it are left"
             rejections += _rejections(state, Rejected(ENOUGH, few), event["event"])
+        elif not any(is_about_another(question, event["event"]) for question in usable["in_scope"]):
+            none = Rejected(ANOTHER, "all questions in scope are about whom the event names")
+            rejections += _rejections(state, none, event["event"])
+            passed[ANOTHER] = False
+        else:
+            events.append(event | usable)
     return {"events": events, "rejections": rejections, "passed": passed | {ENOUGH: bool(events)}}
 
 
@@ -304,6 +314,7 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
         FOLLOWS: FilterInfo(rejects="A reader of the event chooses another option than planned."),
         STEADY: FilterInfo(rejects="With the options in another order a reader chooses another one."),
         UNGUESSABLE: FilterInfo(rejects="A reader without the event chooses the planned option."),
+        ANOTHER: FilterInfo(rejects="No question in scope is about somebody whom the event does not name."),
         ENOUGH: FilterInfo(rejects="An event has too few questions left."),
     }  # fmt: skip
 

@@ -139,6 +139,14 @@ def test_a_question_that_is_answered_without_the_event_is_dropped():
     assert all(len(event["in_scope"]) == 4 for event in state["result"]["events"])
 
 
+def test_an_event_without_a_question_about_somebody_else_is_dropped():
+    def about_the_actor(prompt: str) -> str:
+        return sample(prompt).replace("Kesselby", "Orsa Bank").replace("Ostmark", "Luis Vera")
+
+    state = made(tendency_questions=lambda prompt: about_the_actor(prompt) if "Orsa Bank" in prompt else sample(prompt))
+    assert set(rejecting(state)) == {"another_entity"} and len(state["result"]["events"]) == COUNT - 1
+
+
 def test_the_author_is_asked_again_where_no_line_is_an_event():
     replies = iter(["I cannot do that.", "\n".join(SAMPLE_EVENTS).format(topic="Business", region="Oceania")])
     state = made(attempts=2, tendency_events=lambda prompt: next(replies))
