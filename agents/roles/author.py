@@ -173,7 +173,8 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
 
 
 LETTERS = "A", "B", "C"
-_LETTER = re.compile(r"\(([ABC])\)|\A\W*(?:[Aa]nswer\W+|[Oo]ption\W+)?([ABC])\b(?!')")
+_LETTER = re.compile(r"\(([ABC])\)|\A\W*(?:[Aa]nswer\W+|[Oo]ption\W+)?([ABC])(?=[.):,*]|\W*\Z)")
+"""A letter in brackets, or at the beginning with a mark after it; `A decrease` begins with an article."""
 
 
 class ChosenOption(NamedTuple):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.agents.roles.author import SHIPPED, decide, load_prompts, write_text
+from emend.agents.roles.author import SHIPPED, choose_option, decide, load_prompts, write_text
 from emend.memory.errors import BadData, ModelReplyError
 from tests.fakes import ScriptedChatModel
 
@@ -65,6 +65,29 @@ def test_a_decision_is_the_word_that_a_reply_begins_with_or_the_only_one_in_it(r
 def test_a_reply_without_one_decision_is_refused(reply: str):
     with pytest.raises(ModelReplyError):
         decide(replying(reply), PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("B", "B"),
+        ("(B)", "B"),
+        ("**A**", "A"),
+        ("C.", "C"),
+        ("Answer: B", "B"),
+        ("A) Increase", "A"),
+        ("Option C, for nothing changes.", "C"),
+        ("The likeliest is (B) Decrease.", "B"),
+    ],
+)
+def test_an_option_is_the_letter_that_a_reader_names(reply: str, letter: str):
+    assert choose_option(replying(reply), PROMPT).letter == letter
+
+
+@pytest.mark.parametrize("reply", ["A decrease is likely.", "(A) or (B)", "Neither.", ""])
+def test_a_reply_without_one_option_is_refused(reply: str):
+    with pytest.raises(ModelReplyError):
+        choose_option(replying(reply), PROMPT)
 
 
 def test_prompts_of_a_file_take_the_place_of_the_shipped_ones(tmp_path: Path):

@@ -1,28 +1,9 @@
-"""ROUGE-1 between events, and the duplicates that the paper's threshold finds."""
+"""Duplicates that the paper's threshold finds among ELKEN's own events."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from emend.graphs.construction.filters.duplicates import rouge_1
-from emend.memory.retrieval.tokens import words
 from scripts.benchmarks.check_event_duplicates import GeneratedEvent, count_duplicates, generated_events
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ("China overtakes the world.", "china overtakes the world", 1.0),
-        ("a b c d", "a b e f", 0.5),
-        ("a a a b", "a c", 2 / 6),
-        ("a b", "c d", 0.0),
-        ("", "", 0.0),
-    ],
-)
-def test_rouge_1_is_the_f_measure_of_shared_words(first: str, second: str, expected: float):
-    assert rouge_1(Counter(words(first)), Counter(words(second))) == pytest.approx(expected)
 
 
 def test_of_each_pair_above_the_threshold_the_first_event_stays():
