@@ -91,6 +91,24 @@ def test_numbers_follow_from_the_facts_that_are_counted(scheme: str, altered: bo
         assert record.answer != record.counterfactual_answer and number >= 0
 
 
+def answer_type(answer: str) -> tuple[str, ...]:
+    """Yes or no, a number, or the names that it has in any order."""
+    if answer in ("Yes", "No"):
+        return ("yes or no",)
+    return ("number",) if answer.isdigit() else tuple(sorted(answer.split(", ")))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_counterfactual_answer_has_the_type_of_the_answer_and_another_value(scheme: str):
+    for record in records(scheme):
+        before, after = answer_type(record.answer), answer_type(record.counterfactual_answer)
+        assert record.answer != record.counterfactual_answer
+        if scheme == "superlative" or before[0].startswith("River") and len(before) == 1:
+            assert {*before, *after} <= objects(record, altered=False).keys()  # one of those asked about
+        else:
+            assert before == after
+
+
 def test_with_all_alterations_applied_each_record_keeps_its_facts():
     composer = RecordComposer(GRAPH, random.Random(0))
     made = [record for scheme in SCHEMES for record in composer.records(scheme, 3)]
