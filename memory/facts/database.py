@@ -2,8 +2,7 @@
 
 All texts are in the table `texts`, whose rows are added at the end and are overwritten in place when they are to be
 forgotten, so that no page of the file keeps an old copy. Everything else is numbers, times, and digests of names and
-words. A rollback journal, which is emptied at the end of a transaction, takes the place of a write-ahead log, which
-would keep old pages.
+words. The write-ahead log keeps old pages: it is emptied after something was forgotten, and when the file is opened.
 """
 
 import json
@@ -69,13 +68,15 @@ class FactDatabase:
     def __init__(self, path: Path | None) -> None:
         self.location = "in-process memory" if path is None else str(path)
         self._lock = threading.RLock()
+        self._has_erased = False
         options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": WAIT_SECONDS}
         with self._errors():
             self._connection = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
         try:
-            for pragma in ("secure_delete = ON", "journal_mode = TRUNCATE", "synchronous = FULL"):
+            for pragma in ("secure_delete = ON", "journal_mode = WAL", "synchronous = FULL"):
                 self.rows(f"PRAGMA {pragma}")
             self._create()
+            self._empty_log()
         except BaseException:
             self.close()
             raise
@@ -102,6 +103,13 @@ class FactDatabase:
                 self.rows(undo)
                 raise
             self.rows(commit)
+            if self._has_erased and not self._connection.in_transaction:
+                self._has_erased = False
+                if not self._empty_log():
+                    raise MemoryUnavailable(
+                        f"another process reads from {self.location}, so that its log cannot be emptied: what was "
+                        "forgotten is in no answer, and will be gone from the disk when the file is next opened."
+                    )
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
         """Run a statement and return its rows."""
@@ -128,7 +136,13 @@ class FactDatabase:
 
     def erase_text(self, number: int) -> None:
         """Overwrite texts with zeros of their length, so that their page keeps its layout."""
+        self._has_erased = True
         self.rows("UPDATE texts SET content = zeroblob(length(content)) WHERE number = ?", number)
+
+    def _empty_log(self) -> bool:
+        """Write the pages of the write-ahead log to the file and empty the log; False if a reader is in the way."""
+        [(busy, *_)] = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        return not busy
 
     def _create(self) -> None:
         """Make the tables of a new file."""

@@ -19,7 +19,10 @@ from emend.memory.retrieval.exact import DECIMALS
 from emend.memory.store.superseding import fact_id
 
 CANDIDATES = 24
-"""Number of facts that are ranked for one query, or `k` if that is more."""
+"""Number of facts that are compared by similarity, or `k` if that is more."""
+
+BATCH = 8
+"""Number of texts that are read at once."""
 
 
 class FactSearch:
@@ -52,9 +55,10 @@ class FactSearch:
 
     def search(self, query: str, k: int, view: View) -> tuple[FactHit, ...]:
         """At most k facts that hold, best first."""
-        hits = self._hits_by_words(query, view, max(k, CANDIDATES))
-        if self._embedding and hits:
-            hits = _with_similarity(query, hits, self._embedding)
+        if self._embedding is None:
+            hits = self._hits_by_words(query, view, k)
+        else:
+            hits = _with_similarity(query, self._hits_by_words(query, view, max(k, CANDIDATES)), self._embedding)
         return tuple(sorted(hits, key=lambda hit: -hit.score)[:k])
 
     def _hits_by_words(self, query: str, view: View, limit: int) -> list[FactHit]:
@@ -64,7 +68,7 @@ class FactSearch:
         best = max(scores.values(), default=1.0)
         hits: dict[str, FactHit] = {}
         resolved: set[str] = set()
-        for numbers in _batched(scores, CANDIDATES):
+        for numbers in _batched(scores, BATCH):
             for number, (subject, relation) in self._places(numbers).items():
                 if (key := fact_id(subject, relation)) not in resolved:
                     resolved.add(key)
@@ -85,6 +89,8 @@ class FactSearch:
 
 def _with_similarity(query: str, hits: Sequence[FactHit], embedding: Embedding) -> list[FactHit]:
     """The hits with the similarity of fact and query added to their scores."""
+    if not hits:
+        return []
     vectors = embedding.documents([hit.fact.text for hit in hits])
     similar = np.asarray(vectors @ embedding.queries([query])[0])
     pairs = zip(hits, similar, strict=True)

@@ -1,14 +1,13 @@
 """Search by words: which stored texts share the rarest words with a query. Words are stored as digests alone."""
 
 import hashlib
-import math
 from collections.abc import Iterable
 
 from emend.memory.facts.database import FactDatabase
 from emend.memory.retrieval.tokens import stems
 
-FREQUENT = 2_000
-"""A word of more texts than this counts as a word of so many, and finds the latest of them alone."""
+FREQUENT = 300
+"""A word of more texts than this is frequent: it ranks what rarer words find, and by itself finds the latest texts."""
 
 
 class WordIndex:
@@ -34,21 +33,33 @@ class WordIndex:
     def find(self, query: str, users: Iterable[str]) -> dict[int, float]:
         """The numbers of the texts that share most with a query, best first, each with its score.
 
-        The score is the sum of the rarity of the shared words.
+        The score is the sum of the rarity of the shared words, which is less than 1 for a frequent one.
         """
         scores: dict[int, float] = {}
-        terms = list(dict.fromkeys(stems(query)))
-        for user in users:
-            for term in terms:
-                numbers = self._numbers(self._code(user, term))
-                rarity = math.log1p(FREQUENT / (1 + len(numbers)))
+        terms = dict.fromkeys(stems(query))
+        for codes in ([self._code(user, term) for term in terms] for user in dict.fromkeys(users)):
+            postings = {code: self._latest(code) for code in codes}
+            frequent = {code for code in codes if len(postings[code]) > FREQUENT}
+            rare = [postings[code] for code in codes if code not in frequent]
+            for numbers in rare:
                 for number in numbers:
-                    scores[number] = scores.get(number, 0.0) + rarity
+                    scores[number] = scores.get(number, 0.0) + 1 + 1 / len(numbers)
+            candidates = {number for numbers in rare for number in numbers}
+            for code in frequent:
+                for number in self._among(code, candidates) if candidates else postings[code]:
+                    scores[number] = scores.get(number, 0.0) + 0.5
         return dict(sorted(scores.items(), key=lambda item: (-item[1], -item[0])))
 
-    def _numbers(self, code: int) -> list[int]:
+    def _latest(self, code: int) -> list[int]:
+        """The latest texts with a word, one more than `FREQUENT` at most."""
         select = "SELECT number FROM postings WHERE term = ? ORDER BY number DESC LIMIT ?"
-        return [number for (number,) in self._database.rows(select, code, FREQUENT)]
+        return [number for (number,) in self._database.rows(select, code, FREQUENT + 1)]
+
+    def _among(self, code: int, numbers: Iterable[int]) -> list[int]:
+        """Those of the texts that have a word."""
+        chosen = sorted(numbers)
+        select = f"SELECT number FROM postings WHERE term = ? AND number IN ({', '.join('?' * len(chosen))})"
+        return [number for (number,) in self._database.rows(select, code, *chosen)]
 
     def _code(self, user: str, term: str) -> int:
         """A digest of a user's word, which tells neither to those who lack the file's salt."""
