@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding
@@ -32,6 +32,10 @@ from emend.memory.facts.instants import now, read_instant, read_zone
 from emend.memory.facts.word_index import WordIndex
 from emend.memory.json_files import replace_surrogates
 from emend.memory.relations.relation_table import RelationTable, canonical_statement
+
+if TYPE_CHECKING:
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool
 
 _UNKNOWN = Provenance()
 
@@ -288,6 +292,18 @@ class FactMemory:
     def count(self) -> int:
         """Number of stored statements, of all users and times."""
         return self._store.count()
+
+    def as_tools(self, user: str = "", writes: bool = True, shared: bool = False) -> "list[BaseTool]":
+        """The operations as tools of LangChain; see `emend.memory.tools.fact_tools`."""
+        from emend.memory.tools import fact_tools
+
+        return fact_tools(self, user, writes, shared)
+
+    def as_retriever(self, user: str = "", k: int = 5) -> "BaseRetriever":
+        """The search as a retriever of LangChain; see `emend.memory.tools.fact_retriever`."""
+        from emend.memory.tools import fact_retriever
+
+        return fact_retriever(self, user, k)
 
     def _change(self, operation: Operation, provenance: Provenance, run: Callable[[Action], list[str]]) -> Change:
         """Do an operation in one transaction, unless it was done before."""

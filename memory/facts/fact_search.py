@@ -18,7 +18,7 @@ from emend.memory.relations.relation_table import RelationTable
 from emend.memory.retrieval.exact import DECIMALS
 from emend.memory.store.superseding import fact_id
 
-CANDIDATES = 24
+CANDIDATES = 12
 """Number of facts that are compared by similarity, or `k` if that is more."""
 
 BATCH = 8
