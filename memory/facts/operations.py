@@ -102,7 +102,7 @@ class Forget(_Arguments):
     shared: Annotated[bool, Field(description="true for what concerns all users")] = False
 
 
-class Question(_Fact):
+class LookUp(_Fact):
     """Arguments of `lookup`."""
 
     at: Annotated[Time, Field(description=f"when it shall hold; empty for now; {_TIME}")] = ""
@@ -168,9 +168,9 @@ def _run(name: str) -> Run:
     return run
 
 
-def _depend(memory: "FactMemory", given: Depend, provenance: Provenance) -> Any:
-    base = (given.base_subject, given.base_relation)
-    return memory.depend(given.subject, given.relation, base, given.condition, given.value, provenance)
+def _depend(memory: "FactMemory", arguments: Depend, provenance: Provenance) -> Any:
+    base = (arguments.base_subject, arguments.base_relation)
+    return memory.depend(arguments.subject, arguments.relation, base, arguments.condition, arguments.value, provenance)
 
 
 OPERATIONS = (
@@ -206,36 +206,36 @@ OPERATIONS = (
     FactOperation(
         "lookup",
         "Look up one relation of one subject, now or at a time. Disputed facts come with all their sides.",
-        Question,
-        lambda memory, given, who: memory.lookup(given.subject, given.relation, who.user, given.at),
+        LookUp,
+        lambda memory, arguments, who: memory.lookup(arguments.subject, arguments.relation, who.user, arguments.at),
         writes=False,
     ),
     FactOperation(
         "history",
         "All that was ever said of one relation of one subject, with its times and status.",
         _Fact,
-        lambda memory, given, who: memory.history(given.subject, given.relation, who.user),
+        lambda memory, arguments, who: memory.history(arguments.subject, arguments.relation, who.user),
         writes=False,
     ),
     FactOperation(
         "as_of",
         "All facts about a subject that held at a time.",
         AsOf,
-        lambda memory, given, who: memory.as_of(given.at, given.subject, who.user),
+        lambda memory, arguments, who: memory.as_of(arguments.at, arguments.subject, who.user),
         writes=False,
     ),
     FactOperation(
         "search",
         "Find facts that hold by the words of a question.",
         Search,
-        lambda memory, given, who: memory.search(given.query, given.k, who.user),
+        lambda memory, arguments, who: memory.search(arguments.query, arguments.k, who.user),
         writes=False,
     ),
     FactOperation(
         "conflicts",
         "The contradictions that wait for a decision.",
         NoArguments,
-        lambda memory, given, who: memory.conflicts(who.user),
+        lambda memory, arguments, who: memory.conflicts(who.user),
         writes=False,
     ),
 )
@@ -245,8 +245,8 @@ def as_json(records: Any) -> str:
     """Records as JSON without empty fields; of many the first `SHOWN`."""
     if not isinstance(records, tuple):
         return json.dumps(_fields(records), ensure_ascii=False)
-    more = {"left_out": len(records) - SHOWN} if len(records) > SHOWN else {}
-    return json.dumps({"results": [_fields(record) for record in records[:SHOWN]]} | more, ensure_ascii=False)
+    omission = {"left_out": len(records) - SHOWN} if len(records) > SHOWN else {}
+    return json.dumps({"results": [_fields(record) for record in records[:SHOWN]]} | omission, ensure_ascii=False)
 
 
 def _fields(record: FrozenModel) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """The operations of a memory of facts as LangChain's tools, and its search as LangChain's retriever."""
 
 import json
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.memory.facts.fact import SHARED, Provenance
@@ -18,7 +19,7 @@ def memory():
         yield opened
 
 
-def call(tools, name, id_="1", thread="thread", message="", user="", **arguments) -> ToolMessage:
+def call(tools, name, id_="1", thread="thread", message="", user="", **arguments) -> Any:
     fields = {"thread_id": thread, "message_id": message, "user_id": user}
     chosen = next(tool for tool in tools if tool.name == name)
     request = {"name": name, "args": arguments, "id": id_, "type": "tool_call"}
@@ -152,10 +153,10 @@ def test_an_agent_of_langchain_writes_and_reads(memory):
         asks(2, "lookup", subject="Ann", relation="lives in"),
         AIMessage("Bern"),
     ]
-    agent = create_agent(Scripted(messages=script), memory.as_tools(user="ann"))
+    agent: Any = create_agent(Scripted(messages=script), memory.as_tools(user="ann"))
     config = {"configurable": {"thread_id": "t1", "message_id": "m1"}}
     state = agent.invoke({"messages": [("user", "I am Ann and live in Bern. Where do I live?")]}, config)
-    answers = [json.loads(message.content) for message in state["messages"] if message.type == "tool"]
+    answers = [json.loads(str(message.content)) for message in state["messages"] if message.type == "tool"]
     assert answers[1]["facts"][0]["object"] == "Bern" and answers[1]["facts"][0]["source"] == "m1"
 
 
