@@ -39,6 +39,7 @@ SMALL = {
     "million": ("--records 8000", "resume"),
     "memory_operations": ("--facts 500 --rounds 5", "as of, one subject"),
     "memory": ("--sizes 400 --places folder --embedding lexical", "400"),
+    "relation_names": ("--embedding lexical", "declared, by words"),
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
     "rome_differences": (
         f"--model tiny --data {DATA / 'counterfact' / 'counterfact-edit.json'} --facts 1 --contexts [[5,1]]",
