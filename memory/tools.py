@@ -1,4 +1,4 @@
-"""A memory of facts as tools and retriever of LangChain; results are JSON, with the records of `facts.fact`."""
+"""Memories as tools and retrievers of LangChain; the tools' results are JSON, with the records of `facts.fact`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,8 @@ from pydantic import ValidationError, create_model
 from emend.memory.errors import EmendError
 from emend.memory.facts.fact import Provenance
 from emend.memory.facts.operations import OPERATIONS, FactOperation
+from emend.memory.retrieval.base import Corpus
+from emend.memory.retrieval.default import Default
 
 if TYPE_CHECKING:
     from emend.memory.facts.fact_memory import FactMemory
@@ -103,6 +105,27 @@ def fact_retriever(memory: "FactMemory", user: str = "", k: int = 5) -> BaseRetr
         hits = memory.search(query, limit, user)
         return [
             Document(page_content=hit.fact.text, id=hit.fact.id, metadata=hit.fact.model_dump() | {"score": hit.score})
+            for hit in hits
+        ]
+
+    return HitRetriever(find=find, k=k)
+
+
+def edit_retriever(corpus: Corpus, k: int = 5) -> BaseRetriever:
+    """Find edits by the default strategy, as documents: the text of an entry, and its record with its score.
+
+    Args:
+        corpus: a view of a memory of edits.
+        k: maximum number of documents.
+    """
+    strategy = Default(corpus)
+
+    def find(query: str, limit: int) -> list[Document]:
+        hits = strategy.search(query, limit)
+        return [
+            Document(
+                page_content=hit.entry.text, id=hit.entry.id, metadata=hit.entry.model_dump() | {"score": hit.score}
+            )
             for hit in hits
         ]
 

@@ -11,6 +11,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.memory.facts.fact import SHARED, Provenance
 from emend.memory.facts.fact_memory import FactMemory
+from emend.memory.store.open_memory import open_memory
+from tests.memory.mayor_facts import fact
 
 
 @pytest.fixture
@@ -166,3 +168,12 @@ def test_the_retriever_returns_what_holds_as_documents(memory):
     [document] = memory.as_retriever(user="ann").invoke("Where does Ann live?")
     assert document.page_content == "Ann home city Oslo" and document.metadata["valid_from"].startswith("2024")
     assert memory.as_retriever(user="ben").invoke("Where does Ann live?") == []
+
+
+def test_a_memory_of_edits_is_a_retriever_and_a_tool_that_searches(tmp_path):
+    with open_memory(str(tmp_path / "edits"), "lexical", create=True) as edits:
+        edits.add([fact("Mira", "2020"), fact("Tobin", "2024"), fact("Oslo", subject="Norland", relation="capital")])
+        [document] = edits.as_retriever(k=1).invoke("Who is the mayor of Veld?")
+        assert "Tobin" in document.page_content and document.metadata["time"] == "2024"
+        [tool] = edits.as_tools(k=2)
+        assert "Tobin" in tool.invoke("mayor of Veld") and "Mira" not in tool.invoke("mayor of Veld")

@@ -12,6 +12,8 @@ from emend.memory.errors import BadData, BadSettings, MemoryMismatch
 from emend.memory.facts.database import FILE, FactDatabase
 from emend.memory.facts.fact import SHARED, Provenance
 from emend.memory.facts.fact_memory import FactMemory
+from emend.memory.relations.relation_table import RelationTable
+from tests.paths import ROOT
 
 
 @pytest.fixture
@@ -204,6 +206,19 @@ def test_a_batch_is_one_transaction_in_which_a_bad_operation_alone_is_undone(tmp
             memory.remember("Ann", "tasks", "wash")
             raise ZeroDivisionError
         assert other.count() == 2
+
+
+def test_the_example_of_the_page_is_true(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "how-to" / "facts.md").read_text(encoding="utf-8")
+    first, dependencies = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    [declared] = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "relations.toml").write_text(declared)
+    monkeypatch.chdir(tmp_path)
+    exec(first, {})
+    with FactMemory(None, RelationTable.load(tmp_path / "relations.toml")) as memory:
+        exec(dependencies, {"memory": memory})
+        memory.remember("Ann", "home city", "Bern")
+        assert objects(memory.lookup("Ann", "office").facts) == ["Aare Street 1"]
 
 
 def test_threads_lose_nothing(tmp_path):
