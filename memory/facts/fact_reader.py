@@ -74,8 +74,10 @@ class FactReader:
         statements = self._store.statements(fact_key(user, subject, relation))
         return Timeline(statements, self._table.kind_of(relation), known_at)
 
-    def describe(self, statement: Statement, at: str, timeline: Timeline | None = None) -> Fact:
-        """A statement as a fact, with its end and its status at an instant."""
+    def describe(
+        self, statement: Statement, at: str, timeline: Timeline | None = None, status: FactStatus | None = None
+    ) -> Fact:
+        """A statement as a fact, with its end and its status at an instant, unless that is known."""
         if timeline is None:
             timeline = self.timeline(statement.user, statement.subject, statement.relation)
         corrected = self._store.numbered([statement.corrects]) if statement.corrects else []
@@ -89,7 +91,7 @@ class FactReader:
             valid_to=timeline.end_of(statement) or None,
             recorded_at=statement.recorded_at,
             source=statement.source,
-            status=self._status(statement, at, timeline),
+            status=status or self._status(statement, at, timeline),
             corrects=corrected[0].id if corrected else "",
         )
 
@@ -158,7 +160,7 @@ class FactReader:
                 return Resolution(decided=True, reason=reason or _missing(rules))
         disputed = self.is_disputed(key, holding, view)
         status: FactStatus = "disputed" if disputed else "current"
-        facts = (self.describe(each, view.at, timeline).model_copy(update={"status": status}) for each in holding)
+        facts = (self.describe(each, view.at, timeline, status) for each in holding)
         decided = timeline.decides(view.at)
         return Resolution(tuple(facts), disputed, decided, "" if holding or not decided else ENDED, place)
 

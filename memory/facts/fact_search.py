@@ -21,7 +21,7 @@ from emend.memory.store.superseding import fact_id
 CANDIDATES = 12
 """Number of facts that are compared by similarity, or `k` if that is more."""
 
-BATCH = 8
+BATCH = 6
 """Number of texts that are read at once."""
 
 
@@ -56,13 +56,13 @@ class FactSearch:
     def search(self, query: str, k: int, view: View) -> tuple[FactHit, ...]:
         """At most k facts that hold, best first."""
         if self._embedding is None:
-            hits = self._hits_by_words(query, view, k)
+            hits = self._hits_by_words(query, view, k, k)
         else:
-            hits = _with_similarity(query, self._hits_by_words(query, view, max(k, CANDIDATES)), self._embedding)
+            hits = _with_similarity(query, self._hits_by_words(query, view, k, max(k, CANDIDATES)), self._embedding)
         return tuple(sorted(hits, key=lambda hit: -hit.score)[:k])
 
-    def _hits_by_words(self, query: str, view: View, limit: int) -> list[FactHit]:
-        """The facts to which the words lead, at least `limit` if there are so many, scored by words in 0..1."""
+    def _hits_by_words(self, query: str, view: View, k: int, limit: int) -> list[FactHit]:
+        """The facts to which the words lead, scored by them in 0..1: at least k, and up to `limit` good ones."""
         expanded = " ".join([query, *self._table.names_in(query)])
         scores = self._words.find(expanded, dict.fromkeys((view.user, SHARED)))
         best = max(scores.values(), default=1.0)
@@ -75,7 +75,7 @@ class FactSearch:
                     for fact in self._reader.resolve(subject, relation, view).facts:
                         score = round(scores[number] / best, DECIMALS)
                         hits.setdefault(fact.id, FactHit(fact=fact, score=score))
-            if len(hits) >= limit:
+            if len(hits) >= limit or (len(hits) >= k and scores[numbers[-1]] < best / 2):
                 break
         return list(hits.values())
 

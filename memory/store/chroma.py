@@ -225,7 +225,7 @@ class ChromaMemory:
         return edit_retriever(self.view(), k)
 
     def as_tools(self, k: int = 5) -> "list[BaseTool]":
-        """The same search as a tool; agents that write use a `FactMemory`."""
+        """Search of the current edits as a tool; agents that write use a `FactMemory`."""
         from langchain_core.tools import create_retriever_tool
 
         description = "Find the edits whose wording or meaning is nearest to a question."
