@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime
@@ -36,16 +37,21 @@ class AgentState(RagState, total=False):
 
 @dataclass(frozen=True)
 class AgentContext(RagContext):
-    """The context of rag, with the tools and the maximum number of rounds; `empty` means that no edit is applied."""
+    """The context of rag, with the tools and the maximum number of rounds; `empty` means that no edit is applied.
+
+    `tools` are further ones beside those over the edits.
+    """
 
     toolbox: Toolbox = field(kw_only=True)
     rounds: int = ROUNDS
     empty: bool = False
+    tools: tuple[BaseTool, ...] = ()
 
 
 def begin(state: AgentState, runtime: Runtime[AgentContext]) -> Literal["plan", "compose"]:
-    """Plan, unless there is no edit to find, or there are no targets to score."""
-    return "compose" if runtime.context.empty or state.get("targets") == [] else "plan"
+    """Plan, unless there is nothing to find, or there are no targets to score."""
+    nothing = runtime.context.empty and not runtime.context.tools
+    return "compose" if nothing or state.get("targets") == [] else "plan"
 
 
 def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
@@ -57,7 +63,7 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     context, messages = runtime.context, state["messages"]
     opening = [] if messages else _opening(state["probe"])
     try:
-        message = call_with_tools(context.model, [*opening, *messages], TOOLS)
+        message = call_with_tools(context.model, [*opening, *messages], (*TOOLS, *context.tools))
     except ReplyRefused:
         raise
     except ModelReplyError as error:
@@ -87,11 +93,11 @@ def after_plan(state: AgentState) -> Literal["use_tools", "compose"]:
     return "compose" if "final" in state or "fallback" in state else "use_tools"
 
 
-def use_tools(state: AgentState) -> AgentState:
+def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     """Run the calls of the last message; a call that cannot be run returns the reason as its result."""
     last = state["messages"][-1]
     assert isinstance(last, AIMessage)
-    messages, hits = run_calls(last)
+    messages, hits = run_calls(last, runtime.context.tools)
     return {
         "messages": messages,
         "hits": [*state.get("hits", ()), *as_hits(hits, len(hits))],

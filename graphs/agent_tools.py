@@ -1,6 +1,6 @@
 """The tools of the agent as LangChain's tools: a call's text goes to the model, its hits are the artifact."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, ToolMessage
@@ -60,7 +60,6 @@ def list_updates(
 
 
 TOOLS: tuple[BaseTool, ...] = (search_memory, lookup, list_updates)
-NAMES = tuple(each.name for each in TOOLS)
 
 
 def tools_prompt_id() -> str:
@@ -69,8 +68,10 @@ def tools_prompt_id() -> str:
     return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in schemas])
 
 
-def run_calls(message: AIMessage) -> tuple[list[AnyMessage], list[Hit]]:
+def run_calls(message: AIMessage, more_tools: Sequence[BaseTool] = ()) -> tuple[list[AnyMessage], list[Hit]]:
     """The message and one message per call, in their order, and the hits behind them; runs inside a node only.
+
+    `more_tools` are offered beside those over the edits.
 
     A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
     arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
@@ -80,7 +81,8 @@ def run_calls(message: AIMessage) -> tuple[list[AnyMessage], list[Hit]]:
     answerable = {"tool_calls": [*message.tool_calls, *named], "invalid_tool_calls": []}
     # A result is only made for a call with an id.
     calls = [{**call, "id": call["id"] or ""} for call in message.tool_calls]
-    results: list[ToolMessage] = _NODE.invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
+    node = _make_node((*TOOLS, *more_tools)) if more_tools else _NODE
+    results: list[ToolMessage] = node.invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
     hits = [hit for result in results for hit in result.artifact or ()]
     messages: list[AnyMessage] = [message.model_copy(update=answerable)]
     messages += [result.model_copy(update={"artifact": None}) for result in results]
@@ -99,18 +101,26 @@ def _refusal(name: str, id: str, problem: str) -> ToolMessage:
     return ToolMessage(problem, name=name, tool_call_id=id, status="error")
 
 
-def _answer(
-    request: ToolCallRequest, execute: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
-) -> ToolMessage | Command[Any]:
-    """The tool's result; a call of no tool or with wrong arguments is refused, any other error is raised."""
-    name, id = request.tool_call["name"], request.tool_call["id"] or ""
-    if request.tool is None:
-        return _refusal(name, id, f"There is no tool '{name}'; there are {', '.join(NAMES)}.")
-    try:
-        return execute(request)
-    except ToolInvocationError as error:
-        wrong = (error.filtered_errors or error.source.errors())[0]
-        return _refusal(name, id, f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
+def _make_node(tools: Sequence[BaseTool]) -> ToolNode:
+    """A node that runs calls of these tools.
+
+    A call of no tool or with wrong arguments is refused; any other error is raised.
+    """
+    names = ", ".join(each.name for each in tools)
+
+    def answer(
+        request: ToolCallRequest, execute: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
+    ) -> ToolMessage | Command[Any]:
+        name, id = request.tool_call["name"], request.tool_call["id"] or ""
+        if request.tool is None:
+            return _refusal(name, id, f"There is no tool '{name}'; there are {names}.")
+        try:
+            return execute(request)
+        except ToolInvocationError as error:
+            wrong = (error.filtered_errors or error.source.errors())[0]
+            return _refusal(name, id, f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
+
+    return ToolNode(tools, handle_tool_errors=False, wrap_tool_call=answer)
 
 
-_NODE = ToolNode(TOOLS, handle_tool_errors=False, wrap_tool_call=_answer)
+_NODE = _make_node(TOOLS)

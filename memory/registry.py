@@ -42,7 +42,8 @@ def trust_names(names: Iterable[str], checked: bool = False) -> None:
 def trust_typed(values: Any) -> None:
     """Trust every name in texts that the user typed, and in mappings and sequences of them; what is a path is none."""
     if isinstance(values, str):
-        named = (name for name in (values, *_SEPARATORS.split(values)) if ":" in name)
+        parts = (values, values.partition("=")[2], *_SEPARATORS.split(values))
+        named = (name for name in parts if ":" in name)
         trust_names(name for name in named if not lexists(name))  # a stranger's folder may be called as its code is
     elif isinstance(values, Mapping):
         trust_typed(tuple(values.values()))

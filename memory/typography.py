@@ -45,3 +45,10 @@ def are_unspaced(first: str, second: str) -> bool:
 def full_stop(text: str) -> str:
     """The full stop that ends a sentence with this last word; Chinese and Japanese have their own."""
     return "\u3002" if re.fullmatch(f"[{_CJK}]", text[-1:]) else "."
+
+
+def has_name(phrase: str) -> bool:
+    """Return whether a phrase contains a capitalised word or a number, or is in a script without capitals."""
+    if re.search(r"[\u3040-\u30ff\u3400-\u9fff]", phrase):
+        return True
+    return any(word != "I" and (word[0].isupper() or word[0].isdigit()) for word in re.findall(r"\w+", phrase))

@@ -37,7 +37,9 @@ SMALL = {
     "libraries": (f"--data {DATA / 'docter'} --limit 5", "llama_index"),
     "low_rank": ("--outputs 64 --inputs 96 --rounds 1", "weights that differ: 0.00%"),
     "million": ("--records 8000", "resume"),
+    "memory_operations": ("--facts 500 --rounds 5", "as of, one subject"),
     "memory": ("--sizes 400 --places folder --embedding lexical", "400"),
+    "relation_names": ("--embedding lexical", "declared, by words"),
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
     "rome_differences": (
         f"--model tiny --data {DATA / 'counterfact' / 'counterfact-edit.json'} --facts 1 --contexts [[5,1]]",

@@ -1,13 +1,16 @@
 """A tool-calling agent: the model gets tools over the memory, and decides itself when to use them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from emend.agents.mcp_tools import check_tools, open_tools
 from emend.agents.roles.tools import Toolbox, can_call_tools
-from emend.editors.base import EditorContext
+from emend.editors.answerers import graph_answerer
+from emend.editors.base import Answerer, EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.agent import ROUNDS, ROUNDS_LIMIT, AgentContext
 from emend.graphs.agent_tools import tools_prompt_id
@@ -23,10 +26,13 @@ class AgentSettings(RagSettings):
     Attributes:
         k: number of entries that a search returns.
         rounds: maximum number of tool calls.
+        tools: `mcp:COMMAND`, a server of the Model Context Protocol whose tools are offered too. It is started for
+            each group of edits that are applied together, and ends with it.
     """
 
     k: Annotated[int, Field(ge=1)] = 5
     rounds: Annotated[int, Field(ge=1, le=ROUNDS_LIMIT)] = ROUNDS
+    tools: str = ""
 
 
 def _name_of(model: Any) -> str:
@@ -39,6 +45,7 @@ class Agent(MemoryEditor):
 
     Raises:
         EditorUnusable: the model cannot call tools.
+        BadSettings: further tools cannot be used.
     """
 
     name: ClassVar[str] = "agent"
@@ -53,6 +60,15 @@ class Agent(MemoryEditor):
                 "editor 'rag' or 'mello'."
             )
         super().__init__(context)
+        if self.settings.tools:
+            check_tools(self.settings.tools)
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        """Apply the edits, as the base class does, while the server of further tools runs if there is one."""
+        with open_tools(self.settings.tools) if self.settings.tools else nullcontext(()) as tools:
+            context = replace(self.graph_context(self.retriever_over(edits), edits), tools=tools)
+            yield graph_answerer(self.app, context, self.scorer)
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -61,6 +61,7 @@ COMMANDS = {
         "covariance:covariance", COMPONENTS, "Collect the key covariance that ROME, MEMIT and AlphaEdit need."
     ),
     "memory": LazyCommand("memory:memory", MEMORY, "Add, search, show and withdraw edits of a memory."),
+    "mcp": LazyCommand("memory:mcp", MEMORY, "Serve a memory of facts to agents over MCP."),
     "ask": LazyCommand("ask:ask", MEMORY, "Ask a model questions over the edits of a memory."),
     "edit": LazyCommand("edit:edit", MEMORY, "Edit a model's weights, save an edited model, or revert one."),
     "data": LazyCommand("data:data", SETUP, "Download, check and count the benchmarks' files."),

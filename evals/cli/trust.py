@@ -104,3 +104,6 @@ def _own_names(config: RunConfig) -> Iterator[str]:
     search = config.overrides.get("crag", {}).get("search")
     if isinstance(search, str) and ":" in search and not Path(search).is_dir():
         yield search
+    tools = config.overrides.get("agent", {}).get("tools")
+    if isinstance(tools, str) and tools:
+        yield tools

@@ -1,15 +1,16 @@
 """The base of extractors, which the graph `extract` works with."""
 
 import hashlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from emend.graphs.extraction.sentences import split_sentences
+from emend.memory import relations
 from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.probe import Usage
+from emend.memory.typography import has_name
 
 
 class ExtractorOutput(FrozenModel):
@@ -60,12 +61,6 @@ class Extractor(ABC):
 @cache
 def rules_digest() -> str:
     """Eight hex digits that change with any file of the rules."""
-    files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".toml"))
+    folders = (Path(__file__).parent, Path(relations.__file__).parent)
+    files = sorted(path for folder in folders for path in folder.iterdir() if path.suffix in (".py", ".toml"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
-
-
-def has_name(phrase: str) -> bool:
-    """Return whether a phrase contains a capitalised word or a number, or is in a script without capitals."""
-    if re.search(r"[\u3040-\u30ff\u3400-\u9fff]", phrase):
-        return True
-    return any(word != "I" and (word[0].isupper() or word[0].isdigit()) for word in re.findall(r"\w+", phrase))

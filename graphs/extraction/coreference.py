@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from emend.graphs.extraction import words as w
 from emend.graphs.extraction.tagging import names, tag
+from emend.memory.relations import words as w
 
 PERSONAL = re.compile(r"\b(?:he|she|his|her|him|himself|herself)\b", re.I)
 NEUTER = re.compile(r"\b(?:it|its)\b", re.I)

@@ -14,13 +14,13 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from emend.graphs.execution import Graph, run_graph
-from emend.graphs.extraction import canonical
 from emend.graphs.extraction.base import Extractor, rules_digest
 from emend.memory.edit import Edit, FrozenModel, Triplet, content_id
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadSettings, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
 from emend.memory.registry import nearest
+from emend.memory.relations import canonical
 
 RECURSION_LIMIT = 24
 """Six nodes, and retries of `extract`."""

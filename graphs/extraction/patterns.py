@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from emend.graphs.extraction import words as w
 from emend.graphs.extraction.roles import filled_roles
 from emend.graphs.extraction.tagging import Tagged, tag
 from emend.memory.edit import Triplet
+from emend.memory.relations import words as w
 
 NP = r"(?:DA*n(?:C?K|C)A*(?=[nN])|DA*)?[nN#]+(?:s[nN#]+)*"
 CHAIN = rf"{NP}(?:o{NP})*"

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from emend.graphs.extraction import words as w
-from emend.graphs.extraction.inflection import find_base, is_plural
 from emend.graphs.extraction.tagging import Tagged
 from emend.memory.edit import Triplet
+from emend.memory.relations import words as w
+from emend.memory.relations.inflection import find_base, is_plural
 
 NAME = r"N[N#]*"
 ROLE = r"(?P<role>n+)"

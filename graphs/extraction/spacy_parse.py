@@ -14,10 +14,10 @@ from typing import Any
 from emend.graphs.extraction import coreference
 from emend.graphs.extraction.base import Extractor, ExtractorOutput, rules_digest
 from emend.graphs.extraction.sentences import split_sentences
-from emend.graphs.extraction.words import REPORTING
 from emend.memory.distribution import install_command
 from emend.memory.edit import Triplet
 from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.relations.words import REPORTING
 
 DEFAULT_PIPELINE = "en_core_web_sm"
 SUBJECTS = ("nsubj", "nsubjpass", "nsubj:pass")

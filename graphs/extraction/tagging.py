@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from emend.graphs.extraction import words as w
+from emend.memory.relations import words as w
 
 _TOKEN = re.compile(
     r"(?:[A-Z]\.){2,}|[A-Z]\.(?=\s[A-Z])|(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|Mt|Prof|Inc)\."

@@ -35,6 +35,8 @@ from emend.memory.store.superseding import Superseding, fact_id, superseded
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool
 
 COLLECTIONS = ("documents", "triplets")
 EXACT_LIMIT = 20_000
@@ -215,6 +217,19 @@ class ChromaMemory:
         """Number of stored entries, superseded ones included."""
         with self._database_errors():
             return sum(stored.count() for stored in self._collections.values())
+
+    def as_retriever(self, k: int = 5) -> "BaseRetriever":
+        """Search of the current edits as a retriever of LangChain; see `emend.memory.tools.edit_retriever`."""
+        from emend.memory.tools import edit_retriever
+
+        return edit_retriever(self.view(), k)
+
+    def as_tools(self, k: int = 5) -> "list[BaseTool]":
+        """Search of the current edits as a tool; agents that write use a `FactMemory`."""
+        from langchain_core.tools import create_retriever_tool
+
+        description = "Find the edits whose wording or meaning is nearest to a question."
+        return [create_retriever_tool(self.as_retriever(k), "search_memory", description)]
 
     def _write(self, edits: Sequence[Edit], edit_ids: Sequence[str], on_progress: OnProgress) -> None:
         """Put `edits` in place of all rows of `edit_ids`."""

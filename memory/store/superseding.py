@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple
 
 from emend.memory.edit import Edit, content_id
@@ -35,8 +35,13 @@ def compute_fact_ids(edit: Edit, index: int | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-def parse_time(time: str | None) -> datetime | None:
-    """The start of an ISO 8601 year, month, day or instant (UTC unless it says otherwise); None for other text."""
+def parse_time(time: str | None, zone: tzinfo = UTC) -> datetime | None:
+    """The start, in UTC, of an ISO 8601 year, month, day or instant; None for other text.
+
+    Args:
+        time: the text.
+        zone: the time zone of a text that names none.
+    """
     text = (time or "").strip()
     if re.fullmatch(r"\d{4}", text):
         text += "-01-01"
@@ -44,7 +49,7 @@ def parse_time(time: str | None) -> datetime | None:
         text += "-01"
     try:
         parsed = datetime.fromisoformat(text)
-        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+        return (parsed.replace(tzinfo=zone) if parsed.tzinfo is None else parsed).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

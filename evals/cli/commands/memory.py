@@ -1,7 +1,10 @@
-"""The commands `emend memory add`, `search`, `show`, `stats`, `export`, `import` and `withdraw`."""
+"""The commands `emend memory add`, `search`, `show`, `stats`, `export`, `import` and `withdraw`, and `emend mcp`."""
 
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +15,8 @@ from emend.memory.errors import BadData, BadSettings, MissingData
 
 if TYPE_CHECKING:
     from emend.memory.edit import Edit
+    from emend.memory.facts.fact_memory import FactMemory
+    from emend.memory.mcp_server import Access
     from emend.memory.store.chroma import ChromaMemory
 
 memory = typer.Typer(
@@ -19,6 +24,7 @@ memory = typer.Typer(
 )
 
 FOLDER = "emend-memory"
+SHORTEST_TOKEN = 16
 Where = Annotated[
     str,
     typer.Option(
@@ -248,3 +254,57 @@ def _edit_from(options: dict[str, Any]) -> "Edit":
     if len({"subject", "document", "event"} & options.keys()) != 1:
         raise BadSettings("give one fact (--subject, --relation, --object), or one --document, or one --event.")
     return edit_from(options)
+
+
+def mcp(
+    folder: Annotated[
+        Path, typer.Option("--memory", metavar="FOLDER", envvar="EMEND_MEMORY", help="Folder of the memory of facts.")
+    ] = Path("emend-memory"),
+    http: Annotated[
+        int | None,
+        typer.Option("--http", metavar="PORT", help="Serve HTTP at /mcp; default: standard streams."),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="NAME", help="Address to listen at.")] = "127.0.0.1",
+    token: Annotated[
+        str, typer.Option(metavar="TEXT", envvar="EMEND_MCP_TOKEN", help="Bearer token that clients must send.")
+    ] = "",
+    user: Annotated[str, typer.Option(metavar="NAME", help="Whose facts clients read and write.")] = "",
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that changes the memory.")] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="Let clients change facts of all users.")] = False,
+    time_zone: Annotated[str, typer.Option(metavar="NAME", help="Time zone of times that name none.")] = "UTC",
+    relations: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="TOML file that declares kinds of relations.")
+    ] = None,
+) -> None:
+    """Serve a memory of facts to agents over the Model Context Protocol."""
+    from emend.evals.show.view.server import is_loopback
+    from emend.memory.facts.fact_memory import FactMemory
+    from emend.memory.mcp_server import Access, require_mcp, serve_stdio
+    from emend.memory.relations.relation_table import RelationTable
+
+    require_mcp()
+    if not is_loopback(host) and len(token) < SHORTEST_TOKEN:
+        raise BadSettings(
+            f"--host {host}: others could read and change the memory. Give a --token of {SHORTEST_TOKEN} characters or "
+            "more that clients must send."
+        )
+    access = Access(user, not read_only, shared)
+    table = RelationTable.load(*(relations or ()))
+    with suppress(KeyboardInterrupt), FactMemory(folder, table, time_zone=time_zone) as memory:
+        if http is None:
+            # A thread waits for standard input, which no interruption wakes; every operation is a transaction.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            serve_stdio(memory, access)
+        else:
+            _serve_http(memory, access, host, http, token)
+
+
+def _serve_http(memory: "FactMemory", access: "Access", host: str, port: int, token: str) -> None:
+    from emend.evals.show.view.serve import listen
+    from emend.memory.mcp_server import serve_http
+
+    with listen(host, port) as listener:
+        name = f"[{host}]" if ":" in host else host
+        print_text(f"the memory is at http://{name}:{listener.getsockname()[1]}/mcp (end with Ctrl-C)")
+        serve_http(memory, access, listener, host, token)

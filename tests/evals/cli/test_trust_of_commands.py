@@ -77,6 +77,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "memory show": (("--subject", "a", "--relation", "b", "--memory", "gift/memory"),),
     "memory stats": (("--memory", "gift/memory"),),
     "memory withdraw": (("x", "--memory", "gift/memory"),),
+    "mcp": (("--memory", "gift/memory", "--relations", "gift/cases.toml"),),
     "ask": (("Where?", "--memory", "gift/memory"), ("Where?", "--memory", "gift/memory", "--editor", "serac", *SCOPE)),
     "edit": (
         ("--model", "tiny", "--apply", "gift/delta", "--save-model", "saved"),

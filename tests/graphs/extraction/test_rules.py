@@ -5,13 +5,13 @@ import tomllib
 
 import pytest
 
-from emend.graphs.extraction.base import has_name
 from emend.graphs.extraction.coreference import collect_cast, resolve
 from emend.graphs.extraction.patterns import find_triplets
 from emend.graphs.extraction.rules import LONGEST, RulesExtractor
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.tagging import tag
 from emend.memory.errors import BadSettings
+from emend.memory.typography import has_name
 from tests.paths import DATA
 
 CASES = tomllib.loads((DATA / "extraction/sentences.toml").read_text("utf-8"))

@@ -13,7 +13,7 @@ from emend.memory.store.changes import StoreChanges, find_conflicts
 from emend.memory.store.chroma import ChromaMemory
 from emend.memory.store.rows import MemoryRow, make_rows
 from emend.memory.store.superseding import Claim, fact_id, in_order, parse_time, superseded
-from tests.memory.facts import fact, told
+from tests.memory.mayor_facts import fact, told
 
 
 @pytest.mark.parametrize("subject", ["veld", " VELD ", "Ｖｅｌｄ", "veld\u00a0"])

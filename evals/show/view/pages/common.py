@@ -13,7 +13,7 @@ from emend.evals.show.report.tables.metrics import remarks
 from emend.evals.show.report.tables.secondary import cost_text
 from emend.evals.show.view.library import Library, command
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.page import Fact, Link, PageHead
+from emend.evals.show.view.views.page import Link, NamedValue, PageHead
 from emend.evals.show.view.views.run import CellView
 from emend.memory.distribution import installed_version
 
@@ -104,9 +104,9 @@ def case_path(place: RunPlace, setting: int, case: int) -> str:
     return run_path(place, f"case/{setting}-{case}.html")
 
 
-def facts(values: Mapping[str, object]) -> tuple[Fact, ...]:
+def facts(values: Mapping[str, object]) -> tuple[NamedValue, ...]:
     """Names and values as text."""
-    return tuple(Fact(name=str(name), value=text_of(value)) for name, value in values.items())
+    return tuple(NamedValue(name=str(name), value=text_of(value)) for name, value in values.items())
 
 
 def text_of(value: object) -> str:

@@ -29,7 +29,7 @@ from emend.evals.show.view.views.compare import (
     ProbePair,
     Side,
 )
-from emend.evals.show.view.views.page import Fact, Link, Page, Status
+from emend.evals.show.view.views.page import Link, NamedValue, Page, Status
 
 MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
@@ -141,7 +141,7 @@ def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[PairView,
     outcomes = Outcomes(request, a, b)
     metrics = {metric.name: metric for metric in comparison.metrics}
     coverage = [
-        Fact(name=each.setting, value=f"{each.paired} probes of {each.cases} cases paired")
+        NamedValue(name=each.setting, value=f"{each.paired} probes of {each.cases} cases paired")
         for each in comparison.coverage
     ]
     flips, total = outcomes.flips()

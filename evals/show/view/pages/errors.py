@@ -12,7 +12,7 @@ from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views.case import FailureView
 from emend.evals.show.view.views.errors import ErrorGroup, ErrorsView
-from emend.evals.show.view.views.page import Fact, Page
+from emend.evals.show.view.views.page import NamedValue, Page
 
 MAX_FAILURES = 50
 MAX_MESSAGE = 300
@@ -30,7 +30,7 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
         groups=tuple(_groups(failures)),
         failures=tuple(_failure_views(place, answers, failures)) if answers and failures else (),
         failures_total=len(failures),
-        reasons=tuple(Fact(name=why, value=str(count), href=unscored) for why, count in reasons.items()),
+        reasons=tuple(NamedValue(name=why, value=str(count), href=unscored) for why, count in reasons.items()),
         retried=answers.totals.retried if answers else 0,
     )
     waiting = "computing" in (status.state, indexed.state)

@@ -9,7 +9,7 @@ from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views.live import EditorProgress, LiveView
-from emend.evals.show.view.views.page import Fact, Page
+from emend.evals.show.view.views.page import NamedValue, Page
 
 WINDOW = 120.0
 """Seconds over which the rate is taken."""
@@ -59,7 +59,7 @@ def live_view(request: PageRequest, place: RunPlace) -> LiveView:
         per_minute=rate if run.state == "running" else None,
         seconds_left=60 * left / rate if rate and run.state == "running" else None,
         editors=_editors(place, answers),
-        errors=tuple(Fact(name=f"{f.error}, {f.editor}", value=f.message) for f in reversed(failures[-LAST:])),
+        errors=tuple(NamedValue(name=f"{f.error}, {f.editor}", value=f.message) for f in reversed(failures[-LAST:])),
         latest=tuple(read_answers(place, answers, answers.last_lines(LAST))) if answers else (),
         at=now(),
     )

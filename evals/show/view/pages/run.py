@@ -19,7 +19,7 @@ from emend.evals.show.report.tables.metrics import count, gap_notes
 from emend.evals.show.report.tables.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.page import Fact, Link, Page
+from emend.evals.show.view.views.page import Link, NamedValue, Page
 from emend.evals.show.view.views.run import (
     CellView,
     Curve,
@@ -78,7 +78,7 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
         "forgetting": tuple(_curves(report.forgetting, metrics)),
         "perplexity": tuple(map(_perplexity, report.perplexity)),
         "spent": _spent(report, place.manifest),
-        "reasons": tuple(Fact(name=why, value=str(n), href=unscored) for why, n in report.reasons.items()),
+        "reasons": tuple(NamedValue(name=why, value=str(n), href=unscored) for why, n in report.reasons.items()),
         "notes": (*gap_notes(report, tables), *report.choices, *report.notes),
         "cases": report.cases,
         "cut": report.cut,
@@ -86,12 +86,12 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
     }
 
 
-def _spent(report: Report, manifest: Manifest) -> tuple[Fact, ...]:
-    lines = [Fact(name="in all", value=spent_line(report.spent))] if report.spent else []
+def _spent(report: Report, manifest: Manifest) -> tuple[NamedValue, ...]:
+    lines = [NamedValue(name="in all", value=spent_line(report.spent))] if report.spent else []
     for model, usage in manifest.spent.items():
         price = "cost unknown: no prices given" if usage.cost is None else f"cost {usage.cost:.4f}"
         tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {usage.requests:,} requests"
-        lines.append(Fact(name=model, value=f"{price}; {tokens}"))
+        lines.append(NamedValue(name=model, value=f"{price}; {tokens}"))
     return tuple(lines)
 
 

@@ -9,7 +9,7 @@ from emend.evals.show.report.tracing import SAID_ELSEWHERE, content_of, is_route
 from emend.evals.show.trace.case_trace import new_hits
 from emend.evals.show.trace.graph_paths import GraphEdges
 from emend.evals.show.view.views.case import CallView, FieldView, HitView, MessageView, StepView
-from emend.evals.show.view.views.page import Fact
+from emend.evals.show.view.views.page import NamedValue
 
 MAX_TEXT = 20_000
 """Characters of a text that are shown; the number of the others is said."""
@@ -117,7 +117,7 @@ def _call(call: dict[str, Any]) -> CallView:
 
 def _message(message: dict[str, Any]) -> MessageView:
     tools = tuple(
-        Fact(name=str(call["function"].get("name", "")), value=_text(call["function"].get("arguments", "")))
+        NamedValue(name=str(call["function"].get("name", "")), value=_text(call["function"].get("arguments", "")))
         for call in message.get("tool_calls") or ()
     )
     text = _text(content_of({**message, "tool_calls": ()}))

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from emend.evals.show.trace.judged_steps import JudgedItem
 from emend.evals.show.view.views.cases import AnswerView
-from emend.evals.show.view.views.page import Fact
+from emend.evals.show.view.views.page import NamedValue
 from emend.memory.edit import FrozenModel
 
 
@@ -48,7 +48,7 @@ class MessageView(FrozenModel):
 
     role: str
     text: str
-    tools: tuple[Fact, ...] = ()
+    tools: tuple[NamedValue, ...] = ()
 
 
 class CallView(FrozenModel):
@@ -151,7 +151,7 @@ class CaseView(FrozenModel):
     """
 
     setting: str
-    tags: tuple[Fact, ...]
+    tags: tuple[NamedValue, ...]
     edits: tuple[EditView, ...]
     questions: tuple[tuple[ProbeView, ...], ...]
     failures: tuple[FailureView, ...]

@@ -3,7 +3,7 @@
 from emend.evals.results.analyses.compare import ComparisonRow
 from emend.evals.show.view.views.case import EditView, ProbeView
 from emend.evals.show.view.views.cases import AnswerView
-from emend.evals.show.view.views.page import Fact, Status
+from emend.evals.show.view.views.page import NamedValue, Status
 from emend.memory.edit import FrozenModel
 
 
@@ -59,7 +59,7 @@ class PairView(FrozenModel):
 
     a: Side
     b: Side
-    coverage: tuple[Fact, ...] = ()
+    coverage: tuple[NamedValue, ...] = ()
     notes: tuple[str, ...] = ()
     rows: tuple[PairRow, ...] = ()
     flips: tuple[Flip, ...] = ()

@@ -1,7 +1,7 @@
 """Views of the page of errors."""
 
 from emend.evals.show.view.views.case import FailureView
-from emend.evals.show.view.views.page import Fact
+from emend.evals.show.view.views.page import NamedValue
 from emend.memory.edit import FrozenModel
 
 
@@ -20,5 +20,5 @@ class ErrorsView(FrozenModel):
     groups: tuple[ErrorGroup, ...]
     failures: tuple[FailureView, ...]
     failures_total: int
-    reasons: tuple[Fact, ...]
+    reasons: tuple[NamedValue, ...]
     retried: int

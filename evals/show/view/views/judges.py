@@ -3,7 +3,7 @@
 from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import Scoring
 from emend.evals.show.view.views.cases import AnswerView
-from emend.evals.show.view.views.page import Fact, Status
+from emend.evals.show.view.views.page import NamedValue, Status
 from emend.memory.edit import FrozenModel
 
 
@@ -12,7 +12,7 @@ class AgreementView(FrozenModel):
 
     kind: str
     text: str
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[NamedValue, ...] = ()
 
 
 class ScoringView(FrozenModel):

@@ -1,7 +1,7 @@
 """Views of the page of progress."""
 
 from emend.evals.show.view.views.cases import AnswerView
-from emend.evals.show.view.views.page import Fact
+from emend.evals.show.view.views.page import NamedValue
 from emend.evals.show.view.views.run import RunEntry
 from emend.memory.edit import FrozenModel
 
@@ -22,6 +22,6 @@ class LiveView(FrozenModel):
     per_minute: float | None
     seconds_left: float | None
     editors: tuple[EditorProgress, ...]
-    errors: tuple[Fact, ...]
+    errors: tuple[NamedValue, ...]
     latest: tuple[AnswerView, ...]
     at: str

@@ -14,7 +14,7 @@ class Link(FrozenModel):
     current: bool = False
 
 
-class Fact(FrozenModel):
+class NamedValue(FrozenModel):
     """A name and a value, as text."""
 
     name: str
@@ -61,7 +61,7 @@ class Status(FrozenModel):
 class AboutView(FrozenModel):
     """Versions and folders."""
 
-    versions: tuple[Fact, ...]
+    versions: tuple[NamedValue, ...]
     folders: tuple[str, ...]
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from emend.evals.case import Metric
 from emend.evals.results.aggregate.perplexity import PerplexityRow
-from emend.evals.show.view.views.page import Fact, Link, Status
+from emend.evals.show.view.views.page import Link, NamedValue, Status
 from emend.memory.edit import FrozenModel
 
 State = Literal["running", "finished", "stopped"]
@@ -127,12 +127,12 @@ class RunView(FrozenModel):
     costs: tuple[MetricGrid, ...] = ()
     forgetting: tuple[Curve, ...] = ()
     perplexity: tuple[PerplexityView, ...] = ()
-    spent: tuple[Fact, ...] = ()
-    reasons: tuple[Fact, ...] = ()
+    spent: tuple[NamedValue, ...] = ()
+    reasons: tuple[NamedValue, ...] = ()
     notes: tuple[str, ...] = ()
-    settings: tuple[Fact, ...] = ()
-    provenance: tuple[Fact, ...] = ()
-    versions: tuple[Fact, ...] = ()
+    settings: tuple[NamedValue, ...] = ()
+    provenance: tuple[NamedValue, ...] = ()
+    versions: tuple[NamedValue, ...] = ()
     run_config: str = ""
     cases: int = 0
     cut: int = 0

@@ -1,6 +1,6 @@
 """Inflection of English verbs and nouns, by spelling rules and a list of irregular verbs."""
 
-from emend.graphs.extraction import words as w
+from emend.memory.relations import words as w
 
 _BASE_OF = {form: base for base, forms in w.IRREGULAR_FORMS.items() for form in forms}
 _KNOWN = w.BASES | frozenset(w.IRREGULAR_FORMS) | w.APPOINT | w.ROLE_VERBS | w.ENDED

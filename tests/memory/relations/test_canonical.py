@@ -4,11 +4,11 @@ import tomllib
 
 import pytest
 
-from emend.graphs.extraction.canonical import canonical, parse_verb
-from emend.graphs.extraction.inflection import find_base, is_plural, past
 from emend.graphs.extraction.rules import RulesExtractor
-from emend.graphs.extraction.words import third_person
 from emend.memory.edit import Triplet
+from emend.memory.relations.canonical import canonical, parse_verb
+from emend.memory.relations.inflection import find_base, is_plural, past
+from emend.memory.relations.words import third_person
 from emend.memory.store.superseding import fact_id
 from tests.paths import DATA
 

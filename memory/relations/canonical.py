@@ -8,11 +8,11 @@ of') and stays a statement about O. Verbs lose auxiliaries and agreement.
 
 import re
 
-from emend.graphs.extraction import inflection
-from emend.graphs.extraction import words as w
-from emend.graphs.extraction.base import has_name
-from emend.graphs.extraction.inflection import find_base, is_plural
 from emend.memory.edit import Triplet
+from emend.memory.relations import inflection
+from emend.memory.relations import words as w
+from emend.memory.relations.inflection import find_base, is_plural
+from emend.memory.typography import has_name
 
 _PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{w.PLACES}) of$")
 _OWNED = re.compile(r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) (?P<role>[a-z][a-z -]*)$")

@@ -1,0 +1,140 @@
+"""Tools of an MCP server for an agent. What the server says is data: cut, fenced, and never run.
+
+The server is a command that the user names. It gets none of the keys in this process's environment.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+
+from emend.agents.parsing.delimiters import strip_delimiters
+from emend.memory.errors import BadSettings
+from emend.memory.escape import visible_controls
+from emend.memory.mcp_server import require_mcp
+from emend.memory.registry import trusted_names
+
+KIND = "mcp:"
+START_SECONDS = CALL_SECONDS = 30.0
+"""Longest start of a server, and longest call of a tool."""
+RESULT_LIMIT = 8_000
+DESCRIPTION_LIMIT = 1_000
+SCHEMA_LIMIT = 20_000
+TOOLS_LIMIT = 64
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
+
+
+def check_tools(name: str) -> None:
+    """Check a setting that names further tools.
+
+    Raises:
+        BadSettings: it is no command of an MCP server, or a file names it and the user has not.
+        MissingExtra: the SDK is not installed.
+    """
+    if not name.startswith(KIND) or not _words(name):
+        raise BadSettings(
+            f"tools '{name}' are unknown: name the command of an MCP server, such as mcp:my-server --flag."
+        )
+    if name not in trusted_names():
+        raise BadSettings(
+            f"tools '{name}' are a command that a file names, and not you: look at it, and name it yourself, in "
+            f"--set agent.tools='{name}' or with --trust '{name}', to run it."
+        )
+    require_mcp()
+
+
+@contextmanager
+def open_tools(name: str) -> Iterator[tuple[BaseTool, ...]]:
+    """Start a server and give its tools, under their names after `mcp_`; the server ends with the context.
+
+    Raises:
+        BadSettings: the command cannot be started, or does not speak MCP.
+    """
+    from anyio.from_thread import start_blocking_portal
+
+    with start_blocking_portal() as portal:
+        try:
+            opening = portal.wrap_async_context_manager(_session(_words(name)))
+            session = opening.__enter__()
+        except Exception as error:
+            raise BadSettings(
+                f"tools '{name}' cannot be started within {START_SECONDS:.0f} s ({_reason(error)}): run the command in "
+                "a terminal, and correct it."
+            ) from error
+        try:
+            specifications = portal.call(session.list_tools).tools[:TOOLS_LIMIT]
+            yield tuple(_as_tool(portal, session, each) for each in specifications if _is_usable(each))
+        finally:
+            opening.__exit__(None, None, None)
+
+
+@asynccontextmanager
+async def _session(words: list[str]) -> AsyncIterator[Any]:
+    import anyio
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    parameters = StdioServerParameters(command=words[0], args=words[1:])
+    # What a server writes to standard error could steer a terminal.
+    with open(os.devnull, "w", encoding="utf-8") as silence:
+        async with (
+            stdio_client(parameters, errlog=silence) as (read, write),
+            ClientSession(read, write) as session,
+        ):
+            with anyio.fail_after(START_SECONDS):
+                await session.initialize()
+            yield session
+
+
+def _words(name: str) -> list[str]:
+    try:
+        return shlex.split(name.removeprefix(KIND))
+    except ValueError:
+        return []
+
+
+def _is_usable(specification: Any) -> bool:
+    """Return whether a tool has a plain name, and a schema of arguments that is not too long for a prompt."""
+    schema = specification.inputSchema
+    plain = bool(_NAME.fullmatch(specification.name)) and schema.get("type") == "object"
+    return plain and len(json.dumps(schema)) <= SCHEMA_LIMIT
+
+
+def _as_tool(portal: Any, session: Any, specification: Any) -> BaseTool:
+    def run(**arguments: Any) -> str:
+        try:
+            result = portal.call(session.call_tool, specification.name, arguments, timedelta(seconds=CALL_SECONDS))
+        except Exception as error:  # the server is late, has ended, or answers nonsense
+            return _fenced(_reason(error), "error")
+        parts = (each.text if each.type == "text" else f"({each.type})" for each in result.content)
+        return _fenced("\n".join(parts), "error" if result.isError else "result")
+
+    return StructuredTool(
+        name=f"mcp_{specification.name}",
+        description=_cut(specification.description or specification.name, DESCRIPTION_LIMIT),
+        args_schema=specification.inputSchema,
+        func=run,
+    )
+
+
+def _fenced(text: str, name: str) -> str:
+    return f"<{name}>{strip_delimiters(_cut(text, RESULT_LIMIT), 'result', 'error')}</{name}>"
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text with visible controls, and no longer than the limit."""
+    shown = visible_controls(text[: 2 * limit])
+    return shown if len(text) <= limit and len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason of an error, of which the SDK makes groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,175 @@
+"""The SQLite file of a memory of facts: its tables, transactions and errors.
+
+All texts are in the table `texts`, whose rows are added at the end and are overwritten in place when they are to be
+forgotten, so that no page of the file keeps an old copy. Everything else is numbers, times, and digests of names and
+words. The write-ahead log keeps old pages: it is emptied after something was forgotten, and when the file is opened.
+"""
+
+import json
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from emend.memory.errors import BadData, MemoryMismatch, MemoryUnavailable
+from emend.memory.files import connect_database
+
+FILE = "facts.sqlite3"
+VERSION = 1
+WAIT_SECONDS = 30
+"""Time for which an operation waits for those of other processes."""
+_SCHEMA = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE texts (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE statements (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, subject TEXT NOT NULL, owner TEXT NOT NULL,
+    start TEXT NOT NULL, end TEXT NOT NULL, recorded_at TEXT NOT NULL, retracted_at TEXT NOT NULL,
+    corrects INTEGER NOT NULL, replaces TEXT NOT NULL, operation INTEGER NOT NULL, erased INTEGER NOT NULL
+);
+CREATE INDEX statement_keys ON statements (key);
+CREATE INDEX statement_subjects ON statements (subject);
+CREATE INDEX statement_owners ON statements (owner);
+CREATE TABLE dependencies (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, subject TEXT NOT NULL, owner TEXT NOT NULL,
+    fact TEXT NOT NULL, base TEXT NOT NULL, recorded_at TEXT NOT NULL, retracted_at TEXT NOT NULL
+);
+CREATE INDEX dependency_keys ON dependencies (key);
+CREATE INDEX dependency_subjects ON dependencies (subject);
+CREATE INDEX dependency_facts ON dependencies (fact);
+CREATE TABLE conflicts (
+    id TEXT PRIMARY KEY, key TEXT NOT NULL, owner TEXT NOT NULL, opened_at TEXT NOT NULL, resolved_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX conflict_keys ON conflicts (key);
+CREATE INDEX conflict_owners ON conflicts (owner);
+CREATE TABLE postings (term INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (term, number)) WITHOUT ROWID;
+CREATE TABLE operations (
+    number INTEGER PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, recorded_at TEXT NOT NULL,
+    ids TEXT NOT NULL, UNIQUE (owner, id)
+);
+CREATE INDEX operation_times ON operations (recorded_at);
+"""
+
+
+class FactDatabase:
+    """The file; safe to use from several threads and processes.
+
+    Args:
+        path: the file; None keeps everything in this process.
+
+    Raises:
+        BadData: the file is none of Emend's.
+        MemoryMismatch: the file was written by another version.
+        MemoryUnavailable: another process uses it for longer than `WAIT_SECONDS`.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.location = "in-process memory" if path is None else str(path)
+        self._lock = threading.RLock()
+        self._has_erased = False
+        options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": WAIT_SECONDS}
+        with self._errors():
+            self._connection = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
+        try:
+            for pragma in ("secure_delete = ON", "journal_mode = WAL", "synchronous = FULL"):
+                self.rows(f"PRAGMA {pragma}")
+            self._create()
+            self._empty_log()
+        except BaseException:
+            self.close()
+            raise
+        self.salt = bytes(self.value("SELECT value FROM settings WHERE name = 'salt'"))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Context in which all is written or, if it ends in an error, nothing; others wait meanwhile.
+
+        One inside another is part of it, and undone alone.
+        """
+        with self._lock:
+            begin, undo, commit = ("BEGIN IMMEDIATE", "ROLLBACK", "COMMIT")
+            if self._connection.in_transaction:
+                begin, undo, commit = ("SAVEPOINT inner", "ROLLBACK TO inner", "RELEASE inner")
+            self.rows(begin)
+            try:
+                yield
+            except BaseException:
+                self.rows(undo)
+                raise
+            self.rows(commit)
+            if self._has_erased and not self._connection.in_transaction:
+                self._has_erased = False
+                if not self._empty_log():
+                    raise MemoryUnavailable(
+                        f"another process reads from {self.location}, so that its log cannot be emptied: what was "
+                        "forgotten is in no answer, and will be gone from the disk when the file is next opened."
+                    )
+
+    def rows(self, statement: str, *values: Any) -> list[Any]:
+        """Run a statement and return its rows."""
+        with self._lock, self._errors():
+            return self._connection.execute(statement, values).fetchall()
+
+    def value(self, statement: str, *values: Any) -> Any:
+        """The first value of the first row; None if there is no row."""
+        return next(iter(self.rows(statement, *values)), (None,))[0]
+
+    def insert(self, statement: str, *values: Any) -> int:
+        """Add a row and return its number."""
+        with self._lock, self._errors():
+            return int(self._connection.execute(statement, values).lastrowid or 0)
+
+    def run_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run a statement once for each row of values."""
+        with self._lock, self._errors():
+            self._connection.executemany(statement, rows)
+
+    def add_text(self, fields: dict[str, Any]) -> int:
+        """Store texts and return their number."""
+        return self.insert("INSERT INTO texts (content) VALUES (?)", json.dumps(fields, ensure_ascii=False).encode())
+
+    def erase_text(self, number: int) -> None:
+        """Overwrite texts with zeros of their length, so that their page keeps its layout."""
+        self._has_erased = True
+        self.rows("UPDATE texts SET content = zeroblob(length(content)) WHERE number = ?", number)
+
+    def _empty_log(self) -> bool:
+        """Write the pages of the write-ahead log to the file and empty the log; False if a reader is in the way."""
+        [(busy, *_)] = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        return not busy
+
+    def _create(self) -> None:
+        """Make the tables of a new file."""
+        with self.transaction():
+            version = self.value("PRAGMA user_version")
+            if not version and not self.value("SELECT count(*) FROM sqlite_master"):
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    self.rows(statement)
+                self.rows("INSERT INTO settings VALUES ('salt', ?)", secrets.token_bytes(16))
+                self.rows(f"PRAGMA user_version = {VERSION}")
+            elif version != VERSION:
+                raise MemoryMismatch(
+                    f"{self.location} was written by another version of Emend ({version}, not {VERSION}), or by "
+                    "another program: take that version, or another folder."
+                )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Context that turns errors of the database into ones that name a remedy."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise MemoryUnavailable(
+                f"the memory {self.location} cannot be used now ({error}): check that its disk is not full and that no "
+                "other program holds it, and repeat the operation with the same id."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise BadData(
+                f"{self.location} is no memory of facts, or is damaged ({error}): name another folder."
+            ) from error

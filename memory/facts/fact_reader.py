@@ -1,0 +1,221 @@
+"""Answers from the stored statements and rules: what holds at an instant, as it was known at another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from emend.memory.edit import content_id
+from emend.memory.facts.dependency_store import DependencyStore, Rule
+from emend.memory.facts.fact import SHARED, Dependency, Fact, FactStatus
+from emend.memory.facts.fact_store import FactStore, fact_key
+from emend.memory.facts.timeline import Statement, Timeline
+from emend.memory.relations.relation_table import RelationTable
+from emend.memory.store.superseding import fact_id
+from emend.memory.typography import fold_text
+
+ENDED = "it is said to hold no longer"
+
+
+class Resolution(NamedTuple):
+    """The knowledge about one relation of one subject.
+
+    Attributes:
+        facts: those that hold.
+        disputed: whether they contradict each other and nobody has decided.
+        decided: whether anything was said, be it that nothing holds.
+        reason: why nothing is known.
+        place: start and number of the latest of the facts, by which statements and derived facts compare.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    disputed: bool = False
+    decided: bool = False
+    reason: str = ""
+    place: tuple[str, int] = ("", 0)
+
+
+@dataclass(frozen=True)
+class View:
+    """The point from which facts are seen: a user, an instant, and a time at which they were known (empty: now).
+
+    `resolutions` remembers, for one question, what was resolved from here and from other instants: chains of
+    dependencies ask for the same facts again and again.
+    """
+
+    user: str
+    at: str
+    known_at: str = ""
+    resolutions: dict[tuple[str, str, str], Resolution] = field(default_factory=dict, compare=False)
+
+
+class FactReader:
+    """Resolves facts by their timelines and dependencies.
+
+    Args:
+        store: the statements.
+        dependencies: the rules.
+        table: the kinds of relations.
+    """
+
+    def __init__(self, store: FactStore, dependencies: DependencyStore, table: RelationTable) -> None:
+        self._store = store
+        self._dependencies = dependencies
+        self._table = table
+
+    def resolve(self, subject: str, relation: str, view: View) -> Resolution:
+        """Resolve a fact for a user: their own facts and, where they have none, those of all; of a set both."""
+        key = (fact_id(subject, relation), view.user, view.at)
+        if key not in view.resolutions:
+            view.resolutions[key] = self._resolve(subject, relation, view)
+        return view.resolutions[key]
+
+    def timeline(self, user: str, subject: str, relation: str, known_at: str = "") -> Timeline:
+        """The timeline of one relation of one subject of one user."""
+        statements = self._store.statements(fact_key(user, subject, relation))
+        return Timeline(statements, self._table.kind_of(relation), known_at)
+
+    def describe(
+        self, statement: Statement, at: str, timeline: Timeline | None = None, status: FactStatus | None = None
+    ) -> Fact:
+        """A statement as a fact, with its end and its status at an instant, unless that is known."""
+        if timeline is None:
+            timeline = self.timeline(statement.user, statement.subject, statement.relation)
+        corrected = self._store.numbered([statement.corrects]) if statement.corrects else []
+        return Fact(
+            id=statement.id,
+            subject=statement.subject,
+            relation=statement.relation,
+            object=statement.object,
+            user=statement.user,
+            valid_from=statement.start or None,
+            valid_to=timeline.end_of(statement) or None,
+            recorded_at=statement.recorded_at,
+            source=statement.source,
+            status=status or self._status(statement, at, timeline),
+            corrects=corrected[0].id if corrected else "",
+        )
+
+    def key_of(self, statement: Statement) -> str:
+        """The key of the fact that a statement is about."""
+        return fact_key(statement.user, statement.subject, statement.relation)
+
+    def places(self, user: str, subject: str) -> dict[tuple[str, str], None]:
+        """Subject and relation of all that a user said, of one subject or of all, in order."""
+        if subject:
+            statements = self._store.statements_about(user, subject)
+            rules = self._dependencies.rules_about(user, subject)
+        else:
+            statements, rules = self._store.statements_of(user), self._dependencies.rules_of(user)
+        places = dict.fromkeys((each.subject, each.relation) for each in statements if not each.erased)
+        return places | dict.fromkeys((rule.dependency.subject, rule.dependency.relation) for rule in rules)
+
+    def is_disputed(self, key: str, holding: Sequence[Statement], view: View) -> bool:
+        """Return whether several objects hold and a conflict about them is open."""
+        conflicts = self._store.conflicts(key) if len(holding) > 1 else ()
+        known = view.known_at
+        return any(
+            (not known or row.opened_at <= known) and (not row.resolved_at or bool(known and known < row.resolved_at))
+            for row in conflicts
+        )
+
+    def _resolve(self, subject: str, relation: str, view: View) -> Resolution:
+        personal = self._resolve_scope(view.user, subject, relation, view)
+        if view.user == SHARED or (personal.decided and self._table.kind_of(relation) != "set"):
+            return personal
+        shared = self._resolve_scope(SHARED, subject, relation, view)
+        if not personal.decided:
+            return shared
+        objects = {fold_text(fact.object) for fact in personal.facts}
+        facts = (*personal.facts, *(fact for fact in shared.facts if fold_text(fact.object) not in objects))
+        return personal._replace(facts=facts, disputed=personal.disputed or shared.disputed)
+
+    def _status(self, statement: Statement, at: str, timeline: Timeline) -> FactStatus:
+        if statement.erased:
+            return "forgotten"
+        if timeline.is_retracted(statement):
+            return "retracted"
+        if timeline.is_corrected(statement):
+            return "corrected"
+        if statement.start > at:
+            return "future"
+        end = timeline.end_of(statement)
+        if end and end <= at:
+            return "past"
+        disputed = self.is_disputed(self.key_of(statement), timeline.holding(at), View(statement.user, at))
+        return "disputed" if disputed else "current"
+
+    def _resolve_scope(self, user: str, subject: str, relation: str, view: View) -> Resolution:
+        """Resolve a fact by the statements and rules of one user."""
+        timeline = self.timeline(user, subject, relation, view.known_at)
+        key = fact_key(user, subject, relation)
+        holding = timeline.holding(view.at)
+        place = max(((each.start, each.number) for each in holding), default=("", 0))
+        rules = [rule for rule in self._dependencies.rules(key) if _is_known(rule, view.known_at)]
+        if rules:
+            reason = self._outdated(holding[-1], rules, view) if holding else ""
+            derived = self._derive(rules, view)
+            if derived and (not holding or reason or derived.place > place):
+                return derived
+            if reason or not holding:
+                return Resolution(decided=True, reason=reason or _missing(rules))
+        disputed = self.is_disputed(key, holding, view)
+        status: FactStatus = "disputed" if disputed else "current"
+        facts = (self.describe(each, view.at, timeline, status) for each in holding)
+        decided = timeline.decides(view.at)
+        return Resolution(tuple(facts), disputed, decided, "" if holding or not decided else ENDED, place)
+
+    def _outdated(self, statement: Statement, rules: Sequence[Rule], view: View) -> str:
+        """Why a statement no longer counts: a fact that it depends on has changed since; empty if none has."""
+        for rule in rules:
+            before = self._base(rule, replace(view, at=statement.start))
+            if before.facts and _objects(before) != _objects(self._base(rule, view)):
+                return f"it depends on {_base_name(rule)}, which has changed since"
+        return ""
+
+    def _derive(self, rules: Sequence[Rule], view: View) -> Resolution | None:
+        """The fact that follows by the latest rule whose condition holds."""
+        for rule in reversed(rules):
+            base = self._base(rule, view) if rule.dependency.value is not None else Resolution()
+            conditions = {fold_text(each) for each in rule.dependency.condition}
+            fitting = [fact for fact in base.facts if not conditions or fold_text(fact.object) in conditions]
+            if fitting and not base.disputed:
+                place = max(base.place, (rule.dependency.recorded_at, rule.number))
+                return Resolution((_derived_fact(rule.dependency, fitting[-1]),), decided=True, place=place)
+        return None
+
+    def _base(self, rule: Rule, view: View) -> Resolution:
+        return self.resolve(rule.dependency.base_subject, rule.dependency.base_relation, view)
+
+
+def _is_known(rule: Rule, known_at: str) -> bool:
+    if not known_at:
+        return not rule.retracted_at
+    return rule.dependency.recorded_at <= known_at and not (rule.retracted_at and rule.retracted_at <= known_at)
+
+
+def _derived_fact(dependency: Dependency, cause: Fact) -> Fact:
+    return Fact(
+        id=content_id("derived", dependency.id, cause.id),
+        subject=dependency.subject,
+        relation=dependency.relation,
+        object=(dependency.value or "").replace("{object}", cause.object),
+        user=dependency.user,
+        valid_from=cause.valid_from,
+        valid_to=cause.valid_to,
+        recorded_at=max(cause.recorded_at, dependency.recorded_at),
+        source=dependency.source,
+        status="derived",
+        derived_from=(dependency.id, cause.id),
+    )
+
+
+def _objects(resolution: Resolution) -> set[str]:
+    return {fold_text(fact.object) for fact in resolution.facts}
+
+
+def _base_name(rule: Rule) -> str:
+    return f"'{rule.dependency.base_relation}' of '{rule.dependency.base_subject}'"
+
+
+def _missing(rules: Sequence[Rule]) -> str:
+    return f"it depends on {_base_name(rules[-1])}, from which it does not follow now"

@@ -1,0 +1,265 @@
+"""The operations of a memory of facts as tools: name, description, arguments, and the function that runs them."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field, StringConstraints
+
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
+from emend.memory.facts.fact import SHARED, Provenance
+
+if TYPE_CHECKING:
+    from emend.memory.facts.fact_memory import FactMemory
+
+_INSTANTS = ("valid_from", "valid_to", "recorded_at")
+TEXT_LIMIT = 10_000
+"""Characters of one argument."""
+SHOWN = 50
+"""Facts in one result."""
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=TEXT_LIMIT)]
+Optional = Annotated[str, StringConstraints(strip_whitespace=True, max_length=TEXT_LIMIT)]
+_TIME = "ISO 8601: 2026, 2026-05, 2026-05-31 or 2026-05-31T09:00+02:00"
+Time = Annotated[str, Field(description=_TIME, max_length=40)]
+
+
+class _Arguments(FrozenModel):
+    """Base of the arguments of a tool."""
+
+
+class _Fact(_Arguments):
+    subject: Annotated[Text, Field(description="the full name of what the fact is about")]
+    relation: Annotated[Text, Field(description="the relation in a few words, such as 'home city'")]
+
+
+class Remember(_Fact):
+    """Arguments of `remember`."""
+
+    object: Annotated[Text, Field(description="the value of the relation")]
+    valid_from: Annotated[Time, Field(description=f"when it began to hold, if that was said; {_TIME}")] = ""
+    valid_to: Annotated[Time, Field(description=f"when it ceases to hold, if that was said; {_TIME}")] = ""
+    shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
+
+
+class Update(_Fact):
+    """Arguments of `update`."""
+
+    object: Annotated[Optional, Field(description="the new value; empty if the old one has only ended")] = ""
+    replaces: Annotated[Optional, Field(description="the old value; needed where several hold")] = ""
+    valid_from: Annotated[Time, Field(description=f"when it changed, if that was said; {_TIME}")] = ""
+    shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
+
+
+class Correct(_Arguments):
+    """Arguments of `correct`."""
+
+    fact_id: Annotated[Text, Field(description="id of the wrong fact")]
+    object: Annotated[Text, Field(description="the value that should have been said")]
+    valid_from: Annotated[Time, Field(description=f"the right beginning, if that was wrong; {_TIME}")] = ""
+    shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
+
+
+class Retract(_Arguments):
+    """Arguments of `retract`."""
+
+    id: Annotated[Text, Field(description="id of the fact or dependency")]
+    shared: Annotated[bool, Field(description="true for one that concerns all users")] = False
+
+
+class Resolve(_Arguments):
+    """Arguments of `resolve`."""
+
+    conflict_id: Annotated[Text, Field(description="id of the conflict")]
+    keep: Annotated[tuple[Text, ...], Field(description="ids of the facts that are right", max_length=SHOWN)]
+    shared: Annotated[bool, Field(description="true for one that concerns all users")] = False
+
+
+class Depend(_Fact):
+    """Arguments of `depend`."""
+
+    base_subject: Annotated[Text, Field(description="what the other fact is about")]
+    base_relation: Annotated[Text, Field(description="the relation of the other fact")]
+    condition: Annotated[
+        tuple[Text, ...],
+        Field(description="values of the other fact for which it applies; none: any", max_length=SHOWN),
+    ] = ()
+    value: Annotated[
+        Text | None,
+        Field(
+            description="the value that follows, {object} being that of the other fact; null: unknown after a change"
+        ),
+    ] = None
+    shared: Annotated[bool, Field(description="true for one that concerns all users")] = False
+
+
+class Forget(_Arguments):
+    """Arguments of `forget`."""
+
+    id: Annotated[Optional, Field(description="id of a fact or dependency; or name a subject")] = ""
+    subject: Annotated[Optional, Field(description="forget all about this subject")] = ""
+    relation: Annotated[Optional, Field(description="only this relation of the subject")] = ""
+    shared: Annotated[bool, Field(description="true for what concerns all users")] = False
+
+
+class LookUp(_Fact):
+    """Arguments of `lookup`."""
+
+    at: Annotated[Time, Field(description=f"when it shall hold; empty for now; {_TIME}")] = ""
+
+
+class AsOf(_Arguments):
+    """Arguments of `as_of`."""
+
+    at: Annotated[Time, Field(description=_TIME, min_length=1)]
+    subject: Annotated[Text, Field(description="the full name of what the facts are about")]
+
+
+class Search(_Arguments):
+    """Arguments of `search`."""
+
+    query: Annotated[Text, Field(description="a question or statement, with the names that it is about")]
+    k: Annotated[int, Field(description="maximum number of facts", ge=1, le=SHOWN)] = 5
+
+
+class NoArguments(_Arguments):
+    """Arguments of `conflicts`."""
+
+
+Run = Callable[["FactMemory", Any, Provenance], Any]
+
+
+class FactOperation(NamedTuple):
+    """A tool: its arguments' schema, and a function from memory, arguments and provenance to records."""
+
+    name: str
+    description: str
+    arguments: type[_Arguments]
+    run: Run
+    writes: bool = True
+
+    def call(self, memory: "FactMemory", arguments: Any, provenance: Provenance, shared: bool) -> str:
+        """Run the operation and return its result as JSON.
+
+        Args:
+            memory: the memory.
+            arguments: an object of the class `arguments`.
+            provenance: who calls.
+            shared: whether everybody's facts may be changed.
+
+        Raises:
+            BadData: the operation is impossible; says why.
+            BadSettings: it would change everybody's facts, and may not.
+        """
+        if getattr(arguments, "shared", False):
+            if not shared:
+                raise BadSettings("facts of all users cannot be changed here: leave `shared` out.")
+            provenance = provenance.model_copy(update={"user": SHARED})
+        return as_json(self.run(memory, arguments, provenance))
+
+
+def _run(name: str) -> Run:
+    """A change by the method of that name, which has the arguments' names."""
+
+    def run(memory: "FactMemory", arguments: _Arguments, provenance: Provenance) -> Any:
+        fields = {field: getattr(arguments, field) for field in type(arguments).model_fields if field != "shared"}
+        return getattr(memory, name)(**fields, provenance=provenance)
+
+    return run
+
+
+def _depend(memory: "FactMemory", arguments: Depend, provenance: Provenance) -> Any:
+    base = (arguments.base_subject, arguments.base_relation)
+    return memory.depend(arguments.subject, arguments.relation, base, arguments.condition, arguments.value, provenance)
+
+
+OPERATIONS = (
+    FactOperation(
+        "remember",
+        "Remember a fact that a message states. Of relations that have one value the newest holds, of others several.",
+        Remember,
+        _run("remember"),
+    ),
+    FactOperation("update", "Note that a fact has changed or, without object, has ended.", Update, _run("update")),
+    FactOperation(
+        "correct", "Put right a fact that was wrong from the beginning; find its id first.", Correct, _run("correct")
+    ),
+    FactOperation(
+        "retract",
+        "Take back a fact, update, correction or dependency: what held before it holds again.",
+        Retract,
+        _run("retract"),
+    ),
+    FactOperation("resolve", "Decide which facts of a conflict are right.", Resolve, _run("resolve")),
+    FactOperation(
+        "depend",
+        "Note that a fact follows from another one, or becomes unknown when that changes.",
+        Depend,
+        _depend,
+    ),
+    FactOperation(
+        "forget",
+        "Erase a fact for good, because somebody asks for it. For what has only changed use update.",
+        Forget,
+        _run("forget"),
+    ),
+    FactOperation(
+        "lookup",
+        "Look up one relation of one subject, now or at a time. Disputed facts come with all their sides.",
+        LookUp,
+        lambda memory, arguments, who: memory.lookup(arguments.subject, arguments.relation, who.user, arguments.at),
+        writes=False,
+    ),
+    FactOperation(
+        "history",
+        "All that was ever said of one relation of one subject, with its times and status.",
+        _Fact,
+        lambda memory, arguments, who: memory.history(arguments.subject, arguments.relation, who.user),
+        writes=False,
+    ),
+    FactOperation(
+        "as_of",
+        "All facts about a subject that held at a time.",
+        AsOf,
+        lambda memory, arguments, who: memory.as_of(arguments.at, arguments.subject, who.user),
+        writes=False,
+    ),
+    FactOperation(
+        "search",
+        "Find facts that hold by the words of a question.",
+        Search,
+        lambda memory, arguments, who: memory.search(arguments.query, arguments.k, who.user),
+        writes=False,
+    ),
+    FactOperation(
+        "conflicts",
+        "The contradictions that wait for a decision.",
+        NoArguments,
+        lambda memory, arguments, who: memory.conflicts(who.user),
+        writes=False,
+    ),
+)
+
+
+def as_json(records: Any) -> str:
+    """Records as JSON without empty fields; of many the first `SHOWN`."""
+    if not isinstance(records, tuple):
+        return json.dumps(_fields(records), ensure_ascii=False)
+    omission = {"left_out": len(records) - SHOWN} if len(records) > SHOWN else {}
+    return json.dumps({"results": [_fields(record) for record in records[:SHOWN]]} | omission, ensure_ascii=False)
+
+
+def _fields(record: FrozenModel) -> dict[str, Any]:
+    fields: dict[str, Any] = _short(record.model_dump(mode="json", exclude_defaults=True))
+    return fields
+
+
+def _short(value: Any, name: str = "") -> Any:
+    """A value of a record with instants to the second, or to the day at midnight UTC, as they are mostly said."""
+    if isinstance(value, dict):
+        return {key: _short(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    if name in _INSTANTS and isinstance(value, str):
+        return value[:10] if value[10:19] == "T00:00:00" else f"{value[:19]}Z"
+    return value

@@ -1,0 +1,92 @@
+"""The rule that decides what holds when, by the kind of the relation."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from emend.memory.relations.relation_table import RelationKind
+from emend.memory.typography import fold_text
+
+
+class Statement(NamedTuple):
+    """A stored fact. Instants are in UTC and of one form, so that they compare as texts; empty ones are unknown.
+
+    `number` is the order in which statements were made, and `operation` that of the operations. `replaces` are the
+    numbers of statements that end where this one starts. `erased` is the operation that erased its text, or 0.
+    """
+
+    number: int
+    id: str
+    subject: str
+    relation: str
+    object: str
+    user: str
+    source: str
+    start: str
+    end: str
+    recorded_at: str
+    retracted_at: str
+    corrects: int
+    replaces: tuple[int, ...]
+    operation: int
+    erased: int
+
+
+class Timeline:
+    """The statements of one user about one relation of one subject, as they were known at a time.
+
+    Args:
+        statements: all that were ever made.
+        kind: the kind of the relation.
+        known_at: later statements and retractions are left out; empty for none.
+    """
+
+    def __init__(self, statements: Iterable[Statement], kind: RelationKind, known_at: str = "") -> None:
+        self.kind = kind
+        self.known = [each for each in statements if not known_at or each.recorded_at <= known_at]
+        self._retracted = {
+            each.number for each in self.known if each.retracted_at and (not known_at or each.retracted_at <= known_at)
+        }
+        self._corrections: dict[int, list[Statement]] = {}
+        for each in self.known:
+            if each.corrects:
+                self._corrections.setdefault(each.corrects, []).append(each)
+        live = [each for each in self.known if not self.is_retracted(each) and not self.is_corrected(each)]
+        latest = max((each.operation for each in live if not each.erased), default=0)
+        # The place of an erased statement stays empty, unless something was said about it later.
+        present = (each for each in live if not each.erased or each.erased > latest)
+        self.live = sorted(present, key=lambda each: (each.start, each.number))
+
+    def is_retracted(self, statement: Statement) -> bool:
+        """Return whether the statement was taken back."""
+        return statement.number in self._retracted
+
+    def is_corrected(self, statement: Statement) -> bool:
+        """Return whether a correction stands in its place, or the correction of one."""
+        return any(
+            not self.is_retracted(each) or self.is_corrected(each)
+            for each in self._corrections.get(statement.number, ())
+        )
+
+    def holding(self, at: str) -> list[Statement]:
+        """The statements that hold at an instant, oldest first; of equal objects the latest."""
+        started = [each for each in self.live if each.start <= at]
+        if self.kind == "functional":
+            started = started[-1:]
+        replaced = {number for each in started for number in each.replaces}
+        holding = [
+            each for each in started if each.object and each.number not in replaced and (not each.end or at < each.end)
+        ]
+        return list({fold_text(each.object): each for each in holding}.values())
+
+    def decides(self, at: str) -> bool:
+        """Return whether anything was said that bears on an instant, be it that nothing holds."""
+        return any(each.start <= at for each in self.live)
+
+    def end_of(self, statement: Statement) -> str:
+        """The instant at which a statement ceases to hold: its own end, or the start of what follows; empty if open."""
+        key = (statement.start, statement.number)
+        followers = [each for each in self.live if (each.start, each.number) > key]
+        if self.kind != "functional":
+            followers = [each for each in followers if statement.number in each.replaces]
+        ends = [statement.end, *(each.start for each in followers)]
+        return min((end for end in ends if end), default="")

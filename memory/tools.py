@@ -1,0 +1,132 @@
+"""Memories as tools and retrievers of LangChain; the tools' results are JSON, with the records of `facts.fact`."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
+from pydantic import ValidationError, create_model
+
+from emend.memory.errors import EmendError
+from emend.memory.facts.fact import Provenance
+from emend.memory.facts.operations import OPERATIONS, FactOperation
+from emend.memory.retrieval.base import Corpus
+from emend.memory.retrieval.default import Default
+
+if TYPE_CHECKING:
+    from emend.memory.facts.fact_memory import FactMemory
+
+
+def fact_tools(memory: "FactMemory", user: str = "", writes: bool = True, shared: bool = False) -> list[BaseTool]:
+    """The operations of a memory as tools for an agent; a bad call is answered with what is wrong with it.
+
+    They are called with a tool call, as agents do. Where the configuration of the call has a `thread_id`, a call of the
+    same id is done once; `message_id` is stored as the source of a fact, or else the id of the call.
+
+    Args:
+        memory: stays open while the tools are used.
+        user: whose facts are read and written; by default `user_id` in the configuration of the call.
+        writes: include the operations that change the memory.
+        shared: allow changes of everybody's facts.
+    """
+    return [_as_tool(memory, user, each, shared) for each in OPERATIONS if writes or not each.writes]
+
+
+def _as_tool(memory: "FactMemory", user: str, operation: FactOperation, shared: bool) -> BaseTool:
+    def run(config: RunnableConfig, tool_call_id: str, **arguments: Any) -> str:
+        try:
+            provenance = _provenance(config, tool_call_id, user)
+            return operation.call(memory, operation.arguments(**arguments), provenance, shared)
+        except EmendError as error:
+            raise ToolException(str(error)) from error
+
+    schema = create_model(
+        operation.name,
+        __base__=operation.arguments,
+        __doc__=operation.description,
+        tool_call_id=(Annotated[str, InjectedToolCallId], ...),
+    )
+    return StructuredTool.from_function(
+        run,
+        name=operation.name,
+        description=operation.description,
+        args_schema=schema,
+        handle_tool_error=True,
+        handle_validation_error=_problem,
+    )
+
+
+def _problem(error: Any) -> str:
+    """The first problem of a call's arguments."""
+    if not isinstance(error, ValidationError):
+        return f"the call is wrong: {error}"
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _provenance(config: RunnableConfig, tool_call_id: str, user: str) -> Provenance:
+    fields = config.get("configurable") or {}
+    thread = str(fields.get("thread_id") or "")
+    return Provenance(
+        user=user or str(fields.get("user_id") or ""),
+        source=str(fields.get("message_id") or f"tool call {tool_call_id}"),
+        operation_id=f"{thread}/{tool_call_id}" if thread else "",
+    )
+
+
+class HitRetriever(BaseRetriever):
+    """A search as a retriever of LangChain.
+
+    Attributes:
+        find: returns the documents for a query and a maximum number, best first.
+        k: maximum number of documents.
+    """
+
+    find: Callable[[str, int], list[Document]]
+    k: int = 5
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return self.find(query, self.k)
+
+
+def fact_retriever(memory: "FactMemory", user: str = "", k: int = 5) -> BaseRetriever:
+    """Find the facts that hold, as documents: their text, and the record with its score as metadata.
+
+    Args:
+        memory: stays open while the retriever is used.
+        user: whose facts.
+        k: maximum number of documents.
+    """
+
+    def find(query: str, limit: int) -> list[Document]:
+        hits = memory.search(query, limit, user)
+        return [
+            Document(page_content=hit.fact.text, id=hit.fact.id, metadata=hit.fact.model_dump() | {"score": hit.score})
+            for hit in hits
+        ]
+
+    return HitRetriever(find=find, k=k)
+
+
+def edit_retriever(corpus: Corpus, k: int = 5) -> BaseRetriever:
+    """Find edits by the default strategy, as documents: the text of an entry, and its record with its score.
+
+    Args:
+        corpus: a view of a memory of edits.
+        k: maximum number of documents.
+    """
+    strategy = Default(corpus)
+
+    def find(query: str, limit: int) -> list[Document]:
+        hits = strategy.search(query, limit)
+        return [
+            Document(
+                page_content=hit.entry.text, id=hit.entry.id, metadata=hit.entry.model_dump() | {"score": hit.score}
+            )
+            for hit in hits
+        ]
+
+    return HitRetriever(find=find, k=k)

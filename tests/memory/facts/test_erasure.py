@@ -1,0 +1,116 @@
+"""Forgetting: no byte of a forgotten text is left in any file of the folder, whatever was stored and in which order."""
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emend.memory.errors import MemoryUnavailable
+from emend.memory.facts import database
+from emend.memory.facts.database import FILE, FactDatabase
+from emend.memory.facts.fact import Provenance
+from emend.memory.facts.fact_memory import FactMemory
+
+
+def files_with(folder: Path, *texts: str) -> list[tuple[str, str]]:
+    """The files whose bytes hold one of the texts, in UTF-8 or UTF-16, in any case."""
+    contents = {path.name: path.read_bytes().lower() for path in folder.rglob("*") if path.is_file()}
+    spellings = [(text, text.lower().encode(code)) for text in texts for code in ("utf-8", "utf-16-le")]
+    return [(name, text) for name, content in contents.items() for text, spelling in spellings if spelling in content]
+
+
+def test_a_text_that_is_kept_is_found_by_this_search(tmp_path):
+    with FactMemory(tmp_path) as memory:
+        memory.remember("Ann", "phone number", "kept-number-1")
+        assert files_with(tmp_path, "KEPT-number-1")
+
+
+def test_every_part_of_a_forgotten_fact_is_gone_while_the_file_is_open(tmp_path):
+    texts = ("Quendolin", "secret-street-9", "message-of-May", "user-xaver", "Zwiebelfisch")
+    origin = Provenance(user="user-xaver", source="message-of-May")
+    with FactMemory(tmp_path) as memory:
+        memory.remember("Quendolin", "address", "secret-street-9", provenance=origin)
+        memory.remember("Quendolin", "address", "secret-street-9", valid_from="2020", provenance=origin)
+        memory.depend("Quendolin", "office", ("Quendolin", "address"), ["secret-street-9"], "Zwiebelfisch", origin)
+        assert {text for _, text in files_with(tmp_path, *texts)} == set(texts)
+        assert memory.search("Quendolin's secret street", user="user-xaver")
+        memory.forget(subject="Quendolin", provenance=Provenance(user="user-xaver"))
+        assert files_with(tmp_path, *texts) == []
+        assert not memory.search("Quendolin's secret street", user="user-xaver")
+    assert files_with(tmp_path, *texts) == []
+
+
+def test_a_correction_and_what_it_corrected_are_forgotten_one_by_one(tmp_path):
+    with FactMemory(tmp_path) as memory:
+        wrong = memory.remember("Ann", "birthday", "wrong-day-1").facts[0]
+        right = memory.correct(wrong.id, "right-day-2").facts[0]
+        memory.forget(right.id)
+        assert files_with(tmp_path, "right-day-2") == []
+        assert memory.lookup("Ann", "birthday").facts == ()
+        memory.forget(wrong.id)
+        assert files_with(tmp_path, "wrong-day-1") == [] and memory.count() == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pages_that_were_split_filled_and_emptied_keep_nothing(seed, tmp_path):
+    """Long and short texts, in random order, half of them forgotten between the additions."""
+    draw = random.Random(seed)
+    kept: dict[str, str] = {}
+    with FactMemory(tmp_path) as memory:
+        forgotten = []
+        for number in range(250):
+            text = f"text{number:05d}q" * draw.choice((1, 1, 3, 40, 700))
+            kept[memory.remember(f"Person {number % 50}", "tasks", text).facts[0].id] = text
+            if draw.random() < 0.5:
+                id_ = draw.choice(list(kept))
+                memory.forget(id_)
+                forgotten.append(kept.pop(id_))
+        names = {text[:10] for text in forgotten}
+        assert len(names) > 90 and files_with(tmp_path, *names) == []
+        left = {text[:10] for text in kept.values()}
+        assert {text for _, text in files_with(tmp_path, *left)} == left
+
+
+def test_a_batch_that_forgets_leaves_nothing_either(tmp_path):
+    with FactMemory(tmp_path) as memory:
+        memory.remember("Ann", "phone number", "number-of-old")
+        with memory.batch():
+            memory.forget(subject="Ann")
+            memory.remember("Ann", "phone number", "number-of-new")
+        assert files_with(tmp_path, "number-of-old") == []
+
+
+def test_a_process_killed_before_the_log_is_emptied_has_forgotten_and_the_next_one_empties_it(tmp_path):
+    with FactMemory(tmp_path) as memory:
+        memory.remember("Ann", "phone number", "number-of-old")
+    code = (
+        "import os, signal, sys\n"
+        "from emend.memory.facts.database import FactDatabase\n"
+        "from emend.memory.facts.fact_memory import FactMemory\n"
+        "memory = FactMemory(sys.argv[1])\n"
+        "FactDatabase._empty_log = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "memory.forget(subject='Ann')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    with FactMemory(tmp_path) as memory:
+        assert memory.count() == 0 and files_with(tmp_path, "number-of-old") == []
+
+
+def test_a_reader_in_the_way_is_named_and_the_text_is_gone_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.2)
+    with FactMemory(tmp_path) as memory:
+        memory.remember("Ann", "phone number", "number-of-old")
+        reader = FactDatabase(tmp_path / FILE)
+        reader.rows("BEGIN")
+        reader.rows("SELECT count(*) FROM texts")
+        with pytest.raises(MemoryUnavailable, match="another process reads"):
+            memory.forget(subject="Ann")
+        assert memory.count() == 0
+        reader.rows("COMMIT")
+        reader.close()
+    with FactMemory(tmp_path):
+        assert files_with(tmp_path, "number-of-old") == []

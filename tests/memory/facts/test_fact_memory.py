@@ -1,0 +1,271 @@
+"""The memory of facts: errors, records, searches, processes and threads at once."""
+
+import multiprocessing
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData, BadSettings, MemoryMismatch
+from emend.memory.facts.database import FILE, FactDatabase
+from emend.memory.facts.fact import SHARED, Provenance
+from emend.memory.facts.fact_memory import FactMemory
+from emend.memory.relations.relation_table import RelationTable
+from tests.paths import ROOT
+
+
+@pytest.fixture
+def memory():
+    with FactMemory(None) as opened:
+        yield opened
+
+
+def objects(facts) -> list[str]:
+    return [fact.object for fact in facts]
+
+
+def test_a_fact_carries_where_it_comes_from_and_when_it_was_said(memory):
+    origin = Provenance(user="ann", source="message 7", recorded_at="2024-05-01T10:00+02:00", operation_id="7.0")
+    change = memory.remember("Ann", "lives in", "Bern", valid_from="2023", provenance=origin)
+    [fact] = memory.lookup("Ann", "home city", user="ann").facts
+    assert change.facts == (fact,) and change.operation_id == "7.0"
+    assert (fact.relation, fact.source, fact.user) == ("home city", "message 7", "ann")
+    assert fact.valid_from == "2023-01-01T00:00:00.000000Z" and fact.recorded_at == "2024-05-01T08:00:00.000000Z"
+    [entry] = memory.journal()
+    assert (entry.operation, entry.operation_id, entry.ids) == ("remember", "7.0", (fact.id,))
+
+
+def test_times_without_a_zone_are_those_of_the_memory_s_zone():
+    with FactMemory(None, time_zone="Asia/Tokyo") as memory:
+        memory.remember("Desk", "status", "open", valid_from="2024-05-01")
+        assert memory.lookup("Desk", "status").facts[0].valid_from == "2024-04-30T15:00:00.000000Z"
+    with pytest.raises(BadSettings, match="Nowhere/Land.*Europe/Berlin"):
+        FactMemory(None, time_zone="Nowhere/Land")
+
+
+def test_the_same_operation_again_does_nothing_and_another_one_of_its_id_is_refused(memory):
+    origin = Provenance(operation_id="one")
+    first = memory.remember("Ann", "tasks", "sweep", provenance=origin)
+    again = memory.remember("Ann", "tasks", "sweep", provenance=origin)
+    assert again.repeated and again.facts == first.facts and memory.count() == 1
+    with pytest.raises(BadData, match="'one' was 'remember'"):
+        memory.forget(subject="Ann", provenance=origin)
+    other = memory.remember("Ann", "tasks", "cook", provenance=Provenance(user="ben", operation_id="one"))
+    assert not other.repeated and memory.count() == 2
+
+
+def test_a_forgotten_fact_does_not_come_back_when_its_operation_is_repeated(memory):
+    origin = Provenance(operation_id="one")
+    memory.remember("Ann", "phone number", "555-1", provenance=origin)
+    memory.forget(subject="Ann")
+    assert memory.remember("Ann", "phone number", "555-1", provenance=origin).facts == ()
+    assert not memory.lookup("Ann", "phone number").facts
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda m: m.remember(" ", "mayor", "Mira"), "subject.*blank"),
+        (lambda m: m.remember("Veld", "mayor", ""), "object.*blank"),
+        (lambda m: m.remember("Veld", "mayor", "Mira", valid_from="last May"), "'last May' is no time: write 2026"),
+        (lambda m: m.remember("Veld", "mayor", "Mira", valid_from="2024", valid_to="2023"), "later `valid_to`"),
+        (lambda m: m.remember("Mira", "was formerly the mayor of", "Veld"), "`valid_to`"),
+        (lambda m: m.update("Ann", "friend", ""), "nothing holds.*`remember`"),
+        (lambda m: m.update("Ann", "friend", "Ben", replaces="Cleo"), "nothing holds.*`remember`"),
+        (lambda m: m.correct("0123", "Mira"), "no fact '0123'.*`history`"),
+        (lambda m: m.retract("0123"), "no fact '0123'"),
+        (lambda m: m.resolve("0123", []), "no open conflict '0123'.*`conflicts`"),
+        (lambda m: m.forget(), "say what to forget"),
+        (lambda m: m.forget(id="0123", subject="Ann"), "say what to forget"),
+        (lambda m: m.forget(id="0123"), "no fact '0123'"),
+        (lambda m: m.depend("Ann", "office", ("Ann", "office")), "follow from itself"),
+        (lambda m: m.lookup("Ann", "office", at="soon"), "'soon' is no time"),
+    ],
+)
+def test_bad_operations_name_what_to_do_and_change_nothing(memory, call, remedy):
+    with pytest.raises(BadData, match=remedy):
+        call(memory)
+    assert memory.count() == 0 and memory.journal() == ()
+
+
+def test_replacing_one_of_several_needs_its_name(memory):
+    for friend in ("Ben", "Cleo"):
+        memory.remember("Ann", "friend", friend)
+    with pytest.raises(BadData, match="'Ben', 'Cleo' hold: say which"):
+        memory.update("Ann", "friend", "Dora")
+
+
+def test_another_user_s_facts_cannot_be_changed(memory):
+    fact = memory.remember("I", "home city", "Bern", provenance=Provenance(user="ann")).facts[0]
+    thief = Provenance(user="ben")
+    for call in (memory.retract, memory.forget):
+        with pytest.raises(BadData, match="of this user"):
+            call(fact.id, provenance=thief)
+    with pytest.raises(BadData, match="of this user"):
+        memory.correct(fact.id, "Oslo", provenance=thief)
+    assert not memory.search("home city Bern", user="ben") and memory.as_of("2100", user="ben") == ()
+    assert objects(memory.lookup("I", "home city", user="ann").facts) == ["Bern"]
+
+
+def test_a_circle_of_rules_is_refused_also_by_way_of_shared_rules(memory):
+    ann = Provenance(user="ann")
+    memory.depend("Ann", "office", ("Ann", "home city"), value="x", provenance=ann)
+    memory.depend("Ann", "desk", ("Ann", "office"), value="y", provenance=Provenance(user=SHARED))
+    with pytest.raises(BadData, match="follow from itself.*forget"):
+        memory.depend("Ann", "lives in", ("ann", "desk"), value="z", provenance=ann)
+    assert memory.depend("Ann", "home city", ("Ann", "desk"), value="z", provenance=Provenance(user="ben")).dependency
+    with pytest.raises(BadData, match="follow from itself"):  # would close ben's circle
+        memory.depend("Ann", "office", ("Ann", "home city"), provenance=Provenance(user=SHARED))
+
+
+def test_a_long_cascade_is_resolved_at_once(memory):
+    for n in range(30):
+        memory.depend("Ann", f"level {n + 1}", ("Ann", f"level {n}"), value="{object}.")
+    memory.remember("Ann", "level 0", "a")
+    assert objects(memory.lookup("Ann", "level 30").facts) == ["a" + 30 * "."]
+
+
+def test_a_template_is_text_and_nothing_in_it_is_run(memory):
+    memory.depend("Ann", "office", ("Ann", "home city"), value="{object.__class__} {object} {0}")
+    memory.remember("Ann", "home city", "{object}")
+    assert objects(memory.lookup("Ann", "office").facts) == ["{object.__class__} {object} {0}"]
+
+
+def test_a_conflict_shows_its_sides_and_only_they_can_be_kept(memory):
+    memory.remember("Ann", "likes", "tea")
+    change = memory.remember("Ann", "likes", "coffee")
+    [conflict] = memory.conflicts()
+    assert change.conflicts == (conflict,) and objects(conflict.facts) == ["tea", "coffee"]
+    assert {fact.status for fact in conflict.facts} == {"disputed"} and memory.conflicts(user="ben") == ()
+    with pytest.raises(BadData, match="keep .*tea"):
+        memory.resolve(conflict.id, ["0123"])
+    memory.resolve(conflict.id, [conflict.facts[0].id])
+    assert memory.conflicts() == () and objects(memory.lookup("Ann", "likes").facts) == ["tea"]
+
+
+@pytest.mark.parametrize("embedding", [None, LexicalEmbedding(256)])
+def test_a_search_finds_what_holds_and_never_what_is_out_of_date(embedding):
+    with FactMemory(None, embedding=embedding) as memory:
+        for number in range(200):
+            memory.remember(f"Person {number}", "home city", f"Town {number % 7}")
+        memory.remember("Ann Berg", "home city", "Bern", valid_from="2020")
+        memory.remember("Ann Berg", "home city", "Oslo", valid_from="2024")
+        memory.depend("Ann Berg", "parking lot", ("Ann Berg", "home city"), ["Oslo"], "P9")
+        memory.remember("Ann Berg", "friend", "Zoe Falk")
+        assert objects(hit.fact for hit in memory.search("Where does Ann Berg live?", 1)) == ["Oslo"]
+        assert objects(hit.fact for hit in memory.search("Where does Ann Berg live?", 1, at="2021")) == ["Bern"]
+        assert "Bern" not in objects(hit.fact for hit in memory.search("Does Ann Berg live in Bern?", 50))
+        assert objects(hit.fact for hit in memory.search("What is Ann Berg's parking lot?", 1)) == ["P9"]
+        assert objects(hit.fact for hit in memory.search("Zoe Falk", 1)) == ["Zoe Falk"]
+        assert len(memory.search("home city", 60)) == 60
+        assert memory.search("xylophone") == () and memory.search("?") == ()
+
+
+def test_as_of_lists_what_held(memory):
+    memory.remember("Ann", "home city", "Bern", valid_from="2020")
+    memory.remember("Ben", "home city", "Rome", valid_from="2020")
+    memory.remember("Ann", "home city", "Oslo", valid_from="2024", provenance=Provenance(recorded_at="2024"))
+    assert objects(memory.as_of("2021")) == ["Bern", "Rome"]
+    assert objects(memory.as_of("2025", subject="ann")) == ["Oslo"]
+    assert objects(memory.as_of("2025", subject="ann", known_at="2023")) == []
+    assert memory.as_of("2019") == ()
+
+
+def test_texts_of_any_kind_come_back_as_they_were(memory):
+    for number, text in enumerate(["東京 🏯", "a\0b", "x" * 100_000, 'quote " and \\', "line\nline"]):
+        memory.remember(f"Thing {number}", "name", text)
+        assert objects(memory.lookup(f"Thing {number}", "name").facts) == [text]
+    assert objects(memory.remember("half", "name", "\ud800").facts) == ["\ufffd"]
+
+
+def test_another_program_s_file_and_another_version_s_are_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(b"no database, but long enough to be taken for one" * 20)
+    with pytest.raises(BadData, match="another folder"):
+        FactMemory(tmp_path)
+    (tmp_path / FILE).unlink()
+    FactMemory(tmp_path).close()
+    database = FactDatabase(tmp_path / FILE)
+    database.rows("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(MemoryMismatch, match="99"):
+        FactMemory(tmp_path)
+
+
+def test_a_batch_is_one_transaction_in_which_a_bad_operation_alone_is_undone(tmp_path):
+    with FactMemory(tmp_path) as memory, FactMemory(tmp_path) as other:
+        with memory.batch():
+            memory.remember("Ann", "tasks", "sweep")
+            with pytest.raises(BadData):
+                memory.update("Ann", "friend", "")
+            memory.remember("Ann", "tasks", "cook")
+            assert other.count() == 0
+        assert other.count() == 2 and len(memory.journal()) == 2
+        with pytest.raises(ZeroDivisionError), memory.batch():
+            memory.remember("Ann", "tasks", "wash")
+            raise ZeroDivisionError
+        assert other.count() == 2
+
+
+def test_the_example_of_the_page_is_true(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "how-to" / "facts.md").read_text(encoding="utf-8")
+    first, dependencies = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    [declared] = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "relations.toml").write_text(declared)
+    monkeypatch.chdir(tmp_path)
+    exec(first, {})
+    with FactMemory(None, RelationTable.load(tmp_path / "relations.toml")) as memory:
+        exec(dependencies, {"memory": memory})
+        memory.remember("Ann", "home city", "Bern")
+        assert objects(memory.lookup("Ann", "office").facts) == ["Aare Street 1"]
+
+
+def test_threads_lose_nothing(tmp_path):
+    with FactMemory(tmp_path) as memory, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: memory.remember("Ann", "tasks", f"task {n}"), range(60)))
+        assert len(memory.lookup("Ann", "tasks").facts) == 60
+
+
+def _remember(folder, name, barrier):
+    with FactMemory(folder) as memory:
+        barrier.wait(30)
+        for number in range(20):
+            origin = Provenance(operation_id=f"shared {number}")
+            memory.remember("Ann", "tasks", f"shared task {number}", provenance=origin)
+            memory.remember("Ann", "tasks", f"task {number} of {name}")
+
+
+def test_processes_at_once_lose_nothing_and_add_nothing_twice(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
+    processes = [context.Process(target=_remember, args=(tmp_path, name, barrier)) for name in "abc"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    with FactMemory(tmp_path) as memory:
+        tasks = objects(memory.lookup("Ann", "tasks").facts)
+    assert len(tasks) == len(set(tasks)) == 20 + 3 * 20
+
+
+def test_a_reader_sees_no_half_of_a_change(tmp_path):
+    stop = threading.Event()
+    wrong = []
+
+    def read():
+        with FactMemory(tmp_path) as other:
+            while not stop.is_set():
+                found = objects(other.lookup("Ann", "home city").facts)
+                if len(found) > 1 or (found and not re.fullmatch(r"Town \d+", found[0])):
+                    wrong.append(found)
+
+    with FactMemory(tmp_path) as memory:
+        thread = threading.Thread(target=read)
+        thread.start()
+        for number in range(40):
+            memory.update("Ann", "home city", f"Town {number}")
+        stop.set()
+        thread.join()
+    assert wrong == []
