@@ -129,8 +129,8 @@ def _fenced(text: str, name: str) -> str:
 
 def _cut(text: str, limit: int) -> str:
     """The text with visible controls, and no longer than the limit."""
-    shown = visible_controls(text[: 2 * limit])
-    return shown if len(text) <= limit and len(shown) <= limit else shown[: limit - 1] + "…"
+    visible = visible_controls(text[: 2 * limit])
+    return visible if len(text) <= limit and len(visible) <= limit else visible[: limit - 1] + "…"
 
 
 def _reason(error: BaseException) -> str:

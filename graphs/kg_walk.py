@@ -111,9 +111,9 @@ def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     hits = as_hits(search_probe(context.retriever, state["probe"], CANDIDATES), CANDIDATES)
     links = list(edit_links(hits, None, context.edits))
     named = [each for each in links if whole(plain_name(each.triplet.subject)).search(plain_name(question))]
-    if not (own := [each for each in named if not open_words(question, own_words(each))]):
+    if not (answers := [each for each in named if not open_words(question, own_words(each))]):
         return {"hops": [], "hits": []}
-    last = max(own, key=lambda each: each.order)
+    last = max(answers, key=lambda each: each.order)
     hop: WalkHop = {
         "entity": last.triplet.subject,
         "facts": [],

@@ -15,8 +15,8 @@ from emend.agents.local.offload import keep_loaded
 from emend.editors.base import ApplyMore, EditorContext
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import down_projection, input_first, resolve_layer
-from emend.editors.numerics.gradient_pairs import GradientPairs, gradient_pairs
 from emend.editors.numerics.oom_retry import retry_on_oom
+from emend.editors.numerics.training.gradient_pairs import GradientPairs, gradient_pairs
 from emend.editors.parametric.finetune import training_rows
 from emend.editors.parametric.weight_editor import WeightEditor
 from emend.memory.edit import Edit

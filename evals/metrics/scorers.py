@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from emend.agents.parsing.abstention import abstains
 from emend.agents.parsing.passages import without_question
-from emend.evals.metrics import counterfact, elken
 from emend.evals.metrics.assertion import asserts
 from emend.evals.metrics.construction import score_construction
 from emend.evals.metrics.likelihood import (
@@ -17,7 +16,8 @@ from emend.evals.metrics.likelihood import (
     original_success,
     success,
 )
-from emend.evals.metrics.recoe import correct_flip, effectiveness
+from emend.evals.metrics.papers import counterfact, elken
+from emend.evals.metrics.papers.recoe import correct_flip, effectiveness
 from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, ProbeScores, Scorer
 from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, strict_match
 from emend.memory.errors import BadSettings

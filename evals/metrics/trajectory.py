@@ -31,7 +31,7 @@ class ToolCall(FrozenModel):
 Turns = Sequence[Sequence[ToolCall]]
 
 
-class CallCounts(FrozenModel):
+class TrajectoryCounts(FrozenModel):
     """Calls against gold.
 
     `needless` calls match no gold call that is left, and `repeated` ones equal an earlier call; `missing` gold calls
@@ -95,17 +95,17 @@ def matches(
         rule = (by_tool or {}).get(call.name, arguments)
         return call.name == other.name and _agree(call.arguments, other.arguments, rule)
 
-    made, right = _flat(turns), _flat(gold)
+    calls, gold_calls = _flat(turns), _flat(gold)
     if mode == "strict":
         return len(turns) == len(gold) and all(
             len(turn) == len(other) and _covers(turn, other, same) for turn, other in zip(turns, gold, strict=True)
         )
     if mode == "unordered":
-        return len(made) == len(right) and _covers(made, right, same)
+        return len(calls) == len(gold_calls) and _covers(calls, gold_calls, same)
     if mode == "superset":
-        return _covers(made, right, same)
+        return _covers(calls, gold_calls, same)
     if mode == "subset":
-        return _covers(right, made, lambda gold_call, call: same(call, gold_call))
+        return _covers(gold_calls, calls, lambda gold_call, call: same(call, gold_call))
     raise BadSettings(f"unknown mode '{mode}' of trajectories: strict, unordered, subset or superset.")
 
 
@@ -129,31 +129,31 @@ def _flat(turns: Turns) -> list[ToolCall]:
     return [call for turn in turns for call in turn]
 
 
-def _covers(calls: Sequence[ToolCall], wanted: Sequence[ToolCall], same: Same) -> bool:
-    """Return True if each wanted call has a call of its own."""
-    return not _left_over(calls, wanted, same)[1]
+def _covers(calls: Sequence[ToolCall], gold_calls: Sequence[ToolCall], same: Same) -> bool:
+    """Return True if each gold call has a call of its own."""
+    return not _left_over(calls, gold_calls, same)[1]
 
 
 def _left_over(
-    calls: Sequence[ToolCall], wanted: Sequence[ToolCall], same: Same
+    calls: Sequence[ToolCall], gold_calls: Sequence[ToolCall], same: Same
 ) -> tuple[list[ToolCall], list[ToolCall]]:
-    """The calls that match no wanted one, and the wanted ones that no call matches, by a largest matching."""
+    """The calls that match no gold call, and the gold calls that no call matches, by a largest matching."""
     partner: dict[int, int] = {}
 
     def place(at: int, tried: set[int]) -> bool:
         for number, call in enumerate(calls):
-            if number not in tried and same(call, wanted[at]):
+            if number not in tried and same(call, gold_calls[at]):
                 tried.add(number)
                 if number not in partner or place(partner[number], tried):
                     partner[number] = at
                     return True
         return False
 
-    missing = [each for at, each in enumerate(wanted) if not place(at, set())]
+    missing = [each for at, each in enumerate(gold_calls) if not place(at, set())]
     return [call for number, call in enumerate(calls) if number not in partner], missing
 
 
-def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") -> CallCounts:
+def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") -> TrajectoryCounts:
     """Needless, repeated, missing, invalid and recovered calls against gold."""
     calls = _flat(turns)
     valid = [call for call in calls if not call.problem]
@@ -162,7 +162,7 @@ def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") ->
         _flat(gold),
         lambda call, other: call.name == other.name and _agree(call.arguments, other.arguments, arguments),
     )
-    return CallCounts(
+    return TrajectoryCounts(
         calls=len(calls),
         needless=len(needless),
         repeated=count_repeated(valid),
@@ -215,16 +215,16 @@ def score_calls(probe: Probe, answer: Answer) -> dict[str, float]:
     calls = _flat(_turns_of_steps(answer.steps))
     if not calls or not probe.edit_ids:
         return {}
-    wanted, returned, needless = set(probe.edit_ids), set[str](), 0
+    relevant, returned, needless = set(probe.edit_ids), set[str](), 0
     for call in calls:
-        new = wanted.intersection(call.edit_ids) - returned
+        new = relevant.intersection(call.edit_ids) - returned
         needless += not call.problem and not new
         returned |= new
     invalid = sum(bool(call.problem) for call in calls)
     values = {
         "calls": float(len(calls)),
-        "edits_found": len(returned) / len(wanted),
-        "all_edits_found": float(returned == wanted),
+        "edits_found": len(returned) / len(relevant),
+        "all_edits_found": float(returned == relevant),
         "needless_calls": float(needless),
         "repeated_calls": float(count_repeated([call for call in calls if not call.problem])),
         "invalid_calls": float(invalid),

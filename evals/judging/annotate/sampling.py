@@ -16,8 +16,8 @@ from emend.evals.judging.panel import load_judge
 from emend.evals.judging.store import plan
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
-from emend.evals.metrics.akew import EDITED, error_of
 from emend.evals.metrics.construction import KEPT
+from emend.evals.metrics.papers.akew import EDITED, error_of
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings

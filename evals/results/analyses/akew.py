@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from emend.evals.case import Record
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.metrics.paired import Pair, relative_drop
+from emend.evals.metrics.papers.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.recoe import EFFECTIVE
+from emend.evals.metrics.papers.recoe import EFFECTIVE
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,

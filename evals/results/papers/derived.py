@@ -8,7 +8,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import OPTION, Triples, triples_files
 from emend.evals.judging.judged_run import Run, open_run
 from emend.evals.log.manifest import Manifest
-from emend.evals.metrics.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.papers.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.results.aggregate.rows import MetricRow
 from emend.evals.results.analyses.base import AnalysisRequest, AnalysisRow, Bins, Lacking, records_of
 from emend.evals.results.analyses.extraction import triples

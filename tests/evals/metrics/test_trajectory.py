@@ -9,9 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_to_dict
 
 from emend.evals.metrics.trajectory import (
-    CallCounts,
     MatchMode,
     ToolCall,
+    TrajectoryCounts,
     count_calls,
     matches,
     pass_hat_k,
@@ -110,7 +110,7 @@ def test_sixty_trajectories_are_scored_as_by_hand(made: str, gold: str, expected
     assert "".join(letter for letter, mode in letters if matches(turns(made), turns(gold), mode)) == expected
     needless, repeated, missing, invalid, recovered = map(int, counts)
     calls = sum(map(len, turns(made)))
-    assert count_calls(turns(made), turns(gold)) == CallCounts(
+    assert count_calls(turns(made), turns(gold)) == TrajectoryCounts(
         calls=calls, needless=needless, repeated=repeated, missing=missing, invalid=invalid, recovered=recovered
     )
 

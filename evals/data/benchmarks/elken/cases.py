@@ -6,7 +6,7 @@ from typing import Any
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.elken.rows import EventRow, KnowledgeQuestion, LocalFact, TendencyQuestion
 from emend.evals.data.benchmarks.rows import Tags
-from emend.evals.metrics.elken import UNKNOWN
+from emend.evals.metrics.papers.elken import UNKNOWN
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
 

@@ -23,7 +23,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from emend.evals.data.benchmarks.files import read_rows
 from emend.evals.data.benchmarks.rows import BenchmarkRow, Text
-from emend.evals.metrics.elken import UNITED_STATES
+from emend.evals.metrics.papers.elken import UNITED_STATES
 from emend.memory.errors import BadData
 
 _OPTIONS = re.compile(r"\s*\(A\)(.+?)\(B\)(.+?)\(C\)(.+)", re.DOTALL)

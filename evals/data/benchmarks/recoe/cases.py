@@ -8,7 +8,7 @@ from emend.evals.data.benchmarks.chain_of_thought import chain_fields
 from emend.evals.data.benchmarks.recoe.rows import ReCoERow, atoms_of, edits_of
 from emend.evals.data.benchmarks.recoe.shots import shots
 from emend.evals.data.benchmarks.rows import Tags
-from emend.evals.metrics.recoe import ALIASES_TAG
+from emend.evals.metrics.papers.recoe import ALIASES_TAG
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 from emend.memory.probe import Probe

@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BeforeValidator, Field
 
 from emend.evals.data.benchmarks.rows import BenchmarkRow
-from emend.evals.metrics.recoe import number, shared_forms
+from emend.evals.metrics.papers.recoe import number, shared_forms
 from emend.memory.edit import Edit, Triplet
 
 PREFIX = "Question:"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.metrics.akew import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.papers.akew import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.results.analyses.base import Lacking
 from tests.evals.made import case_line, record, write_run
 from tests.evals.results.analyses.computed import analysed, numbers

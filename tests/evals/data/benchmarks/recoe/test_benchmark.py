@@ -13,7 +13,7 @@ from emend.evals.data.benchmarks.recoe.cases import row_case
 from emend.evals.data.benchmarks.recoe.rows import ROWS, ChoiceRow, CounterfactualRow, edits_of, parse_triple
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.sampling import even_shares
-from emend.evals.metrics.recoe import canonical
+from emend.evals.metrics.papers.recoe import canonical
 from emend.memory.errors import BadData
 from tests.paths import DATA, SHARED
 

@@ -1,4 +1,4 @@
-"""What enters a linear module and the gradient of what leaves it, at every token of some rows."""
+"""Pairs of what enters a linear module and the gradient of what leaves it, at every token of some rows."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -36,28 +36,28 @@ def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[Training
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
 
-    def keep(path: str, taken: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    def keep(path: str, entering: tuple[Tensor, ...], output: Tensor) -> Tensor:
         # Nothing below the first module needs a gradient: its output begins the graph.
         output = output if output.requires_grad else output.detach().requires_grad_()
-        inputs[path], outputs[path] = taken[0].detach(), output
+        inputs[path], outputs[path] = entering[0].detach(), output
         return output
 
     with ExitStack() as hooks, light_passes(lm.model), torch.enable_grad():
         for path in modules:
             module: nn.Module = lm.model.get_submodule(path)
-            hook = module.register_forward_hook(lambda _, taken, output, path=path: keep(path, taken, output))
+            hook = module.register_forward_hook(lambda _, entering, output, path=path: keep(path, entering, output))
             hooks.callback(hook.remove)
         fields = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         logits = logits_at(lm.model, lm.model, fields, lines, places - 1)
         loss = cross_entropy(logits, ids[lines, places])
         gradients = torch.autograd.grad(loss, [outputs[path] for path in modules])
-    own = mask.bool()
+    valid = mask.bool()
     return [
-        GradientPairs(_at(inputs[path], own), _at(gradient, own))
+        GradientPairs(_at(inputs[path], valid), _at(gradient, valid))
         for path, gradient in zip(modules, gradients, strict=True)
     ]
 
 
-def _at(tensor: Tensor, own: Tensor) -> Tensor:
+def _at(tensor: Tensor, valid: Tensor) -> Tensor:
     """The rows of a tensor at tokens that are not padding; some MLPs see rows and places as one dimension."""
-    return tensor.reshape(*own.shape, -1)[own].float().cpu()
+    return tensor.reshape(*valid.shape, -1)[valid].float().cpu()

@@ -8,7 +8,8 @@ import pytest
 from emend.evals.data.benchmarks.elken.cases import event_case
 from emend.evals.data.benchmarks.elken.rows import EventRow
 from emend.evals.metrics.agreement import agreement
-from emend.evals.metrics.elken import (
+from emend.evals.metrics.estimate import estimate
+from emend.evals.metrics.papers.elken import (
     SCALES,
     fact_right,
     full_mark_rate,
@@ -18,7 +19,6 @@ from emend.evals.metrics.elken import (
     parse_option,
     parse_option_leniently,
 )
-from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.memory.probe import Answer
 from tests.paths import DATA
