@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from agentevals.trajectory.match import create_trajectory_match_evaluator  # type: ignore[import-not-found,unused-ignore]
+from agentevals.trajectory.match import create_trajectory_match_evaluator  # type: ignore[import-not-found]
 
 from tests.evals.metrics.test_trajectory import AGENTEVALS, HAND_SCORED, MODES, turns
 
