@@ -49,7 +49,7 @@ CREATE TABLE operations (
     number INTEGER PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, recorded_at TEXT NOT NULL,
     ids TEXT NOT NULL, UNIQUE (owner, id)
 );
-CREATE INDEX operation_times ON operations (recorded_at);
+CREATE INDEX operation_times ON operations (owner, recorded_at);
 """
 
 

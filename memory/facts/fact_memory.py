@@ -173,7 +173,7 @@ class FactMemory:
         """
 
         def decide(action: Action) -> list[str]:
-            return self._writer.resolve(conflict_id, keep, self._present(), action)
+            return self._writer.resolve(conflict_id, keep, self._present(action.user), action)
 
         return self._change("resolve", provenance, decide)
 
@@ -262,7 +262,7 @@ class FactMemory:
     def history(self, subject: str, relation: str, user: str = "", known_at: str = "") -> tuple[Fact, ...]:
         """All statements of one relation of a subject in the order in which they began to hold, shared ones first."""
         facts: list[Fact] = []
-        present, known = self._present(), self._instant(known_at)
+        present, known = self._present(user), self._instant(known_at)
         for owner in dict.fromkeys((SHARED, user)):
             timeline = self._reader.timeline(owner, _clean(subject), self.table.name_of(relation), known)
             in_time = sorted(timeline.known, key=lambda each: (each.start, each.number))
@@ -321,10 +321,10 @@ class FactMemory:
                 raise BadData(
                     f"operation '{id_}' was '{earlier.operation}', not '{operation}': give each operation its own id."
                 )
-            return self._outcome(operation, id_, ids, earlier is not None)
+            return self._outcome(operation, user, id_, ids, earlier is not None)
 
-    def _outcome(self, operation: Operation, id_: str, ids: Sequence[str], repeated: bool) -> Change:
-        present = self._present()
+    def _outcome(self, operation: Operation, user: str, id_: str, ids: Sequence[str], repeated: bool) -> Change:
+        present = self._present(user)
         statements = [each for id_ in ids if (each := self._store.find_statement(id_)) and not each.erased]
         rules = [rule for id_ in ids if (rule := self._dependencies.find(id_))]
         keys = dict.fromkeys(self._reader.key_of(each) for each in statements)
@@ -341,7 +341,8 @@ class FactMemory:
 
     def _conflict(self, row: ConflictRow) -> Conflict:
         statements = [each for each in self._store.statements(row.key) if not each.erased]
-        first, present = statements[0], self._present()
+        first = statements[0]
+        present = self._present(first.user)
         timeline = self._reader.timeline(first.user, first.subject, first.relation)
         facts = tuple(self._reader.describe(each, present, timeline) for each in timeline.holding(present))
         return Conflict(id=row.id, subject=first.subject, relation=first.relation, facts=facts, user=first.user)
@@ -364,12 +365,12 @@ class FactMemory:
     def _instant(self, time: str) -> str:
         return read_instant(time, self._zone) if time else ""
 
-    def _present(self) -> str:
-        """The present, or the latest time at which something was said, if that is later."""
-        return max(now(), self._store.last_recorded())
+    def _present(self, user: str) -> str:
+        """The present, or the latest time at which the user said something, if that is later."""
+        return max(now(), self._store.last_recorded(user), self._store.last_recorded(SHARED))
 
     def _view(self, user: str, at: str, known_at: str) -> View:
-        return View(user, self._instant(at) or self._present(), self._instant(known_at))
+        return View(user, self._instant(at) or self._present(user), self._instant(known_at))
 
 
 def _clean(text: str) -> str:

@@ -71,9 +71,9 @@ class FactStore:
         """The operations after that number, in order."""
         return self._journal("WHERE number > ? ORDER BY number", after)
 
-    def last_recorded(self) -> str:
-        """The latest time at which something was said; empty if nothing was."""
-        return self._database.value("SELECT max(recorded_at) FROM operations") or ""
+    def last_recorded(self, user: str) -> str:
+        """The latest time at which a user said something; empty if there is none."""
+        return self._database.value("SELECT max(recorded_at) FROM operations WHERE owner = ?", owner_key(user)) or ""
 
     def add_statement(self, statement: Statement) -> int:
         """Store a statement and return its number, which is that of its text; its own counts for nothing."""

@@ -109,6 +109,13 @@ def test_another_user_s_facts_cannot_be_changed(memory):
     assert objects(memory.lookup("I", "home city", user="ann").facts) == ["Bern"]
 
 
+def test_the_present_is_no_earlier_than_what_the_user_said_whatever_others_said(memory):
+    memory.remember("I", "home city", "Bern", provenance=Provenance(user="ann", recorded_at="2150"))
+    memory.remember("I", "home city", "Oslo", provenance=Provenance(user="ben"), valid_from="2100")
+    assert objects(memory.lookup("I", "home city", user="ann").facts) == ["Bern"]
+    assert objects(memory.lookup("I", "home city", user="ben").facts) == []
+
+
 def test_a_circle_of_rules_is_refused_also_by_way_of_shared_rules(memory):
     ann = Provenance(user="ann")
     memory.depend("Ann", "office", ("Ann", "home city"), value="x", provenance=ann)
