@@ -4,14 +4,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from emend.evals.stream.fact_source import FactSource, SourceFact, read_source
 from emend.evals.stream.files import StreamItem
-from emend.evals.stream.question_plan import QuestionPlan
-from emend.evals.stream.story import Story
+from emend.evals.stream.generate.fact_source import FactSource, SourceFact, read_source
+from emend.evals.stream.generate.question_plan import QuestionPlan
+from emend.evals.stream.generate.story import Story
+from emend.evals.stream.options import StreamOptions
 from emend.evals.stream.turn import FactClaim, StreamRule, Turn
 from emend.evals.stream.wordings import (
     ALONG,
@@ -25,7 +24,6 @@ from emend.evals.stream.wordings import (
     doubt,
     state,
 )
-from emend.memory.edit import FrozenModel
 
 START = date(2025, 1, 1)
 TURNS_A_DAY, DAYS_A_SESSION = 4, 5
@@ -34,27 +32,6 @@ CORRECTED = 0.2
 UPSTREAM = 0.35
 """Share of updates and deletions of facts on which a rule depends, where there are some."""
 TRIES = 20
-
-
-class StreamOptions(FrozenModel):
-    """Options of a generated stream; shares are of all turns, and what they leave are new facts."""
-
-    turns: int = Field(default=100, ge=2, le=200_000, description="Number of turns.")
-    facts: str = Field(
-        default="", description="Table of subject, relation and object to tell; default: an invented world."
-    )
-    updates: float = Field(default=0.3, ge=0, le=1, description="Share of turns that update or correct a fact.")
-    deletions: float = Field(default=0.1, ge=0, le=1, description="Share of turns that take a fact back.")
-    rules: float = Field(default=0.08, ge=0, le=1, description="Share of turns with a rule for a derived fact.")
-    backdated: float = Field(default=0.04, ge=0, le=1, description="Share of turns with a former value of a fact.")
-    chatter: float = Field(default=0.1, ge=0, le=1, description="Share of turns that state nothing.")
-    questions: float = Field(default=0.4, gt=0, le=5, description="Number of questions per turn.")
-    users: int = Field(default=1, ge=1, le=100, description="Number of users, each with facts of its own.")
-    difficulty: Literal["easy", "normal", "hard"] = Field(
-        default="normal",
-        description="easy: one wording of each relation; normal: three; hard: also chatter that names facts.",
-    )
-    seed: int = Field(default=0, description="Random seed.")
 
 
 class StreamGenerator:
