@@ -12,7 +12,8 @@ from emend.evals.data.benchmarks.base import Definition
 from emend.evals.data.benchmarks.files import sha256
 from emend.evals.data.benchmarks.options import check_request, known_options
 from emend.evals.metrics.memory.answers import ABSTAINS, REASONS, UNKNOWN
-from emend.evals.stream.files import StreamSegment, read_stream, segments
+from emend.evals.stream.files import StreamSegment, segments
+from emend.evals.stream.loaders.load import load_stream
 from emend.evals.stream.system import SYSTEMS
 from emend.evals.stream.system_editor import StreamPlan, SystemEditorFactory
 from emend.evals.stream.turn import StreamQuestion, Turn
@@ -50,7 +51,7 @@ class Stream:
             raise BadSettings("no stream is named: give its file, or make one with emend stream new.")
         self.file = Path(self.options[FILE]).expanduser()
         self.budget = _budget(self.options.get(BUDGET))
-        self.items = read_stream(self.file)
+        self.items = load_stream(self.file)
 
     @cached_property
     def plan(self) -> StreamPlan:

@@ -139,6 +139,18 @@ SYSTEMS: Registry[SystemFactory] = Registry(
         "full_context": (_BASELINES + "FullContext", "Recalls all turns, the newest if the budget is short."),
         "grep": (_BASELINES + "Grep", "Keeps turns in files by session, and searches lines with the question's words."),
         "bm25_newest": (_BASELINES + "Bm25Newest", "Recalls the best turns by BM25, newest first."),
+        "langgraph_store": (
+            "emend.evals.stream.systems.langgraph_store:LangGraphStore",
+            "LangGraph's store: every turn an item, searched by embedding.",
+        ),
+        "langmem": (
+            "emend.evals.stream.systems.langmem:LangMem",
+            "LangMem's store manager: the model reads each turn and writes memories (extra langmem).",
+        ),
+        "mem0": (
+            "emend.evals.stream.systems.mem0:Mem0",
+            "Mem0: the model reads each turn and adds memories, in a local Qdrant folder (extra mem0).",
+        ),
         "memory": (
             "emend.evals.stream.systems.memory:Memory",
             "Reads facts out of turns into Emend's memory, where the newest of a fact is current.",

@@ -124,12 +124,12 @@ def read_turn(text: str) -> tuple[FactClaim | StreamRule, ...]:
 
 def _read_rule(text: str) -> StreamRule | None:
     if hit := _WHILE.match(text):
-        (subject, relation), first = _split(hit["phrase"]), _split(hit["inner"])[1]
+        (subject, relation), first = split_phrase(hit["phrase"]), split_phrase(hit["inner"])[1]
         return StreamRule(
             subject=subject, relation=relation, path=(first,), condition=hit["condition"], object=hit["object"]
         )
     if hit := _ALONG.match(text):
-        (subject, relation), first = _split(hit["phrase"]), _split(hit["inner"])[1]
+        (subject, relation), first = split_phrase(hit["phrase"]), split_phrase(hit["inner"])[1]
         return StreamRule(subject=subject, relation=relation, path=(first, hit["last"]))
     return None
 
@@ -162,10 +162,10 @@ def _read_statement(text: str) -> FactClaim | None:
 def _named(hit: re.Match[str]) -> tuple[str, str]:
     """Subject and relation of a match."""
     groups = hit.groupdict()
-    return _split(groups["phrase"]) if "phrase" in groups else (groups["subject"], groups["relation"])
+    return split_phrase(groups["phrase"]) if "phrase" in groups else (groups["subject"], groups["relation"])
 
 
-def _split(phrase: str) -> tuple[str, str]:
+def split_phrase(phrase: str) -> tuple[str, str]:
     """Subject and relation of a phrase such as `head of state of Velland`."""
     for noun in _nouns_with_of():
         if phrase.startswith(f"{noun} of "):
@@ -189,7 +189,7 @@ def read_question(text: str) -> QuestionTarget | None:
             path: list[str] = []
             rest = hit["phrase"]
             while True:
-                rest, relation = _split(rest)
+                rest, relation = split_phrase(rest)
                 path.insert(0, relation)
                 if not rest.startswith("the "):
                     return QuestionTarget(rest, tuple(path), on=hit.groupdict().get("on") or "")

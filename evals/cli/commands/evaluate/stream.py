@@ -14,7 +14,12 @@ from emend.memory.errors import BadSettings
 stream = typer.Typer(
     name="stream", help="Ask memory systems over a stream of turns; make and check streams.", no_args_is_help=True
 )
-StreamFile = Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines with turns and questions.")]
+StreamFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="JSON lines with turns and questions, or a file of LongMemEval or MemoryAgentBench."
+    ),
+]
 
 
 @stream.command()
@@ -69,7 +74,7 @@ def check(file: StreamFile, as_json: Json = False) -> None:
     """Check a stream: gold against the turns' texts, and the rules of scores on right and planted wrong answers."""
     from emend.evals.show.report.stream_checks import render_checks
     from emend.evals.stream.fairness import check_stream
-    from emend.evals.stream.files import read_stream
+    from emend.evals.stream.loaders.load import load_stream
 
-    checks = check_stream(read_stream(file))
+    checks = check_stream(load_stream(file))
     emit([row.model_dump() for row in checks], as_json, lambda console: console.print(render_checks(checks)))
