@@ -60,7 +60,7 @@ def run(
 
     An interrupted run is continued by the same command, or by emend resume.
     """
-    from emend.evals.cli.commands.run import run_and_report
+    from emend.evals.cli.reported_run import run_and_report
 
     run_and_report(config.run_config(str(file)), out)
     print_text(f"\nThe run is in {out}. Next:")
