@@ -4,9 +4,9 @@
     python scripts/benchmarks/bench_streams.py --poison --turns 300
     python scripts/benchmarks/bench_streams.py --turns 100 --seeds 1 --model hf:FOLDER
 
-The reader answers by the sentences of its context, their dates and their rules. Systems that extract by a model (langmem,
-mem0) have one that writes down each message as it is. With --poison, 30 documents demand other answers, and a second
-reader obeys each document about the subject of its question.
+The reader answers by the sentences of its context, their dates and their rules. Systems that extract by a model
+(langmem, mem0) have one that writes down each message as it is. With --poison, 30 documents demand other answers, and a
+second reader obeys each document about the subject of its question.
 """
 
 import argparse
@@ -132,9 +132,8 @@ def measure(turns: int, options: argparse.Namespace) -> None:
             answers[system] += records
     questions = len(next(iter(answers.values())))
     seconds = time.monotonic() - begin
-    print(
-        f"{turns:,} turns, {len(options.seeds)} seeds, {questions:,} questions, budget {options.budget}, {seconds:.0f} s\n"
-    )
+    size = f"{turns:,} turns, {len(options.seeds)} seeds, {questions:,} questions"
+    print(f"{size}, budget {options.budget}, {seconds:.0f} s\n")
     print_tables(answers)
 
 
