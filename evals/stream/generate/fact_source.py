@@ -33,9 +33,11 @@ class FactSource:
     def __init__(self, facts: Sequence[SourceFact]) -> None:
         self.facts = list({(each.subject, each.relation): each for each in facts}.values())
         self.by_subject: dict[str, list[SourceFact]] = defaultdict(list)
+        self.by_relation: dict[str, list[SourceFact]] = defaultdict(list)
         objects: dict[str, dict[str, None]] = defaultdict(dict)
         for fact in self.facts:
             self.by_subject[fact.subject].append(fact)
+            self.by_relation[fact.relation].append(fact)
             objects[fact.relation][fact.object] = None
         self.objects = {relation: list(values) for relation, values in objects.items()}
 

@@ -29,7 +29,7 @@ START = date(2025, 1, 1)
 TURNS_A_DAY, DAYS_A_SESSION = 4, 5
 CORRECTED = 0.2
 """Share of updates that correct: the value before never held."""
-UPSTREAM = 0.35
+UPSTREAM = 0.45
 """Share of updates and deletions of facts on which a rule depends, where there are some."""
 TRIES = 20
 
@@ -196,8 +196,15 @@ class StreamGenerator:
                 last = self._rng.choice(following)
                 rule = StreamRule(subject=key.subject, relation=relation, path=(key.relation, last))
                 text = ALONG.format(relation=relation, subject=key.subject, last=last, first=key.relation)
+                self._prepare_change(key.relation, last)
                 return {"kind": "rule", "text": text, "rules": (rule,)}
         return None
+
+    def _prepare_change(self, first: str, last: str) -> None:
+        """Tell soon of other objects along a rule, so that a change of its first fact derives another value."""
+        objects = {*self._source.objects.get(first, ())}
+        others = [fact for fact in self._source.by_relation.get(last, ()) if fact.subject in objects]
+        self._next += self._rng.sample(others, min(2, len(others)))
 
     def _new_relation(self, user: str, subject: str) -> str:
         """A derived relation that the subject does not have yet; empty if it has all."""

@@ -77,3 +77,13 @@ def test_bad_input_is_an_error_with_the_remedy(emend: Any, tmp_path: Path, words
 def test_impossible_numbers_are_refused(emend: Any, words: tuple[str, ...]):  # noqa: F811
     command = ("run", "x", "--out", "y") if words[0] == "--budget" else ("new", "x.jsonl")
     assert emend("stream", *command, *words).code == 2
+
+
+def test_answers_are_analysed_by_hops_and_age(emend: Any, tmp_path: Path):  # noqa: F811
+    stream_file(tmp_path, generated(turns=80))
+    words = ("--system", "oracle", "--system", "empty", "--model", READER, "--out", "run")
+    assert emend("stream", "run", "stream.jsonl", *words).code == 0
+    rows = emend("analyse", "run", "memory", "--json").rows
+    assert {row["panel"] for row in rows} == {"facts behind the answer", "turns since the last of them"}
+    assert {(row["series"], row["mean"]) for row in rows} == {("oracle", 100), ("empty", 0)}
+    assert {"1", "2", "fewer than 10", "fewer than 100"} <= {row["label"] for row in rows}
