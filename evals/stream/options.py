@@ -23,6 +23,7 @@ class StreamOptions(FrozenModel):
     users: int = Field(default=1, ge=1, le=100, description="Number of users, each with facts of its own.")
     difficulty: Literal["easy", "normal", "hard"] = Field(
         default="normal",
-        description="easy: one wording of each relation; normal: three; hard: also chatter that names facts.",
+        description="Wordings and chatter; easy: one wording of each relation; normal: three; hard: also chatter that "
+        "names facts.",
     )
     seed: int = Field(default=0, description="Random seed.")

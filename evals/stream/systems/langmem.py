@@ -36,6 +36,8 @@ class LangMem:
             context.model, namespace=("memories", f"{{{USER}}}"), store=self._store, enable_deletes=True
         )
         self._observed: set[str] = set()
+        self._turns: dict[str, str] = {}
+        """By memory, the turn that wrote it last."""
 
     def observe(self, turn: Turn) -> None:
         """Let the manager read the turn, with its date, since memories have none."""
@@ -44,14 +46,15 @@ class LangMem:
         self._observed.add(turn.id)
         text = f"[{turn.date}] {item_of(turn).text}" if turn.date else item_of(turn).text
         role = "assistant" if turn.role == "assistant" else "user"
-        self._manager.invoke(
+        written = self._manager.invoke(
             {"messages": [{"role": role, "content": text}]}, config={"configurable": {USER: _safe(turn.user)}}
         )
+        self._turns |= {memory["key"]: turn.id for memory in written}
 
     def context_for(self, question: StreamQuestion, at: str) -> Sequence[ContextItem]:
         """The memories of the user nearest to the question."""
         results = self._store.search(("memories", _safe(question.user)), query=question.text, limit=TOP)
-        return [_item(str(item.value["content"]["content"])) for item in results]
+        return [_item(str(item.value["content"]["content"]), self._turns.get(item.key, "")) for item in results]
 
     def size(self) -> StoreSize:
         """Number of memories, and the bytes of their texts."""
@@ -64,7 +67,7 @@ def _safe(user: str) -> str:
     return user.replace(".", "_") or "user"
 
 
-def _item(text: str) -> ContextItem:
+def _item(text: str, turn: str) -> ContextItem:
     """A memory as an item, with the date that it begins with, if the model kept it."""
     date, bracket, rest = text.removeprefix("[").partition("] ")
-    return ContextItem(rest, date=date) if bracket and text.startswith("[") else ContextItem(text)
+    return ContextItem(rest, turn, date) if bracket and text.startswith("[") else ContextItem(text, turn)
