@@ -4,6 +4,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.judging.base import Item, JudgeInput
+from emend.evals.judging.panel import load_judge
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.evals.metrics.memory.answers import PLANTED, UNKNOWN, is_right
 from emend.evals.stream.benchmark import as_probe
@@ -48,10 +52,53 @@ class JudgeCheck(FrozenModel):
     false_acceptance: Estimate
     false_rejection: Estimate
 
+    @property
+    def rows(self) -> list[StreamCheck]:
+        """Both shares as checks."""
+        rates = (
+            ("the judge takes a wrong answer for right", self.false_acceptance),
+            ("the judge takes a right answer for wrong", self.false_rejection),
+        )
+        return [_rate_row(name, rate) for name, rate in rates if rate.mean is not None]
+
+
+def _rate_row(name: str, rate: Estimate) -> StreamCheck:
+    percent = rate.scaled(100)
+    interval = "" if percent.low is None else f" [{percent.low:.0f}, {percent.high:.0f}]"
+    failed = round((rate.mean or 0) * rate.n)
+    return StreamCheck(name=name, failed=failed, n=rate.n, examples=(f"{name}: {percent.mean:.1f}%{interval}",))
+
 
 def judge_by_rules(question: StreamQuestion, answer: str) -> bool:
     """The rules of the scores as a judge."""
     return is_right(as_probe(question), answer)
+
+
+def judge_by_model(model: BaseChatModel, kind: str = "equivalence") -> Judge:
+    """A chat model as a judge, by a criterion that compares an answer with gold.
+
+    An unusable verdict takes no answer for right.
+
+    Raises:
+        BadSettings: there is no such criterion.
+    """
+    judge = load_judge(kind)
+
+    def accept(question: StreamQuestion, answer: str) -> bool:
+        record = JudgeInput(
+            question=question.text,
+            gold=question.gold or (UNKNOWN,),
+            answer=answer,
+            kind=question.kind,
+            outputs=frozenset({judge.role.output}),
+        )
+        item = judge.role.pick(record)
+        if not isinstance(item, Item):
+            return False
+        (verdict,) = judge.judge([item], model)
+        return verdict.values.get(judge.role.output) == 1.0
+
+    return accept
 
 
 def find_wrong_gold(items: Sequence[StreamItem]) -> Iterator[GoldFault]:
@@ -80,11 +127,13 @@ def wrong_answers(question: StreamQuestion) -> list[str]:
     return [form.format(wrong.value) for wrong in question.wrong for form in PLANTED]
 
 
-def check_judge(judge: Judge, questions: Sequence[StreamQuestion]) -> JudgeCheck:
-    """Measure a judge on the right and the planted wrong answers of questions."""
+def check_judge(judge: Judge, questions: Sequence[StreamQuestion], planted: int | None = None) -> JudgeCheck:
+    """Measure a judge on the right and the planted wrong answers of questions, or so many of these a question."""
     right = [question for question in questions if not judge(question, right_answer(question))]
     wrong = [
-        (question.id, float(judge(question, answer))) for question in questions for answer in wrong_answers(question)
+        (question.id, float(judge(question, answer)))
+        for question in questions
+        for answer in wrong_answers(question)[:planted]
     ]
     failed = {question.id for question in right}
     return JudgeCheck(

@@ -7,11 +7,15 @@ from emend.evals.stream.fairness import (
     check_stream,
     find_judge_errors,
     find_wrong_gold,
+    judge_by_model,
     judge_by_rules,
     plant_judge_errors,
     plant_wrong_gold,
 )
+from tests.evals.judged_runs import verdict
 from tests.evals.stream.streams import generated, questions_of
+from tests.provider.models import asked_model
+from tests.provider.server import Provider
 
 STREAMS = [
     generated(turns=400, users=users, difficulty=kind, seed=users) for users, kind in ((1, "normal"), (2, "hard"))
@@ -50,3 +54,12 @@ def test_a_judge_that_takes_topical_answers_is_measured_beside_the_rules():
     assert topical.false_acceptance.mean == 1
     assert 0.2 < (topical.false_rejection.mean or 0) < 0.6
     assert strict.false_acceptance.high is not None and strict.false_acceptance.high < 0.05
+
+
+def test_a_chat_model_is_measured_as_a_judge():
+    questions = [each for each in questions_of(STREAMS[0]) if each.kind == "current"][:10]
+    with Provider(lambda asked: verdict(asked.prompt, yes="yes")) as provider:
+        check = check_judge(judge_by_model(asked_model(provider)), questions, planted=3)
+        assert provider.count == 10 + sum(min(3, 3 * len(each.wrong)) for each in questions)
+    assert (check.false_acceptance.mean, check.false_rejection.mean) == (1, 0)
+    assert [(row.failed, row.n) for row in check.rows] == [(30, 30), (0, 10)]

@@ -14,6 +14,8 @@ from emend.memory.errors import BadSettings
 stream = typer.Typer(
     name="stream", help="Ask memory systems over a stream of turns; make and check streams.", no_args_is_help=True
 )
+PLANTED_A_QUESTION = 3
+"""Number of wrong answers of a question that a judge is asked about."""
 StreamFile = Annotated[
     Path,
     typer.Argument(
@@ -70,11 +72,27 @@ def run(
 
 
 @stream.command()
-def check(file: StreamFile, as_json: Json = False) -> None:
-    """Check a stream: gold against the turns' texts, and the rules of scores on right and planted wrong answers."""
+def check(
+    file: StreamFile,
+    judge: Annotated[
+        str, typer.Option(metavar="MODEL", help="Chat model to measure as a judge; default: the rules alone.")
+    ] = "",
+    questions: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of questions that the judge is measured on.")
+    ] = 50,
+    as_json: Json = False,
+) -> None:
+    """Check a stream: gold against the turns' texts, and who judges on right and planted wrong answers."""
     from emend.evals.show.report.stream_checks import render_checks
-    from emend.evals.stream.fairness import check_stream
+    from emend.evals.stream.fairness import check_judge, check_stream, judge_by_model
     from emend.evals.stream.loaders.load import load_stream
+    from emend.evals.stream.turn import StreamQuestion
 
-    checks = check_stream(load_stream(file))
+    items = load_stream(file)
+    checks = check_stream(items)
+    if judge:
+        from emend.agents.llm import load_model
+
+        asked_about = [item for item in items if isinstance(item, StreamQuestion)][:questions]
+        checks += check_judge(judge_by_model(load_model(judge)), asked_about, PLANTED_A_QUESTION).rows
     emit([row.model_dump() for row in checks], as_json, lambda console: console.print(render_checks(checks)))
