@@ -32,6 +32,8 @@ CORRECTED = 0.2
 UPSTREAM = 0.45
 """Share of updates and deletions of facts on which a rule depends, where there are some."""
 TRIES = 20
+MAX_OBJECTS = 1000
+"""Number of objects among which a new one is drawn."""
 
 
 class StreamGenerator:
@@ -137,7 +139,10 @@ class StreamGenerator:
         key = self.story.random_key(self._rng, user, upstream=self._rng.random() < UPSTREAM)
         if key is None:
             return None
-        values = [fact for fact in self._source.objects.get(key.relation, ()) if fact not in self.story.past[key]]
+        objects = self._source.objects.get(key.relation, [])
+        if len(objects) > MAX_OBJECTS:
+            objects = self._rng.sample(objects, MAX_OBJECTS)
+        values = [value for value in objects if value not in self.story.past[key]]
         linked = [value for value in values if self.story.continues(user, key, value)]
         value = self._rng.choice(linked or values) if values else None
         if value is None:
