@@ -71,7 +71,7 @@ WORDINGS = _WORDINGS | {
         _WORDINGS["new_fact"],
         summary="as new_fact, and asks for the answer alone: for chat models, which like to answer in sentences",
         before="Answer with the answer alone, in as few words as possible.\n\n",
-    )
+    ),
 }
 ALONE = {"cloze": "{prompt}", "question": "Q: {prompt}\nA:", "raw": "{prompt}"}
 """Templates of {asked} without facts, for every prompt template."""

@@ -6,15 +6,19 @@ from typing import Any, ClassVar
 
 import pytest
 
+from emend.evals.config.stream_config import StreamConfig
 from emend.evals.log.lines import EVENTS
-from emend.evals.log.records import read_lines
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.results.aggregate.rows import report
+from emend.evals.run.run import run
+from emend.evals.stream.reader import answer_prompt
 from emend.evals.stream.stream_session import OBSERVED
 from emend.evals.stream.system import ContextItem, SystemContext, item_of
 from emend.evals.stream.turn import ABSTAINING, StreamQuestion, Turn
 from emend.memory.errors import BadSettings
 from emend.memory.registry import name_object
 from tests.evals.stream.streams import accuracy, generated, questions_of, run_systems, stream_file, turns_of
+from tests.provider.server import Provider
 
 ANSWERABLE = ("current", "historic", "cascade", "multi_hop", "set")
 
@@ -164,3 +168,15 @@ def test_a_resumed_run_uses_the_store_and_asks_what_is_left(tmp_path: Path):
 def untimed(records: list[Any]) -> list[tuple[Any, ...]]:
     keys = ((each.editor, each.probe, each.answer, each.retrieved, each.values["right"]) for each in records)
     return sorted(keys)
+
+
+@pytest.mark.slow
+def test_processes_give_what_threads_give(tmp_path: Path):
+    file = stream_file(tmp_path, generated(turns=40))
+    with Provider(lambda asked: answer_prompt(asked.prompt)) as provider:
+        config = StreamConfig(systems=("grep", "memory"), model=provider.spec("chat"), embedding="lexical")
+        for workers in ("threads", "processes:2"):
+            run(config.model_copy(update={"workers": workers}).run_config(str(file)), tmp_path / workers)
+    threads, processes = (list(read_records(tmp_path / workers)) for workers in ("threads", "processes:2"))
+    assert len(threads) == 2 * len(questions_of(generated(turns=40)))
+    assert untimed(threads) == untimed(processes)
