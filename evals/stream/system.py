@@ -139,6 +139,10 @@ SYSTEMS: Registry[SystemFactory] = Registry(
         "full_context": (_BASELINES + "FullContext", "Recalls all turns, the newest if the budget is short."),
         "grep": (_BASELINES + "Grep", "Keeps turns in files by session, and searches lines with the question's words."),
         "bm25_newest": (_BASELINES + "Bm25Newest", "Recalls the best turns by BM25, newest first."),
+        "facts": (
+            "emend.evals.stream.systems.facts:Facts",
+            "Keeps dated facts, corrections and rules in Emend's memory of facts, and looks them up.",
+        ),
         "langgraph_store": (
             "emend.evals.stream.systems.langgraph_store:LangGraphStore",
             "LangGraph's store: every turn an item, searched by embedding.",

@@ -34,3 +34,8 @@ class TestBm25Newest(SystemContract):
 class TestMemory(SystemContract):
     def factory(self) -> SystemFactory:
         return SYSTEMS.load("memory")
+
+
+class TestFacts(SystemContract):
+    def factory(self) -> SystemFactory:
+        return SYSTEMS.load("facts")
