@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from emend.memory.edit import Edit, FrozenModel
@@ -117,6 +118,8 @@ class EditorContext:
     seed: int = 0
     policy: "CallPolicy | None" = None
     """Limits of the run, for a further model of the editor's."""
+    folder: Path | None = None
+    """Folder of the run, where an editor may keep a store; None outside of runs."""
 
 
 class Editor(Protocol):

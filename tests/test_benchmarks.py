@@ -46,6 +46,7 @@ SMALL = {
         "facts 1, ",
     ),
     "run": ("--probes 20 --edits 4", "EM 100.0"),
+    "streams": ("--turns 40 --seeds 1 --systems grep oracle empty", "empty less grep"),
     "sequence": ("--edits 2 --methods rome", "rome"),
     "workers": ("wait --workers threads --units 16 --concurrency 4 --rounds 1", "of ideal"),
     "view": ("--records 8000", "the server's memory"),

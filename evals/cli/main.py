@@ -37,10 +37,15 @@ COMMANDS = {
     "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
     "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
     "reproduce": LazyCommand(
-        "reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
+        "evaluate.reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
     ),
-    "sweep": LazyCommand("reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."),
+    "sweep": LazyCommand(
+        "evaluate.reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."
+    ),
     "build": LazyCommand("build:build", EVALUATE, "Build a benchmark from facts or documents; repeat to continue."),
+    "stream": LazyCommand(
+        "evaluate.stream:stream", EVALUATE, "Ask memory systems over a stream of turns; make and check streams."
+    ),
     "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models or people judge answers; calibrate."),
     "report": LazyCommand(
         "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."

@@ -16,6 +16,7 @@ from emend.evals.metrics.likelihood import (
     original_success,
     success,
 )
+from emend.evals.metrics.memory.answers import score_memory
 from emend.evals.metrics.papers import counterfact, elken
 from emend.evals.metrics.papers.recoe import correct_flip, effectiveness
 from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, ProbeScores, Scorer
@@ -253,6 +254,7 @@ SCORERS: dict[str, Scorer] = {
     "judged_same": score_awaiting,
     "generation": score_generation,
     "construction": score_construction,
+    "memory": score_memory,
 }
 
 COMPARED = frozenset(

@@ -1,4 +1,4 @@
-"""Kills and interrupts `emend judge run`, `reproduce` or `build KIND` at random moments, until it has ended.
+"""Kills and interrupts `emend judge run`, `reproduce`, `build KIND` or `stream run` at random moments, until its end.
 
 SIGKILL, SIGTERM and SIGINT (Ctrl-C) in turn. In the end records, judgements, table and benchmark must be those of an
 undisturbed command: none lost, none doubled, and no more calls made again than were under way at a kill.
@@ -13,6 +13,7 @@ undisturbed command: none lost, none doubled, and no more calls made again than 
     python scripts/benchmarks/kill_commands.py chains --kills 20
     python scripts/benchmarks/kill_commands.py tendencies --kills 20
     python scripts/benchmarks/kill_commands.py recoe --kills 20
+    python scripts/benchmarks/kill_commands.py stream --kills 20
 """
 
 import argparse
@@ -40,7 +41,14 @@ from emend.evals.build.card import Card  # noqa: E402
 from emend.evals.data.benchmarks.built import CARD  # noqa: E402
 from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E402
 from emend.evals.log.manifest import MANIFEST  # noqa: E402
+from emend.evals.log.records import read_records  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
+from emend.evals.stream.files import write_stream  # noqa: E402
+from emend.evals.stream.generate.generator import generate_stream  # noqa: E402
+from emend.evals.stream.options import StreamOptions  # noqa: E402
+from emend.evals.stream.reader import answer_prompt  # noqa: E402
+from emend.evals.stream.stream_session import OBSERVED, STORE  # noqa: E402
+from emend.memory.store.chroma import ChromaMemory  # noqa: E402
 from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
 from tests.evals.build.authors import author  # noqa: E402
 from tests.evals.data.wikidata.entities import dump_of, entity, statement  # noqa: E402
@@ -54,6 +62,7 @@ CONCURRENCY = 4
 FACTS, DOCUMENTS, UPDATES = 24, 6, 24
 TABLE, COMPOSED = 24, 24
 TABLE_FILE = "facts.csv"
+STREAM_TURNS = 60
 LATENCY = 0.02
 
 
@@ -186,6 +195,40 @@ def built_outcome(folder: Path) -> object:
     return files, counts, Contents.of(folder / "out" / RUN)
 
 
+def make_stream(folder: Path) -> None:
+    """A stream of turns with questions."""
+    folder.mkdir()
+    write_stream(generate_stream(StreamOptions(turns=STREAM_TURNS)), folder / "stream.jsonl")
+
+
+def read_context(asked: Asked) -> str:
+    """The answer that the recalled turns give."""
+    return answer_prompt(asked.prompt)
+
+
+def stream_words(folder: Path, provider: Provider) -> list[str]:
+    """Command line that asks two systems over a stream, or goes on with it; one keeps its memory in the run folder."""
+    words = f"stream run {folder / 'stream.jsonl'} --system memory --system grep --embedding lexical".split()
+    return [*words, "--model", provider.spec("chat"), "--out", str(folder / "run")]
+
+
+def stream_outcome(folder: Path) -> object:
+    """Answers and scores without times and bytes, and the turns and edits of the memory that was kept."""
+    changing = {"recall_ms", "store_bytes"}
+    answers = sorted(
+        (each.editor, each.probe, each.answer, each.retrieved, *sorted(each.values.items()))
+        for each in (
+            record.model_copy(update={"values": {k: v for k, v in record.values.items() if k not in changing}})
+            for record in read_records(folder / "run")
+        )
+    )
+    (observed,) = (folder / "run").glob(f"systems/memory/*/{OBSERVED}")
+    (store,) = (observed.parent / STORE).iterdir()
+    with ChromaMemory(store, None, create=False) as memory:
+        edits = [edit.model_dump_json() for edit in memory.edits()]
+    return answers, observed.read_text().split(), sorted(edits)
+
+
 SCENARIOS = {
     "judge": Scenario(judge, make_run, judge_words, judged_outcome),
     "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
@@ -197,6 +240,7 @@ SCENARIOS = {
     "chains": Scenario(author, make_table, partial(composed_words, "chains"), built_outcome),
     "tendencies": Scenario(author, make_topics, partial(build_words, "tendencies", "topics.toml"), built_outcome),
     "recoe": Scenario(author, make_table, partial(composed_words, "recoe"), built_outcome),
+    "stream": Scenario(read_context, make_stream, stream_words, stream_outcome),
 }
 
 

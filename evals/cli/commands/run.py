@@ -7,6 +7,7 @@ import typer
 
 from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunFolder, grouped, read_run
 from emend.evals.cli.output import print_text
+from emend.evals.cli.reported_run import run_and_report
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.cli.viewer import require_view, show_runs
 from emend.evals.config.run_config import OF_THE_CALL, RESUMABLE_FIELDS, RunConfig
@@ -16,7 +17,6 @@ from emend.memory.registry import trust_names, trust_typed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emend.evals.api.result import RunResult
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")
@@ -163,30 +163,6 @@ def demo(
     show_explanation(Manifest.read(folder), folder, console_for())
     if view:
         show_runs([folder])
-
-
-def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -> "RunResult":
-    """Run, and print the table and the API costs."""
-    from emend.evals.api.run import run_config
-    from emend.evals.cli.interrupts import interruptible
-    from emend.evals.log.manifest import changed_fields
-    from emend.evals.run.summary import spent_lines
-    from emend.evals.show.report.console import console_for
-    from emend.evals.show.report.tables.metrics import render
-
-    if changed := changed_fields(config, folder):
-        print_text(f"this call's values hold: {changed}", err=True)
-    with interruptible(folder):
-        result = run_config(config, folder, mirror=mirror)
-    summary = result.summary
-    assert summary is not None
-    console = console_for()
-    console.print(render(result.report, console))
-    for line in spent_lines(folder, summary.spent):
-        print_text(line)
-    if summary.skipped and not summary.finished and not summary.failed:
-        print_text("Nothing was left to do: every unit was finished before.")
-    return result
 
 
 def _show_estimates(configs: "Sequence[RunConfig]") -> None:

@@ -27,5 +27,9 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
         name.lower(): (f"emend.evals.data.benchmarks.{name.lower()}.benchmark:{name}", summary)
         for name, summary in _CLASSES
     },
-    unlisted={"items": "emend.evals.build.items:Items", "knowledge": "emend.evals.build.knowledge:Knowledge"},
+    unlisted={
+        "stream": "emend.evals.stream.benchmark:Stream",
+        "items": "emend.evals.build.items:Items",
+        "knowledge": "emend.evals.build.knowledge:Knowledge",
+    },
 )

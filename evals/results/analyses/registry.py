@@ -57,6 +57,10 @@ ANALYSES: "Registry[AnalysisKind]" = Registry(
             "emend.evals.results.analyses.trajectory:TRAJECTORY",
             "Any: tool calls, what they found, and needless ones.",
         ),
+        "memory": (
+            "emend.evals.results.analyses.stream:MEMORY",
+            "Streams: right answers by hops, and by the age of the fact.",
+        ),
         "scaling": ("emend.evals.results.analyses.general:SCALING", "Any: a metric of several runs by model."),
     },
 )

@@ -194,9 +194,11 @@ def load_setup(config: RunConfig, folder: Path, model: BaseChatModel | None = No
     Raises:
         BadSettings: an unknown name. And whatever loading a benchmark or a model raises.
     """
-    classes = {name: EDITORS.load(name) for name in config.editors}
     retriever = load_retriever(config.retriever)
     benchmark, settings = load_benchmark(config.benchmark, config.data, config.benchmark_options, config.settings)
+    # A stream is asked of memory systems too, which are no editors anywhere else.
+    load_editor = getattr(benchmark, "load_editor", EDITORS.load)
+    classes = {name: load_editor(name) for name in config.editors}
     texts = load_texts(config.perplexity_text, benchmark, config.seed)
     has_model = model is not None
     if model is None:
@@ -213,7 +215,7 @@ def load_setup(config: RunConfig, folder: Path, model: BaseChatModel | None = No
     edits_weights = any(getattr(each, "needs_weights", False) for each in classes.values())
     source = _case_source(config, benchmark, settings, model, edits_weights)
     wording = config.prompt_template or benchmark.wording
-    context = EditorContext(model, memory, retriever, wording=wording, seed=config.seed, policy=policy)
+    context = EditorContext(model, memory, retriever, wording=wording, seed=config.seed, policy=policy, folder=folder)
     return RunSetup(
         config=config,
         source=source,

@@ -8,6 +8,7 @@ from emend.memory.registry import Registry
 KINDS = {
     "editors": ("emend.editors.registry:EDITORS", "Methods that edit a model's knowledge (--editor)."),
     "benchmarks": ("emend.evals.data.benchmarks.registry:BENCHMARKS", "Data sets with edits and probes (--benchmark)."),
+    "systems": ("emend.evals.stream.system:SYSTEMS", "Memory systems that streams are asked of (--system)."),
     "retrievers": ("emend.memory.retrieval.registry:RETRIEVERS", "Strategies that search a memory (--retriever)."),
     "judges": ("emend.graphs.registry:JUDGES", "Criteria by which chat models judge answers (--kind)."),
     "models": ("emend.agents.llm:MODELS", "Where models come from (--model)."),

@@ -132,6 +132,7 @@ def test_messages_of_imported_libraries_are_silenced() -> None:
     [
         ("editors", "ike"),
         ("benchmarks", "docter"),
+        ("systems", "bm25_newest"),
         ("retrievers", "bm25"),
         ("models", "tiny"),
         ("graphs", "rag"),
@@ -151,6 +152,7 @@ def test_list_without_a_kind_names_the_kinds_and_settings_name_type_and_default(
     assert kinds == [
         "editors",
         "benchmarks",
+        "systems",
         "retrievers",
         "judges",
         "models",

@@ -1,0 +1,1 @@
+"""Commands that evaluate many runs or systems at once."""

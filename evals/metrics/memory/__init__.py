@@ -1,0 +1,1 @@
+"""Scores of memories that are asked over streams of turns."""

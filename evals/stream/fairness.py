@@ -1,0 +1,215 @@
+"""Checks of what a comparison rests on: the gold of a stream, and whoever says that an answer is right."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.judging.base import Item, JudgeInput
+from emend.evals.judging.panel import load_judge
+from emend.evals.metrics.estimate import Estimate, estimate
+from emend.evals.metrics.memory.answers import PLANTED, UNKNOWN, is_right
+from emend.evals.stream.benchmark import as_probe
+from emend.evals.stream.files import StreamItem
+from emend.evals.stream.gold import GoldState
+from emend.evals.stream.turn import StreamQuestion, Turn, WrongAnswer
+from emend.evals.stream.wordings import read_question
+from emend.memory.edit import FrozenModel
+
+Judge = Callable[[StreamQuestion, str], bool]
+"""Says whether a text is the right answer to a question."""
+MAX_FAULTS = 20
+
+
+class StreamCheck(FrozenModel):
+    """The outcome of one check: how many questions fail it, of how many, with the first of them."""
+
+    name: str
+    failed: int
+    n: int
+    examples: tuple[str, ...] = ()
+
+
+class GoldFault(NamedTuple):
+    """A question whose gold is not what the turns' texts say."""
+
+    question: StreamQuestion
+    texts: tuple[str, ...]
+
+
+class JudgeVerdict(NamedTuple):
+    """A judge's word on an answer."""
+
+    question: StreamQuestion
+    answer: str
+    accepted: bool
+
+
+class JudgeCheck(FrozenModel):
+    """A judge on answers that are known to be right or wrong: the shares that it takes wrongly, with intervals."""
+
+    false_acceptance: Estimate
+    false_rejection: Estimate
+
+    @property
+    def rows(self) -> list[StreamCheck]:
+        """Both shares as checks."""
+        rates = (
+            ("the judge takes a wrong answer for right", self.false_acceptance),
+            ("the judge takes a right answer for wrong", self.false_rejection),
+        )
+        return [_rate_row(name, rate) for name, rate in rates if rate.mean is not None]
+
+
+def _rate_row(name: str, rate: Estimate) -> StreamCheck:
+    percent = rate.scaled(100)
+    interval = "" if percent.low is None else f" [{percent.low:.0f}, {percent.high:.0f}]"
+    failed = round((rate.mean or 0) * rate.n)
+    return StreamCheck(name=name, failed=failed, n=rate.n, examples=(f"{name}: {percent.mean:.1f}%{interval}",))
+
+
+def judge_by_rules(question: StreamQuestion, answer: str) -> bool:
+    """The rules of the scores as a judge."""
+    return is_right(as_probe(question), answer)
+
+
+def judge_by_model(model: BaseChatModel, kind: str = "equivalence") -> Judge:
+    """A chat model as a judge, by a criterion that compares an answer with gold.
+
+    An unusable verdict takes no answer for right.
+
+    Raises:
+        BadSettings: there is no such criterion.
+    """
+    judge = load_judge(kind)
+
+    def accept(question: StreamQuestion, answer: str) -> bool:
+        record = JudgeInput(
+            question=question.text,
+            gold=question.gold or (UNKNOWN,),
+            answer=answer,
+            kind=question.kind,
+            outputs=frozenset({judge.role.output}),
+        )
+        item = judge.role.pick(record)
+        if not isinstance(item, Item):
+            return False
+        (verdict,) = judge.judge([item], model)
+        return verdict.values.get(judge.role.output) == 1.0
+
+    return accept
+
+
+def find_wrong_gold(items: Sequence[StreamItem]) -> Iterator[GoldFault]:
+    """The questions whose gold differs from what a reader without faults takes from the turns before them.
+
+    Questions whose text cannot be read exactly, as those that people wrote, are left out.
+    """
+    states: dict[str, GoldState] = {}
+    for item in items:
+        state = states.setdefault(item.stream, GoldState(read_texts=True))
+        if isinstance(item, Turn):
+            state.apply(item)
+        elif target := read_question(item.text):
+            answer = state.answer(item.user, target)
+            if {*answer} != {*item.gold}:
+                yield GoldFault(item, answer)
+
+
+def right_answer(question: StreamQuestion) -> str:
+    """An answer that is right by gold."""
+    return " and ".join(question.gold) if question.kind == "set" else (*question.gold, UNKNOWN)[0]
+
+
+def wrong_answers(question: StreamQuestion) -> list[str]:
+    """Answers that are wrong, in several wordings."""
+    return [form.format(wrong.value) for wrong in question.wrong for form in PLANTED]
+
+
+def check_judge(judge: Judge, questions: Sequence[StreamQuestion], planted: int | None = None) -> JudgeCheck:
+    """Measure a judge on the right and the planted wrong answers of questions, or so many of these a question."""
+    right = [question for question in questions if not judge(question, right_answer(question))]
+    wrong = [
+        (question.id, float(judge(question, answer)))
+        for question in questions
+        for answer in wrong_answers(question)[:planted]
+    ]
+    failed = {question.id for question in right}
+    return JudgeCheck(
+        false_acceptance=estimate([value for _, value in wrong], [case for case, _ in wrong]),
+        false_rejection=estimate([float(each.id in failed) for each in questions], [each.id for each in questions]),
+    )
+
+
+def find_judge_errors(verdicts: Sequence[JudgeVerdict]) -> list[JudgeVerdict]:
+    """The verdicts that the rules of the scores contradict."""
+    return [each for each in verdicts if judge_by_rules(each.question, each.answer) != each.accepted]
+
+
+def check_stream(items: Sequence[StreamItem]) -> list[StreamCheck]:
+    """All checks of a stream: its gold, and what the rules of scores make of right, missing and wrong answers."""
+    questions = [item for item in items if isinstance(item, StreamQuestion)]
+    readable = sum(read_question(question.text) is not None for question in questions)
+    faults = [
+        f"{fault.question.text} has {fault.question.gold or (UNKNOWN,)}, the turns say {fault.texts or (UNKNOWN,)}"
+        for fault in find_wrong_gold(items)
+    ]
+    answerable = [question for question in questions if not question.abstains]
+    return [
+        _check("gold is not what the turns say", faults, readable),
+        _check("gold is not right by the scores", _failing(questions, right_answer, accepted=False), len(questions)),
+        _check("no answer is right where there is one", _failing(answerable, lambda each: UNKNOWN), len(answerable)),
+        _check("a wrong answer is right by the scores", _accepted(questions), len(questions)),
+    ]
+
+
+def _check(name: str, faults: Sequence[str], n: int) -> StreamCheck:
+    return StreamCheck(name=name, failed=len(faults), n=n, examples=tuple(faults[:MAX_FAULTS]))
+
+
+def _failing(
+    questions: Sequence[StreamQuestion], answer: Callable[[StreamQuestion], str], accepted: bool = True
+) -> list[str]:
+    return [f"{each.text} {answer(each)}" for each in questions if judge_by_rules(each, answer(each)) == accepted]
+
+
+def _accepted(questions: Sequence[StreamQuestion]) -> list[str]:
+    """The first wrong answer of each question that the rules take for right."""
+    hits = ((each, [text for text in wrong_answers(each) if judge_by_rules(each, text)]) for each in questions)
+    return [f"{question.text} {texts[0]}" for question, texts in hits if texts]
+
+
+def plant_wrong_gold(items: Sequence[StreamItem], count: int, seed: int = 0) -> tuple[list[StreamItem], set[str]]:
+    """The stream with wrong gold in so many questions, and their ids.
+
+    A planted gold is a wrong answer of the question, or that nothing is known.
+    """
+    rng = random.Random(seed)
+    able = [item.id for item in items if isinstance(item, StreamQuestion) and (item.wrong or item.gold)]
+    planted = {*rng.sample(able, min(count, len(able)))}
+    return [_with_wrong_gold(item, rng) if item.id in planted else item for item in items], planted
+
+
+def _with_wrong_gold(item: StreamItem, rng: random.Random) -> StreamItem:
+    assert isinstance(item, StreamQuestion)
+    if not item.wrong:
+        return item.model_copy(update={"gold": ()})
+    value = rng.choice(item.wrong).value
+    others = tuple(wrong for wrong in item.wrong if wrong.value != value)
+    return item.model_copy(
+        update={"gold": (value,), "wrong": (*others, *(WrongAnswer(value=each) for each in item.gold))}
+    )
+
+
+def plant_judge_errors(
+    questions: Sequence[StreamQuestion], share: float, seed: int = 0
+) -> tuple[list[JudgeVerdict], int]:
+    """Verdicts on right and wrong answers, of which a share is wrong, and the number of those."""
+    rng = random.Random(seed)
+    sound = [JudgeVerdict(each, right_answer(each), True) for each in questions]
+    sound += [JudgeVerdict(each, text, False) for each in questions for text in wrong_answers(each)[:1]]
+    flipped = {*rng.sample(range(len(sound)), round(share * len(sound)))}
+    return [
+        each._replace(accepted=not each.accepted) if number in flipped else each for number, each in enumerate(sound)
+    ], len(flipped)

@@ -1,0 +1,1 @@
+"""Streams out of the files of published benchmarks."""

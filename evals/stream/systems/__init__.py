@@ -1,0 +1,1 @@
+"""Memory systems that come with Emend, and adapters for those of others."""

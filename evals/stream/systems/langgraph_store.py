@@ -1,0 +1,37 @@
+"""LangGraph's store as a memory system: every turn is an item, searched by its embedding, and none is changed."""
+
+from collections.abc import Sequence
+
+from langgraph.store.memory import InMemoryStore
+
+from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.turn import StreamQuestion, Turn
+
+TOP = 40
+
+
+class LangGraphStore:
+    """`InMemoryStore` with an index, a namespace for each user."""
+
+    reads_memory = True
+
+    def __init__(self, context: SystemContext) -> None:
+        embeddings = AsEmbeddings.of(context.embedding)
+        self._store = InMemoryStore(index={"embed": embeddings, "dims": embeddings.dimensions, "fields": ["text"]})
+        self._sizes: dict[str, int] = {}
+
+    def observe(self, turn: Turn) -> None:
+        """Put the turn under its id."""
+        item = item_of(turn)
+        self._store.put(("turns", turn.user), turn.id, {"text": item.text, "date": item.date})
+        self._sizes[turn.id] = len(item.text.encode())
+
+    def context_for(self, question: StreamQuestion, at: str) -> Sequence[ContextItem]:
+        """The turns of the user nearest to the question."""
+        results = self._store.search(("turns", question.user), query=question.text, limit=TOP)
+        return [ContextItem(item.value["text"], item.key, item.value["date"]) for item in results]
+
+    def size(self) -> StoreSize:
+        """Number of items, and the bytes of their texts."""
+        return StoreSize(len(self._sizes), sum(self._sizes.values()))

@@ -1,0 +1,121 @@
+"""Mem0 as a memory system, with its vectors in a local Qdrant folder and its calls by the model under test."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from emend.editors.hyperparameters import build_settings
+from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.memory.errors import MissingExtra
+
+MANY = 100_000
+TURN, DATE = "turn", "date"
+
+
+@dataclass(frozen=True)
+class Mem0Settings:
+    """Settings of Mem0.
+
+    Attributes:
+        infer: whether the model under test extracts memories, Mem0's default; else turns are stored as they are.
+        k: number of memories that are recalled at most, before the budget.
+    """
+
+    infer: bool = True
+    k: Annotated[int, Field(ge=1)] = 20
+
+
+class Mem0:
+    """Mem0's open-source memory; the version of today only adds memories."""
+
+    persistent: ClassVar[bool] = True
+    reads_memory: ClassVar[bool] = True
+
+    def __init__(self, context: SystemContext) -> None:
+        self.settings: Mem0Settings = build_settings(Mem0Settings, context.settings, "mem0")
+        self._temporary = None if context.folder else TemporaryDirectory(prefix="emend-mem0-")
+        self._folder = context.folder or Path(self._temporary.name if self._temporary else "")
+        self._memory = _load(self._folder, AsEmbeddings.of(context.embedding), context.model)
+        self._observed: set[str] = set()
+
+    def observe(self, turn: Turn) -> None:
+        """Add the turn, unless it is there."""
+        if turn.id in self._observed or not turn.text.strip() or self._has(turn):
+            return
+        self._observed.add(turn.id)
+        role = "assistant" if turn.role == "assistant" else "user"
+        self._memory.add(
+            [{"role": role, "content": item_of(turn).text}],
+            user_id=turn.user,
+            metadata={TURN: turn.id, DATE: turn.date},
+            infer=self.settings.infer,
+        )
+
+    def _has(self, turn: Turn) -> bool:
+        """True if an earlier process stored the turn."""
+        results = self._memory.get_all(filters={"user_id": turn.user, TURN: turn.id}, top_k=1)
+        return bool(results["results"])
+
+    def context_for(self, question: StreamQuestion, at: str) -> Sequence[ContextItem]:
+        """The memories of the user that Mem0 finds for the question."""
+        if not question.text.strip():
+            return ()
+        filters = {"user_id": question.user}
+        results = self._memory.search(question.text, top_k=self.settings.k, filters=filters, threshold=0.0)
+        return [_item(each) for each in results["results"]]
+
+    def size(self) -> StoreSize:
+        """Number of vectors, and the bytes of the folder."""
+        store = self._memory.vector_store
+        items = store.client.count(store.collection_name).count
+        return StoreSize(items, sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file()))
+
+    def close(self) -> None:
+        """Close the store."""
+        self._memory.vector_store.client.close()
+        self._memory.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+def _item(memory: dict[str, Any]) -> ContextItem:
+    metadata = memory.get("metadata") or {}
+    return ContextItem(memory["memory"], metadata.get(TURN, ""), metadata.get(DATE, ""))
+
+
+def _load(folder: Path, embeddings: AsEmbeddings, model: Any) -> Any:
+    """Mem0 over a folder.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    os.environ["MEM0_TELEMETRY"] = "False"  # it would report its use to a server
+    os.environ.setdefault("MEM0_DIR", str(folder))
+    try:
+        mem0 = import_module("mem0")
+    except ImportError as error:
+        raise MissingExtra("the memory system 'mem0' needs the package mem0ai: pip install mem0ai") from error
+    return mem0.Memory.from_config(
+        {
+            "vector_store": {
+                "provider": "qdrant",
+                "config": {
+                    "path": str(folder / "qdrant"),
+                    "collection_name": "turns",
+                    "embedding_model_dims": embeddings.dimensions,
+                    "on_disk": True,
+                },
+            },
+            "embedder": {"provider": "langchain", "config": {"model": embeddings}},
+            "llm": {"provider": "langchain", "config": {"model": model}},
+            "history_db_path": str(folder / "history.db"),
+        }
+    )

@@ -1,0 +1,221 @@
+"""Sentences of generated streams, and the exact reading of each: what is written here can be read here."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from emend.agents.tiny.world import relations
+from emend.evals.stream.turn import FactClaim, StreamRule
+
+DERIVED = (
+    "travel desk",
+    "mailing address",
+    "regional office",
+    "sponsor",
+    "tax office",
+    "access badge",
+    "parking area",
+    "support contact",
+)
+"""Relations that rules define, and no fact states."""
+UPDATES = ("{}", "Update: {}", "News: {}")
+CORRECTION = "Correction: {}"
+BACKDATED = "Since {date}: {statement}"
+DELETIONS = (
+    "Please forget the {relation} of {subject}.",
+    "Please forget {subject}'s {relation}.",
+    "Delete what was said about the {relation} of {subject}.",
+)
+ALONG = "Rule: the {relation} of {subject} is always the {last} of the {first} of {subject}."
+WHILE = "Rule: as long as the {first} of {subject} is {condition}, the {relation} of {subject} is {object}."
+HISTORIC = "What was the {relation} of {subject} on {date}?"
+EVERYTHING = "Name everything whose {relation} is {value}."
+UNKNOWN = "The {relation} of {subject} is unknown."
+_PREFIX = re.compile(r"^(?:Update|News): ")
+_PARSED_DELETIONS = (
+    re.compile(r"^(?:Please forget|Delete what was said about) the (?P<phrase>.+)\.$"),
+    re.compile(r"^Please forget (?P<subject>.+?)'s (?P<relation>.+)\.$"),
+)
+_ALONG = re.compile(r"^Rule: the (?P<phrase>.+) is always the (?P<last>.+?) of the (?P<inner>.+)\.$")
+_WHILE = re.compile(
+    r"^Rule: as long as the (?P<inner>.+?) is (?P<condition>.+?), the (?P<phrase>.+?) is (?P<object>.+)\.$"
+)
+_BACKDATED = re.compile(r"^Since (?P<date>\d{4}-\d\d-\d\d): (?P<statement>.+)$")
+_STATED = (
+    re.compile(r"^The (?P<phrase>.+? of .+?) is (?P<object>.+)\.$"),
+    re.compile(r"^(?P<subject>.+?)'s (?P<relation>.+?) is (?P<object>.+)\.$"),
+    re.compile(r"^(?P<subject>.+?) has (?P<object>.+) as its (?P<relation>.+)\.$"),
+)
+_ASKED = (
+    re.compile(r"^What was the (?P<phrase>.+) on (?P<on>\d{4}-\d\d-\d\d)\?$"),
+    re.compile(r"^(?:What|Who) is the (?P<phrase>.+)\?$"),
+)
+_EVERYTHING = re.compile(r"^Name everything whose (?P<relation>.+?) is (?P<value>.+)\.$")
+
+
+class QuestionTarget(NamedTuple):
+    """The fact that a question asks for: relations from a subject, on a date if it names one.
+
+    With a `value`, the subjects that have it are asked for instead.
+    """
+
+    subject: str
+    path: tuple[str, ...]
+    on: str = ""
+    value: str = ""
+
+
+def statements(relation: str) -> tuple[str, ...]:
+    """Three wordings of a fact, in which {subject} and {object} stand for the names."""
+    world = _world().get(relation)
+    third = (
+        f"{world.statement.replace('{}', '{subject}', 1)} {{object}}."
+        if world
+        else f"{{subject}} has {{object}} as its {relation}."
+    )
+    return f"The {relation} of {{subject}} is {{object}}.", f"{{subject}}'s {relation} is {{object}}.", third
+
+
+def state(relation: str, subject: str, value: str, wording: int = 0) -> str:
+    """A sentence that states a fact."""
+    return statements(relation)[wording % 3].replace("{subject}", subject).replace("{object}", value)
+
+
+def ask(subject: str, path: Sequence[str]) -> str:
+    """A question along the relations, such as `What is the capital of the country of Ostrim?`."""
+    inner = f"the {path[0]} of {subject}"
+    for relation in path[1:]:
+        inner = f"the {relation} of {inner}"
+    world = _world().get(path[-1])
+    return f"{world.wh if world else 'What'} is {inner}?"
+
+
+class _WorldWording(NamedTuple):
+    """A cloze of the invented world's relation, and its question word."""
+
+    statement: str
+    wh: str
+
+
+@cache
+def _world() -> dict[str, _WorldWording]:
+    return {each.noun: _WorldWording(each.statements[2], each.wh) for each in relations().values()}
+
+
+@cache
+def _world_patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Patterns of the world's clozes, those with the longest text first, since others begin like them."""
+    wordings = sorted(_world().items(), key=lambda item: -len(item[1].statement))
+    return tuple(
+        (re.compile(f"^{re.escape(world.statement).replace(re.escape('{}'), '(.+?)')} (.+)\\.$"), noun)
+        for noun, world in wordings
+    )
+
+
+@lru_cache(maxsize=2**18)
+def read_turn(text: str) -> tuple[FactClaim | StreamRule, ...]:
+    """Facts and rules of a text that this module can write; none of any other text."""
+    for read in (_read_rule, _read_deletion, _read_statement):
+        if (result := read(text)) is not None:
+            return (result,)
+    return ()
+
+
+def _read_rule(text: str) -> StreamRule | None:
+    if hit := _WHILE.match(text):
+        (subject, relation), first = split_phrase(hit["phrase"]), split_phrase(hit["inner"])[1]
+        return StreamRule(
+            subject=subject, relation=relation, path=(first,), condition=hit["condition"], object=hit["object"]
+        )
+    if hit := _ALONG.match(text):
+        (subject, relation), first = split_phrase(hit["phrase"]), split_phrase(hit["inner"])[1]
+        return StreamRule(subject=subject, relation=relation, path=(first, hit["last"]))
+    return None
+
+
+def _read_deletion(text: str) -> FactClaim | None:
+    for pattern in _PARSED_DELETIONS:
+        if hit := pattern.match(text):
+            subject, relation = _named(hit)
+            return FactClaim(subject=subject, relation=relation, object=None)
+    return None
+
+
+def _read_statement(text: str) -> FactClaim | None:
+    since, corrects = "", text.startswith("Correction: ")
+    text = text.removeprefix("Correction: ")
+    if hit := _BACKDATED.match(text):
+        since, text = hit["date"], hit["statement"]
+    text = _PREFIX.sub("", text)
+    for pattern, relation in _world_patterns():
+        if hit := pattern.match(text):
+            return FactClaim(subject=hit[1], relation=relation, object=hit[2], since=since, corrects=corrects)
+    for pattern in _STATED:
+        if hit := pattern.match(text):
+            subject, relation = _named(hit)
+            value = None if hit["object"] == "unknown" else hit["object"]
+            return FactClaim(subject=subject, relation=relation, object=value, since=since, corrects=corrects)
+    return None
+
+
+def _named(hit: re.Match[str]) -> tuple[str, str]:
+    """Subject and relation of a match."""
+    groups = hit.groupdict()
+    return split_phrase(groups["phrase"]) if "phrase" in groups else (groups["subject"], groups["relation"])
+
+
+def split_phrase(phrase: str) -> tuple[str, str]:
+    """Subject and relation of a phrase such as `head of state of Velland`."""
+    for noun in _nouns_with_of():
+        if phrase.startswith(f"{noun} of "):
+            return phrase[len(noun) + 4 :], noun
+    relation, _, subject = phrase.partition(" of ")
+    return subject, relation
+
+
+@cache
+def _nouns_with_of() -> tuple[str, ...]:
+    return tuple(noun for noun in _world() if " of " in noun)
+
+
+@lru_cache(maxsize=2**16)
+def read_question(text: str) -> QuestionTarget | None:
+    """The fact that a question asks for; None for a question that this module cannot write."""
+    if hit := _EVERYTHING.match(text):
+        return QuestionTarget("", (hit["relation"],), value=hit["value"])
+    for pattern in _ASKED:
+        if hit := pattern.match(text):
+            path: list[str] = []
+            rest = hit["phrase"]
+            while True:
+                rest, relation = split_phrase(rest)
+                path.insert(0, relation)
+                if not rest.startswith("the "):
+                    return QuestionTarget(rest, tuple(path), on=hit.groupdict().get("on") or "")
+                rest = rest.removeprefix("the ")
+    return None
+
+
+Choose = Callable[[Sequence[str]], str]
+"""Draws one of several."""
+
+
+def doubt(relation: str, subject: str, value: str, choose: Choose) -> str:
+    """A sentence about a fact that states none."""
+    templates = (
+        "What if the {relation} of {subject} were {value}?",
+        "Somebody asked me whether the {relation} of {subject} is {value}?",
+        "How is {subject} today?",
+    )
+    return choose(templates).format(relation=relation, subject=subject, value=value)
+
+
+SMALL_TALK = (
+    "Thanks, that helps!",
+    "It rains again here!",
+    "Could we talk about this later?",
+    "What a long day!",
+    "I had soup for lunch, and you?",
+    "Good morning!",
+)

@@ -1,0 +1,87 @@
+"""Scores of answers over a stream."""
+
+import pytest
+
+from emend.evals.metrics.memory.answers import count_tokens, false_acceptance, score_memory
+from emend.memory.probe import Answer, Probe, Step
+
+
+def probe(
+    kind: str = "current", gold: tuple[str, ...] = ("Tarn Works",), abstains: bool = False, **fields: object
+) -> Probe:
+    return Probe.model_validate(
+        {
+            "kind": kind,
+            "prompt": "[2025-01-06] user: What is the employer of Ana Rojo?",
+            "style": "question",
+            "gold": gold,
+            "choices": ("Calder Lines", "Orsa Bank"),
+            "edit_ids": ("t1", "t2"),
+            "tags": {"abstains": abstains, "wrong": "stale,other_user"},
+        }
+        | fields
+    )
+
+
+UNKNOWN = {"gold": ("unknown",), "abstains": True, "kind": "deleted"}
+FIRMS = {"kind": "set", "gold": ("Calder Lines", "Tarn Works"), "choices": ("Orsa Bank",), "tags": {"wrong": "stale"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "right", "stale"),
+    [
+        ({}, "Tarn Works", 1, 0),
+        ({}, "Ana Rojo works for Tarn Works.", 1, 0),
+        ({}, "Calder Lines", 0, 1),
+        ({}, "Tarn Works, and before that Calder Lines.", 1, 0),
+        ({}, "Tarn Works or Calder Lines", 0, 0),
+        ({}, "unknown", 0, 0),
+        ({}, "", 0, 0),
+        (UNKNOWN, "unknown", 1, 0),
+        (UNKNOWN, "I do not know.", 1, 0),
+        (UNKNOWN, "Calder Lines", 0, 1),
+        (UNKNOWN, "I don't know, but it was probably Calder Lines.", 0, None),
+        (FIRMS, "Calder Lines and Tarn Works", 1, 0),
+        (FIRMS, "Calder Lines", 0, 0),
+        (FIRMS, "Calder Lines, Tarn Works and Orsa Bank", 0, 1),
+    ],
+)
+def test_an_answer_is_scored_by_the_kind_of_its_question(fields, text: str, right: float, stale: float | None):
+    values = score_memory(probe(**fields), Answer(text=text), None).values
+    assert values["right"] == right
+    assert stale is None or values["gives_stale"] == stale
+
+
+def test_an_answer_of_another_user_is_counted_as_such():
+    values = score_memory(probe(), Answer(text="Orsa Bank"), None).values
+    assert (values["gives_other_user"], values["gives_stale"], values["right"]) == (1, 0, 0)
+
+
+def test_the_rules_take_no_planted_wrong_answer():
+    assert [false_acceptance(probe(**fields)) for fields in ({}, UNKNOWN, FIRMS)] == [0, 0, 0]
+    assert false_acceptance(probe(choices=())) is None
+
+
+def test_rules_that_took_a_wrong_answer_would_be_seen():
+    assert false_acceptance(probe(choices=("Tarn Works",), gold=("Tarn Works", "Tarn"))) == 1
+
+
+def test_costs_and_evidence_are_read_from_the_steps():
+    step = Step(node="retrieve", update={"hits": [{"text": "x" * 9}], "store": {"store_items": 3}}, ms=2.5, place=1)
+    values = score_memory(probe(), Answer(text="x", steps=(step,), retrieved=("t1", "t9")), None).values
+    assert (values["context_tokens"], values["recall_ms"], values["store_items"], values["evidence"]) == (
+        3,
+        2.5,
+        3,
+        0.5,
+    )
+
+
+def test_without_a_text_the_answer_is_unscored():
+    scores = score_memory(probe(), Answer(), None)
+    assert "right" not in scores.values and scores.unscored["right"]
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("abcd", 1), ("abcde", 2), ("é" * 4, 2)])
+def test_four_bytes_are_a_token(text: str, tokens: int):
+    assert count_tokens(text) == tokens

@@ -1,0 +1,131 @@
+"""Files of published benchmarks, written by hand in their shape."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from emend.evals.stream.files import segments, write_stream
+from emend.evals.stream.loaders.load import load_stream
+from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.memory.errors import BadData, MissingData
+from tests.evals.stream.streams import accuracy, generated, run_systems
+
+CONTEXT = """Here is a list of facts:
+0. The author of Ostrim is Ana Rojo.
+1. Aske Works is in Brask.
+2. The author of Ostrim is Bo Vera.
+"""
+
+
+def parquet(folder: Path, **changed: Any) -> Path:
+    """The conflict split, with one row about something else."""
+    row = {
+        "context": CONTEXT,
+        "questions": ["Who is the author of Ostrim?", "Where is Aske Works?"],
+        "answers": [["Bo Vera", "B. Vera"], ["Brask"]],
+        "metadata": {"source": "factconsolidation_sh_6k", "qa_pair_ids": ["a", "b"]},
+    }
+    rows = [row | changed, row | {"metadata": {"source": "eventqa_full", "qa_pair_ids": []}}]
+    source, file = folder / "rows.json", folder / "conflict.parquet"
+    source.write_text(json.dumps(rows))
+    with duckdb.connect() as database:
+        database.execute(f"copy (select * from read_json('{source}')) to '{file}' (format parquet)")
+    return file
+
+
+ENTRY: dict[str, Any] = {
+    "question_id": "q1",
+    "question_type": "knowledge-update",
+    "question": "Where do I live?",
+    "answer": "Halden",
+    "question_date": "2023/06/01 (Thu) 09:00",
+    "haystack_session_ids": ["s2", "s1"],
+    "haystack_dates": ["2023/05/30 (Tue) 23:40", "2023/05/20 (Sat) 02:21"],
+    "haystack_sessions": [
+        [{"role": "user", "content": "I moved to Halden.", "has_answer": True}],
+        [{"role": "user", "content": "I live in Brask."}, {"role": "assistant", "content": "Nice."}],
+    ],
+    "answer_session_ids": ["s2"],
+}
+
+
+def longmemeval(folder: Path, *entries: dict[str, Any]) -> Path:
+    file = folder / "longmemeval_s_cleaned.json"
+    file.write_text(json.dumps(list(entries)))
+    return file
+
+
+def test_numbered_facts_of_the_conflict_split_are_turns_and_other_rows_are_left_out(tmp_path: Path):
+    items = load_stream(parquet(tmp_path))
+    assert [item.text for item in items if isinstance(item, Turn)] == CONTEXT.splitlines()[1:]
+    questions = [item for item in items if isinstance(item, StreamQuestion)]
+    assert [(each.kind, each.gold, each.place) for each in questions] == [
+        ("current", ("Bo Vera", "B. Vera"), 3),
+        ("current", ("Brask",), 3),
+    ]
+
+
+def test_questions_over_two_facts_are_told_by_the_source(tmp_path: Path):
+    file = parquet(tmp_path, metadata={"source": "factconsolidation_mh_6k", "qa_pair_ids": []})
+    assert {item.kind for item in load_stream(file) if isinstance(item, StreamQuestion)} == {"multi_hop"}
+
+
+def test_sessions_are_read_in_the_order_of_their_dates_with_a_stream_for_each_question(tmp_path: Path):
+    unknown = ENTRY | {"question_id": "q2_abs", "answer": "You did not say."}
+    first, second = segments(load_stream(longmemeval(tmp_path, ENTRY, unknown)))
+    assert [turn.text for turn in first.turns] == ["I live in Brask.", "Nice.", "I moved to Halden."]
+    assert [(turn.date, turn.role) for turn in first.turns][1:] == [
+        ("2023-05-20 02:21", "assistant"),
+        ("2023-05-30 23:40", "user"),
+    ]
+    (question,), (abstaining,) = first.questions, second.questions
+    assert (question.kind, question.gold, question.evidence) == ("current", ("Halden",), (first.turns[2].id,))
+    assert (abstaining.kind, abstaining.gold, abstaining.abstains) == ("abstention", (), True)
+    assert {turn.stream for turn in second.turns} == {"q2_abs"}
+
+
+def test_emends_own_lines_are_read_too(tmp_path: Path):
+    items = generated(turns=20)
+    write_stream(items, tmp_path / "own.jsonl")
+    assert load_stream(tmp_path / "own.jsonl") == items
+
+
+def test_systems_are_asked_over_both(tmp_path: Path):
+    from tests.evals.toys import ScriptedModel
+
+    for file in (parquet(tmp_path), longmemeval(tmp_path, ENTRY, ENTRY | {"question_id": "q2"})):
+        records = run_systems(tmp_path / file.suffix[1:], "full_context", "memory", file=file, model=ScriptedModel())
+        assert len(records) == 4
+        assert 0 <= accuracy(records, "full_context") <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("x.json", "{}", "no list"),
+        ("x.json", json.dumps([{"question_id": "q"}]), "entry 0, question_type"),
+        ("x.json", json.dumps([ENTRY | {"haystack_dates": []}]), "entry 0"),
+        ("x.json", json.dumps([ENTRY | {"question_type": "odd"}]), "entry 0"),
+        ("x.parquet", "not parquet", "x.parquet"),
+    ],
+)
+def test_another_file_is_refused_with_the_place(tmp_path: Path, name: str, content: str, place: str):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BadData, match=place) as error:
+        load_stream(tmp_path / name)
+    assert "huggingface.co/datasets" in str(error.value)
+
+
+def test_a_parquet_file_without_the_split_is_refused(tmp_path: Path):
+    file = parquet(tmp_path, metadata={"source": "ruler_qa1_197K", "qa_pair_ids": []})
+    with pytest.raises(BadData, match="factconsolidation"):
+        load_stream(file)
+
+
+@pytest.mark.parametrize("name", ["none.json", "none.parquet", "none.jsonl"])
+def test_a_missing_file_is_an_error(tmp_path: Path, name: str):
+    with pytest.raises(MissingData, match="none"):
+        load_stream(tmp_path / name)
