@@ -29,6 +29,11 @@ SMALL = {
     "generation": ("--requests 6 --seconds 0 --longest 12 --rounds 1", "continuous"),
     "graphs": ("latency steps --calls 80 --questions 40 --at-once 4 --seconds 0.01", "CPU ms/step"),
     "kg_walk": (f"{SHARED / 'data' / 'mquake' / 'mquake_cf_3k.sample.json'} --limit 20", "20 questions, right"),
+    "multi_hop": (
+        f"{SHARED / 'data' / 'mquake' / 'mquake_cf_3k.sample.json'} --model tiny --limit 1 --editor kg_walk "
+        "--editor rag --embedding lexical --out answers.jsonl",
+        "1 questions that all editors were asked",
+    ),
     "large": (
         "--width 64 --inner 160 --layers 8 --heads 4 --vocabulary 1000 --device cpu --dtype float32 --edits 4 "
         "--texts 20",
@@ -59,7 +64,7 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_bench_gets_to_its_end(name: str, tmp_path: Path) -> None:
-    if name in ("kg_walk", "retrieval") and not (SHARED / "data").is_dir():
+    if name in ("kg_walk", "multi_hop", "retrieval") and not (SHARED / "data").is_dir():
         pytest.skip(f"{SHARED / 'data'} is absent: bench_{name}.py measures on real data")
     result, sign = SMALL[name]
     done = subprocess.run(

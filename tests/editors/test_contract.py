@@ -46,7 +46,8 @@ class ShippedContract(EditorContract):
         with self.editor().edit((CAPITAL,)) as answerer:
             for answer in generate_and_score(answerer, CAPITAL):
                 assert answer.steps, "no step tells what was done"
-                assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
+                if any(step.calls for step in answer.steps):  # an edit may answer its own question without a call
+                    assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
 
 
 class TestUnedited(ShippedContract):
@@ -154,7 +155,7 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
             return METHODS[method]
 
         def context(self):
-            fewer = {"v_num_grad_steps": 12} if "layers" in SMALL.get(method, {}) else {}
+            fewer = {"v_num_grad_steps": 12} if "v_num_grad_steps" in SMALL.get(method, {}) else {}
             return EditorContext(model=random_model(architecture), settings=SMALL.get(method, {}) | fewer)
 
     Contract().check_takes((AT_THE_END if architecture == "gpt_neox" else CAPITAL,))
