@@ -62,13 +62,17 @@ def open_tools(name: str) -> Iterator[tuple[BaseTool, ...]]:
         try:
             opening = portal.wrap_async_context_manager(_session(_words(name)))
             session = opening.__enter__()
+            try:
+                specifications = portal.call(session.list_tools).tools[:TOOLS_LIMIT]
+            except BaseException:
+                opening.__exit__(None, None, None)
+                raise
         except Exception as error:
             raise BadSettings(
                 f"tools '{name}' cannot be started within {START_SECONDS:.0f} s ({_reason(error)}): run the command in "
                 "a terminal, and correct it."
             ) from error
         try:
-            specifications = portal.call(session.list_tools).tools[:TOOLS_LIMIT]
             yield tuple(_as_tool(portal, session, each) for each in specifications if _is_usable(each))
         finally:
             opening.__exit__(None, None, None)
@@ -85,7 +89,7 @@ async def _session(words: list[str]) -> AsyncIterator[Any]:
     with open(os.devnull, "w", encoding="utf-8") as silence:
         async with (
             stdio_client(parameters, errlog=silence) as (read, write),
-            ClientSession(read, write) as session,
+            ClientSession(read, write, timedelta(seconds=START_SECONDS)) as session,
         ):
             with anyio.fail_after(START_SECONDS):
                 await session.initialize()

@@ -75,6 +75,12 @@ def test_a_command_that_is_no_server_is_named(command):
         pass
 
 
+def test_a_server_that_does_not_list_its_tools_in_time_is_named(monkeypatch):
+    monkeypatch.setattr(mcp_tools, "START_SECONDS", 5.0)
+    with pytest.raises(BadSettings, match="cannot be started within 5 s"), open_tools(f"{HOSTILE} late"):
+        pass
+
+
 @pytest.mark.parametrize("name", ["shell:ls", "mcp:", "mcp:'unclosed"])
 def test_other_names_are_refused(name):
     trust_names([name])
