@@ -22,7 +22,7 @@ FORMS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("mello", {"form": "text"}, ["decompose", "decompose"]),
     ("mello", {"form": "lines"}, ["decompose", "check", "respond"]),
     ("mello", {"form": "structured"}, ["decompose", "check", "decompose"]),
-    ("kg_walk", {"form": "text"}, ["plan"]),
+    ("kg_walk", {"form": "text"}, []),  # an edit answers its own question
     ("agent", {}, ["plan", "plan"]),
 ]
 """A name, settings, and the nodes in the order of the calls."""

@@ -125,4 +125,4 @@ def test_a_model_that_never_comes_to_an_end_is_ended_and_nothing_is_made_up(name
         fallbacks = " ".join(step["update"].get("fallback", "") for step in steps_of(tmp_path / "run", record))
     if name in LOOPS and settings.get("form") != "lines":
         assert LOOPS[name] in record.unscored.get("em", fallbacks) and provider.count > 4
-    assert record.unscored or record.values["em"] == 0.0
+    assert record.unscored or record.values["em"] == 0.0 or not nodes  # no call, no reply

@@ -37,7 +37,7 @@ def model() -> ScriptedScoringModel:
 def _reply(prompt: str) -> str:
     if "Subquestion:" in prompt:
         return "Final answer: nowhere"
-    fact = next((line for line in prompt.splitlines() if line.startswith("New NamedValue:")), "")
+    fact = next((line for line in prompt.splitlines() if line.startswith("New Fact:")), "")
     return fact.rstrip(".").rpartition(" ")[2] or "unknown"
 
 

@@ -213,11 +213,11 @@ def test_a_case_shows_steps_calls_decisions_and_failures(rough, smooth):
 
 
 def test_entries_that_a_node_left_out_were_dropped_by_it_for_a_reason():
-    entries = [{"entry_id": name, "text": f"NamedValue {name}.", "score": 1.0, "edit_id": name} for name in "ab"]
+    entries = [{"entry_id": name, "text": f"Fact {name}.", "score": 1.0, "edit_id": name} for name in "ab"]
     judged = [{**entry, "relevance": score} for entry, score in zip(entries, (0.7, -0.99), strict=True)]
     limits = {"thresholds": {"upper": 0.5, "lower": -0.9}, "action": "correct"}
     updates = {"retrieve": {"hits": entries}, "evaluate": {"judged": judged, **limits}, "refine": {"hits": entries[:1]}}
-    updates |= {"compose": {"prompt": "NamedValue a. Q?"}, "respond": {"reply": "A"}}
+    updates |= {"compose": {"prompt": "Fact a. Q?"}, "respond": {"reply": "A"}}
     steps = [
         {"node": node, "place": place, "after": [], "at": 0.0, "ms": 1.0, "update": update, "calls": [], "error": None}
         for place, (node, update) in enumerate(updates.items(), 1)
