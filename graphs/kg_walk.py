@@ -4,7 +4,7 @@ After GMeLLo (Chen et al. 2024) and KEDKG (Lu et al. 2025), which turn a questio
 each hop up among the edits; the model is asked only for a hop that no edit decides. An edit is a hop's if it has all
 words of its relation, or is alike by a sentence encoder; else the model answers the hop under the facts that speak of
 its entity, and so links them. A small model leaves hops out of its plan: an edit of the entity at hand that the
-question asks for, and the plan does not have, is followed too. A question of which an edit has all words is answered
+question asks for, and the plan does not have, is followed too. A question that asks for an edit's own fact is answered
 by that edit without a plan, and a walk ends when its hops have all words of the question.
 """
 
@@ -27,14 +27,13 @@ from emend.graphs.relation_similarity import ASKED, OTHER, SAME, RelationSimilar
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import ModelReplyError, ReplyRefused
+from emend.memory.relations.edit_question import asks_for, plain_name, prepositions
 from emend.memory.retrieval.base import search, search_probe
 from emend.memory.retrieval.tokens import stems, whole
 from emend.memory.typography import fold_text
 
 CANDIDATES = 5
 """Entries that are looked at for a hop."""
-PREPOSITIONS = frozenset(("at", "by", "for", "from", "in", "on", "to", "with"))
-"""Words without which relations would be mixed up: `founded by` and `founded in`."""
 MOST_HOPS = 2 * MOST_RELATIONS
 RECURSION_LIMIT = 5 + 2 * (MOST_HOPS + 1)
 """Two nodes a hop at most, and those before and after."""
@@ -106,12 +105,11 @@ def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["match
 
 
 def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Look for an edit that answers the question by itself: it has all its words."""
+    """Look for an edit that answers the question by itself."""
     context, question = runtime.context, stepwise_question(state["probe"])
     hits = as_hits(search_probe(context.retriever, state["probe"], CANDIDATES), CANDIDATES)
-    links = list(edit_links(hits, None, context.edits))
-    named = [each for each in links if whole(plain_name(each.triplet.subject)).search(plain_name(question))]
-    if not (answers := [each for each in named if not open_words(question, own_words(each))]):
+    links = edit_links(hits, None, context.edits)
+    if not (answers := [each for each in links if asks_for(question, each.triplet, each.edit)]):
         return {"hops": [], "hits": []}
     last = max(answers, key=lambda each: each.order)
     hop: WalkHop = {
@@ -121,11 +119,6 @@ def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
         "answer": last.triplet.object,
     }
     return {"entity": last.triplet.subject, "relations": [], "hops": [hop], "hits": [last.hit], "ended": True}
-
-
-def own_words(link: EditLink) -> str:
-    """The subject and the relation of a link."""
-    return f"{link.triplet.subject} {relation_wording(link.triplet, link.edit)}"
 
 
 def open_words(question: str, *texts: str) -> Counter[str]:
@@ -241,16 +234,6 @@ def says_relation(relation: str, triplet: Triplet, edit: Edit) -> bool:
     wording = " ".join((triplet.relation, edit.prompt, edit.question))
     needed = set(stems(relation))
     return bool(needed) and needed <= set(stems(wording)) and prepositions(relation) <= prepositions(wording)
-
-
-def prepositions(text: str) -> frozenset[str]:
-    """The prepositions of a text, which `stems` leaves out."""
-    return PREPOSITIONS.intersection(text.lower().split())
-
-
-def plain_name(name: str) -> str:
-    """A name without case, marks of typography, quotes, article and final full stop."""
-    return fold_text(name).strip(" \"'").removeprefix("the ").removesuffix(".")
 
 
 def after_link(state: KgWalkState) -> Literal["recall", "link", "compose"]:

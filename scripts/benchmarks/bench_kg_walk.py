@@ -109,7 +109,7 @@ def evaluate(
         golds = [row["new_answer"], *row.get("new_answer_alias", ())]
         probe = Probe(kind="multihop", prompt=row["questions"][0], gold=tuple(golds))
         by_id = {edit.id: edit for edit in edits}
-        context = KgWalkContext(model, retriever, falls_back=True, edits=by_id, similarity=similarity)
+        context = KgWalkContext(model, retriever, edits=by_id, similarity=similarity)
         final, _ = run_graph(app, {"probe": probe}, context)
         is_right = normalise(final.get("final", "")) in map(normalise, golds)
         outcomes.append(float(is_right))

@@ -273,6 +273,38 @@ def test_a_question_that_asks_for_more_is_planned(question: str):
     assert "plan" in walk(" Ana Rojo\nRelations: birthplace", edits=edits, prompt=question)[1]
 
 
+FOUNDED = fact("Acme", "P740", "Brooklyn", "{} was founded in", question="Where was Acme founded?")
+
+
+@pytest.mark.parametrize(
+    ("question", "edit"),
+    [
+        ("Who is Ana Rojo?", BORN),
+        ("Where is Ana Rojo from?", BORN),
+        ("When was Ana Rojo born?", fact("Ana Rojo", "P19", "Kesselby", "{} was born in the city of")),
+        (
+            "When was Ana Rojo born?",
+            fact("Ana Rojo", "P19", "Kesselby", "{} was born in", question="Where was Ana Rojo born?"),
+        ),
+        ("Who founded Acme?", FOUNDED),
+        ("When was Acme founded?", FOUNDED),
+        ("Who was founded by Acme?", fact("Acme", "founded by", "Eva", "{} was founded by")),
+        ("谁是Ana Rojo?", BORN),
+    ],
+)
+def test_a_question_that_asks_for_something_else_in_the_same_words_is_not_answered_by_the_edit(
+    question: str, edit: Edit
+):
+    _, nodes, model, _ = walk(" Ana Rojo\nRelations: something", " Eva", edits=(edit,), prompt=question)
+    assert "plan" in nodes and len(model.calls) >= 1
+
+
+def test_an_edit_answers_its_own_question_in_any_language():
+    edit = fact("Kesselby", "P6", "Paul Roy", "{} regiert", question="Wer ist der Bürgermeister von Kesselby?")
+    final, nodes, *_ = walk(edits=(edit,), prompt="wer ist der Bürgermeister von Kesselby")
+    assert final["reply"] == "Paul Roy" and "plan" not in nodes
+
+
 def test_a_plan_that_goes_on_too_long_ends_when_its_hops_have_all_words_of_the_question():
     question = "Who was the mayor of the birthplace of Ana Rojo?"
     final, _, model, _ = walk(f"{PLAN}; party; leader", prompt=question)
