@@ -15,6 +15,7 @@ from emend.agents.local.offload import keep_loaded
 from emend.editors.base import ApplyMore, EditorContext
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import down_projection, input_first, resolve_layer
+from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.training.gradient_pairs import GradientPairs, gradient_pairs
 from emend.editors.parametric.finetune import training_rows
@@ -109,13 +110,19 @@ class UltraEdit(WeightEditor):
             moments.update(torch.cat(batch, dim=1))
         return GradientPairs(*map(torch.cat, zip(*batches, strict=True))), moments
 
-    def _delta(self, path: str, pairs: GradientPairs, moments: RunningMoments) -> Tensor:
-        """The update (H^T H + I)^-1 H^T V, with V = -eta |h|^2 g of the normalised h and g of each token."""
+    def _delta(self, path: str, pairs: GradientPairs, moments: RunningMoments) -> Tensor | LowRankDelta:
+        """The update (H^T H + I)^-1 H^T V, with V = -eta |h|^2 g of the normalised h and g of each token.
+
+        With fewer tokens than inputs it is H^T (H H^T + I)^-1 V, which inverts the smaller matrix.
+        """
         hidden = pairs.inputs.double()
         keys, gradients = moments.normalise(torch.cat(pairs, dim=1)).split(
             [pairs.inputs.shape[1], pairs.gradients.shape[1]], dim=1
         )
         values = -self.settings.lr * (keys**2).sum(1, keepdim=True) * gradients
+        if len(hidden) < hidden.shape[1]:
+            inner = hidden @ hidden.T + torch.eye(len(hidden), dtype=hidden.dtype)
+            return LowRankDelta(torch.linalg.solve(inner, values.double()).T, hidden)
         gram = hidden.T @ hidden + torch.eye(hidden.shape[1], dtype=hidden.dtype)
         update: Tensor = torch.linalg.solve(gram, hidden.T @ values.double()).float()
         return update if input_first(self.lm.model.get_submodule(path)) else update.T.contiguous()

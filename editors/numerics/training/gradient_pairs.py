@@ -30,7 +30,10 @@ def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[Training
         modules: paths of linear modules, from the lowest one upwards.
         rows: one padded batch.
     """
-    ids, mask = (tensor.to(lm.device) for tensor in padded([row.ids for row in rows], lm.tokenizer.pad_token_id))
+    # A row may be one token longer than the window: its last token is learnt, and need not be fed.
+    fed = [row.ids[: lm.window or None] for row in rows]
+    ids, mask = (tensor.to(lm.device) for tensor in padded(fed, lm.tokenizer.pad_token_id))
+    tokens = torch.tensor([token for row in rows for token in row.ids[row.start :]], device=lm.device)
     scored = [(line, place) for line, row in enumerate(rows) for place in range(row.start, len(row.ids))]
     lines, places = torch.tensor(scored, device=lm.device).T
     inputs: dict[str, Tensor] = {}
@@ -49,7 +52,7 @@ def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[Training
             hooks.callback(hook.remove)
         fields = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         logits = logits_at(lm.model, lm.model, fields, lines, places - 1)
-        loss = cross_entropy(logits, ids[lines, places])
+        loss = cross_entropy(logits, tokens)
         gradients = torch.autograd.grad(loss, [outputs[path] for path in modules])
     valid = mask.bool()
     return [
