@@ -1,7 +1,6 @@
 """AKEW's filters on labelled paragraphs, by people and by small models: each to keep, or to drop for a reason."""
 
 import json
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,6 +11,7 @@ from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft,
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
+from tests.graphs.construction.zoo import check_keeping, named
 from tests.paths import DATA
 
 FILTER_OF = {
@@ -92,8 +92,8 @@ def judged(specimen: Specimen, verdict: str) -> dict[str, Any]:
     return run_graph(build("best"), {"item": specimen.item}, context)[0]
 
 
-def named(specimens: Iterable[Specimen]) -> list[Any]:
-    return [pytest.param(each, id=f"{each.kind}: {each.item['subject']}") for each in specimens]
+def text_of(each: Specimen) -> str:
+    return str(each.item["subject"])
 
 
 def test_the_zoo_has_many_texts_in_several_languages_by_people_and_models_and_of_all_kinds():
@@ -106,21 +106,17 @@ def test_the_zoo_has_many_texts_in_several_languages_by_people_and_models_and_of
 
 
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
-    texts = [each for each in ZOO if each.kind not in (JUDGED, REPEATED)]
-    kept = [each for each in texts if not rejecting_filter(each)]
-    right = sum(each.label == "keep" for each in kept)
-    assert right / len(kept) >= 0.95
-    assert right / sum(each.label == "keep" for each in texts) >= 0.95
+    check_keeping([each for each in ZOO if each.kind not in (JUDGED, REPEATED)], rejecting_filter)
 
 
 @pytest.mark.parametrize(
-    "specimen", named(each for each in ZOO if each.kind in FILTER_OF and each.author.startswith("hand"))
+    "specimen", named((each for each in ZOO if each.kind in FILTER_OF and each.author.startswith("hand")), text_of)
 )
 def test_a_bad_text_is_dropped_by_the_filter_meant_for_it(specimen: Specimen):
     assert rejecting_filter(specimen) == FILTER_OF[specimen.kind]
 
 
-@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind == JUDGED))
+@pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind == JUDGED), text_of))
 def test_what_only_a_judge_sees_is_dropped_when_it_says_false(specimen: Specimen):
     assert "result" in judged(specimen, "True")
     state = judged(specimen, "False")

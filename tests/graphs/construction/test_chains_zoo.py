@@ -4,9 +4,7 @@
 `unseen` were run once, after the filters had been made to drop the first ones: both 86%.
 """
 
-import json
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -14,7 +12,7 @@ from emend.graphs.construction.chains import SAME, build, filters
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.paths import DATA
+from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
 
 FILTER_OF = {
     "no question": "three_questions",
@@ -60,11 +58,8 @@ class Specimen(NamedTuple):
     verdict: str = "True"
 
 
-ITEMS = json.loads((DATA / "construction" / "chains_items.json").read_text(encoding="utf-8"))
-ZOO = [
-    Specimen(**json.loads(line))
-    for line in (DATA / "construction" / "chains_zoo.jsonl").read_text(encoding="utf-8").splitlines()
-]
+ITEMS = read_items("chains_items.json")
+ZOO = read_specimens("chains_zoo.jsonl", Specimen)
 GRAPH = build()
 
 
@@ -80,8 +75,8 @@ def rejecting_filter(specimen: Specimen) -> str:
     return str(state["rejections"][0]["filter"]) if state["rejections"] else ""
 
 
-def named(specimens: Iterable[Specimen]) -> list[Any]:
-    return [pytest.param(each, id=f"{each.kind}: {each.question}") for each in specimens]
+def text_of(each: Specimen) -> str:
+    return each.question
 
 
 def test_the_zoo_has_many_wordings_of_all_kinds_and_in_several_languages():
@@ -93,18 +88,14 @@ def test_the_zoo_has_many_wordings_of_all_kinds_and_in_several_languages():
 
 
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
-    specimens = [each for each in ZOO if each.kind not in JUDGED]
-    kept = [each for each in specimens if not rejecting_filter(each)]
-    right = sum(each.label == "keep" for each in kept)
-    assert right / len(kept) >= 0.95
-    assert right / sum(each.label == "keep" for each in specimens) >= 0.95
+    check_keeping([each for each in ZOO if each.kind not in JUDGED], rejecting_filter)
 
 
-@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind in FILTER_OF))
+@pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind in FILTER_OF), text_of))
 def test_a_bad_wording_is_dropped_by_the_filter_meant_for_it(specimen: Specimen):
     assert rejecting_filter(specimen) == FILTER_OF[specimen.kind]
 
 
-@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind in JUDGED))
+@pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind in JUDGED), text_of))
 def test_what_only_a_judge_sees_is_dropped_when_it_says_false(specimen: Specimen):
     assert rejecting_filter(specimen) == JUDGED[specimen.kind]

@@ -5,8 +5,7 @@
 """
 
 import json
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -19,7 +18,7 @@ from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.translation import BACK, TRANSLATED
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.paths import DATA
+from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
 
 FILTER_OF = {
     "old object alone": "new_object",
@@ -92,11 +91,8 @@ class Specimen(NamedTuple):
     written: str
 
 
-ITEMS = json.loads((DATA / "construction" / "docter_items.json").read_text(encoding="utf-8"))
-ZOO = [
-    Specimen(**json.loads(line))
-    for line in (DATA / "construction" / "docter_zoo.jsonl").read_text(encoding="utf-8").splitlines()
-]
+ITEMS = read_items("docter_items.json")
+ZOO = read_specimens("docter_zoo.jsonl", Specimen)
 GRAPH = build()
 WORDS = 60
 
@@ -121,10 +117,8 @@ def rejecting_filter(specimen: Specimen) -> str:
     return str(rejections[0]["filter"]) if rejections else ""
 
 
-def named(specimens: Iterable[Specimen]) -> list[Any]:
-    return [
-        pytest.param(each, id=f"{each.kind}: {json.dumps(each.replies, ensure_ascii=False)[:80]}") for each in specimens
-    ]
+def text_of(each: Specimen) -> str:
+    return json.dumps(each.replies, ensure_ascii=False)
 
 
 def test_the_zoo_has_many_replies_of_all_kinds_and_in_several_languages():
@@ -136,18 +130,14 @@ def test_the_zoo_has_many_replies_of_all_kinds_and_in_several_languages():
 
 
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
-    specimens = [each for each in ZOO if each.kind not in JUDGED]
-    kept = [each for each in specimens if not rejecting_filter(each)]
-    right = sum(each.label == "keep" for each in kept)
-    assert right / len(kept) >= 0.95
-    assert right / sum(each.label == "keep" for each in specimens) >= 0.95
+    check_keeping([each for each in ZOO if each.kind not in JUDGED], rejecting_filter)
 
 
-@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind in FILTER_OF))
+@pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind in FILTER_OF), text_of))
 def test_a_bad_reply_is_dropped_by_the_filter_meant_for_it(specimen: Specimen):
     assert rejecting_filter(specimen) == FILTER_OF[specimen.kind]
 
 
-@pytest.mark.parametrize("specimen", named(each for each in ZOO if each.kind in JUDGED))
+@pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind in JUDGED), text_of))
 def test_what_only_a_judge_sees_is_dropped_when_it_says_false(specimen: Specimen):
     assert rejecting_filter(specimen) == JUDGED[specimen.kind]
