@@ -74,6 +74,7 @@ OTHERS: dict[str, str] = {
     "correct_flip_clean": EXACT,
     "pre_edit": EXACT,
     "generated": CONTAINS,
+    "correct": CONTAINS,
     "judged": "judge",
 }
 """Protocol of the outputs that a benchmark defines by itself, whatever protocols a run names."""

@@ -113,7 +113,7 @@ def print_tables(answers: Answers) -> None:
     right = {record.probe: record for record in answers[first]}
     for system in others:
         pairs = [
-            Pair(each.case, each.kind, right[each.probe].values.get("right"), each.values.get("right"))
+            Pair(each.case, each.kind, right[each.probe].values.get("correct"), each.values.get("correct"))
             for each in answers[system]
         ]
         paired = compare_pairs(pairs)

@@ -48,7 +48,7 @@ def false_acceptance(probe: Probe) -> float | None:
 
 
 def score_memory(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`right`, for each reason of a wrong answer whether one is given, false acceptance, and the cost of the context.
+    """`correct`, for each reason of a wrong answer whether one is given, false acceptance, and the cost of the context.
 
     `gives_stale`, `gives_deleted`, `gives_other_user` and `gives_injected` are there where the question has such wrong
     answers; `evidence`, `context_tokens` and `recall_ms` where the system showed what it recalled; `store_*` and
@@ -58,9 +58,9 @@ def score_memory(probe: Probe, answer: Answer, before: Answer | None) -> ProbeSc
     rate = false_acceptance(probe)
     values |= {} if rate is None else {"false_acceptance": rate}
     if answer.text is None:
-        return ProbeScores(values, {"right": NO_TEXT})
+        return ProbeScores(values, {"correct": NO_TEXT})
     passage = answer.text if answer.passage is None else answer.passage
-    values["right"] = float(is_right(probe, passage))
+    values["correct"] = float(is_right(probe, passage))
     for reason, wrong in _by_reason(probe).items():
         values[f"gives_{reason}"] = float(_gives(probe, passage, wrong))
     return ProbeScores(values, {})

@@ -27,8 +27,8 @@ def memory(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     bins = Bins(runs, NO_STREAM)
     for run, record in records_of(runs, fields=("tags",)):
         if not record.tags.get(ABSTAINS):
-            bins.take(run, HOPS, str(record.tags.get("hops", 1)), record, "right")
-            bins.take(run, AGE, _age_label(int(record.tags.get("age", 0))), record, "right")
+            bins.take(run, HOPS, str(record.tags.get("hops", 1)), record, "correct")
+            bins.take(run, AGE, _age_label(int(record.tags.get("age", 0))), record, "correct")
     return Analysis(
         kind="memory",
         title="Right answers over a stream",

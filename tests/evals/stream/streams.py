@@ -46,5 +46,5 @@ def run_systems(
 
 
 def accuracy(records: list[Record], editor: str, *kinds: str) -> float:
-    values = [each.values["right"] for each in records if each.editor == editor and (not kinds or each.kind in kinds)]
+    values = [each.values["correct"] for each in records if each.editor == editor and (not kinds or each.kind in kinds)]
     return sum(values) / len(values)

@@ -111,7 +111,7 @@ def test_the_budget_cuts_every_context(tmp_path: Path):
 
 def test_an_editor_of_edits_takes_part_with_the_turns_as_texts(tmp_path: Path):
     records = run_systems(tmp_path, "rag", file=stream_file(tmp_path, generated(turns=30)), limit=3)
-    assert records and all("right" in record.values for record in records)
+    assert records and all("correct" in record.values for record in records)
 
 
 def test_scores_say_what_the_store_is_like_and_what_a_question_costs(tmp_path: Path):
@@ -166,7 +166,7 @@ def test_a_resumed_run_uses_the_store_and_asks_what_is_left(tmp_path: Path):
 
 
 def untimed(records: list[Any]) -> list[tuple[Any, ...]]:
-    keys = ((each.editor, each.probe, each.answer, each.retrieved, each.values["right"]) for each in records)
+    keys = ((each.editor, each.probe, each.answer, each.retrieved, each.values["correct"]) for each in records)
     return sorted(keys)
 
 

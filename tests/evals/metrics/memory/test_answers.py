@@ -1,9 +1,13 @@
 """Scores of answers over a stream."""
 
+import tomllib
+
 import pytest
 
 from emend.evals.metrics.memory.answers import count_tokens, false_acceptance, score_memory
+from emend.evals.metrics.protocols import CONTAINS, OTHERS, OUTPUTS
 from emend.memory.probe import Answer, Probe, Step
+from tests.paths import ROOT
 
 
 def probe(
@@ -48,13 +52,13 @@ FIRMS = {"kind": "set", "gold": ("Calder Lines", "Tarn Works"), "choices": ("Ors
 )
 def test_an_answer_is_scored_by_the_kind_of_its_question(fields, text: str, right: float, stale: float | None):
     values = score_memory(probe(**fields), Answer(text=text), None).values
-    assert values["right"] == right
+    assert values["correct"] == right
     assert stale is None or values["gives_stale"] == stale
 
 
 def test_an_answer_of_another_user_is_counted_as_such():
     values = score_memory(probe(), Answer(text="Orsa Bank"), None).values
-    assert (values["gives_other_user"], values["gives_stale"], values["right"]) == (1, 0, 0)
+    assert (values["gives_other_user"], values["gives_stale"], values["correct"]) == (1, 0, 0)
 
 
 def test_the_rules_take_no_planted_wrong_answer():
@@ -79,9 +83,15 @@ def test_costs_and_evidence_are_read_from_the_steps():
 
 def test_without_a_text_the_answer_is_unscored():
     scores = score_memory(probe(), Answer(), None)
-    assert "right" not in scores.values and scores.unscored["right"]
+    assert "correct" not in scores.values and scores.unscored["correct"]
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("abcd", 1), ("abcde", 2), ("é" * 4, 2)])
 def test_four_bytes_are_a_token(text: str, tokens: int):
     assert count_tokens(text) == tokens
+
+
+def test_figures_over_streams_do_not_carry_the_protocol_of_an_exact_match():
+    benchmark = tomllib.loads((ROOT / "evals" / "stream" / "benchmark.toml").read_text("utf-8"))
+    values = {metric["value"] for group in benchmark["groups"] for metric in group["metrics"]}
+    assert "correct" in values and not values & OUTPUTS.keys() and OTHERS["correct"] == CONTAINS
