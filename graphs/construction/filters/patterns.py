@@ -86,9 +86,11 @@ MARKUP = re.compile(
     r"\[(?:[A-Z][A-Za-z ]*|insert[^\]]*|\d+)\]|\{[^}]*\}|"
     r"<(?!\s*/?\s*(?:script|iframe|img|system|instruction))[a-z/][^<>]*>|\b(?:TODO|TBD|XXX|lorem ipsum)\b|"
     r"\b(?:about|at|by|of|on|than|with) (?-i:XX)\b|"
-    r"^\s*(?:fact|paragraph|sentence|question|answer|note|title|subject|object|text|article|topic|summary|headline|byline"
-    r"|by|report|event|story|paraphrase|rewording|wording|version|variant|alternative|alternatively|disclaimer|option"
-    r"|Absatz|Artikel|Bericht|Frage|Antwort|Titel|Überschrift|paragraphe|rapport|titre|réponse|pregunta|respuesta|título"
+    r"^\s*(?:fact|paragraph|sentence|question|answer|note|title|subject|object|text|article|topic|summary|headline"
+    r"|byline|by"
+    r"|report|event|story|paraphrase|rewording|wording|version|variant|alternative|alternatively|disclaimer|option"
+    r"|Absatz|Artikel|Bericht|Frage|Antwort|Titel|Überschrift|paragraphe|rapport|titre|réponse|pregunta|respuesta"
+    r"|título"
     r"|问题|答案|标题|報告|報道|質問|見出し)(?: (?:\d+|[A-D]))?\s*[:：]|(?:[.!?]\s+)disclaimer:",
     re.IGNORECASE | re.MULTILINE,
 )
