@@ -169,16 +169,16 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     about = [hit for hit in hits if speaks_of(hit, entity, context.edits)]
     links = list(edit_links(about, entity, context.edits))
     hop: WalkHop = {"entity": entity, "facts": [hit["text"] for hit in about]}
-    if match := same_relation(links, relation, context.similarity):
+    if followed := same_relation(links, relation, context.similarity):
         hop["relation"] = relation
     elif context.similarity is not None:
         unused = [each for each in links if each.hit["text"] not in [earlier.get("fact") for earlier in hops]]
-        match = unplanned_relation(unused, relation, question, context.similarity)
-    if match is None:
+        followed = unplanned_relation(unused, relation, question, context.similarity)
+    if followed is None:
         hop["relation"] = relation
         return {"hops": [*hops, hop], "hits": [*state["hits"], *about]} if relation else {"ended": True}
-    hop |= {"fact": match.hit["text"], "answer": match.triplet.object}
-    return {"hops": [*hops, hop], "hits": [*state["hits"], match.hit]}
+    hop |= {"fact": followed.hit["text"], "answer": followed.triplet.object}
+    return {"hops": [*hops, hop], "hits": [*state["hits"], followed.hit]}
 
 
 def hop_words(hop: WalkHop) -> str:
@@ -204,7 +204,7 @@ def same_relation(links: Sequence[EditLink], relation: str, similarity: Relation
     exact = [each for each in links if says_relation(relation, each.triplet, each.edit)]
     if exact or similarity is None:
         return max(exact, key=lambda each: each.order, default=None)
-    scores = [similarity(relation, relation_wording(each.triplet, each.edit)) for each in links]
+    scores = [similarity.compare(relation, each.triplet, each.edit) for each in links]
     best = max(zip(scores, links, strict=True), key=lambda pair: (pair[0], pair[1].order), default=None)
     return best[1] if best and best[0] >= SAME else None
 
@@ -214,8 +214,8 @@ def unplanned_relation(
 ) -> EditLink | None:
     """The link that a question asks for most, of those that have another relation than the planned one."""
     others = [(each, relation_wording(each.triplet, each.edit)) for each in links]
-    others = [(each, wording) for each, wording in others if similarity(relation, wording) < OTHER]
-    scores = [(similarity(question, wording), each) for each, wording in others]
+    others = [(each, wording) for each, wording in others if similarity.cosine(relation, wording) < OTHER]
+    scores = [(similarity.cosine(question, wording), each) for each, wording in others]
     best = max(scores, key=lambda pair: (pair[0], pair[1].order), default=None)
     return best[1] if best and best[0] >= ASKED else None
 
@@ -275,7 +275,8 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
 
 def names(answer: str, triplet: Triplet) -> bool:
     """True if an answer has a triplet's object as whole words: a small model answers a hop in a sentence."""
-    return whole(plain_name(triplet.object)).search(fold_text(answer)) is not None
+    name = plain_name(triplet.object)
+    return bool(name) and whole(name).search(fold_text(answer)) is not None
 
 
 def compose(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:

@@ -76,6 +76,11 @@ class RelationTable:
         return table
 
     @cached_property
+    def _canonical_forms(self) -> dict[str, str]:
+        """The names by the canonical forms of their wordings: 'was founded in' is 'founded in'."""
+        return {_noun(wording): name for wording, name in self.names.items()}
+
+    @cached_property
     def _vectors(self) -> Vectors:
         """The vectors of the declared wordings."""
         assert self.embedding is not None
@@ -92,7 +97,7 @@ class RelationTable:
         in a phrase with a verb, and after that to the most similar one.
         """
         noun = _noun(relation)
-        name = self.names.get(_plain(relation)) or self.names.get(noun)
+        name = self.names.get(_plain(relation)) or self.names.get(noun) or self._canonical_forms.get(noun)
         if name is None and noun and not _TURNED.match(noun):
             name = self._name_by_words(noun) or self._name_by_similarity(noun)
         return name or noun

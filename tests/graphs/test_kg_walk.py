@@ -399,3 +399,38 @@ ODD: dict[str, tuple[tuple[str, ...], tuple[Edit, ...], str]] = {
 def test_odd_walks(case: str):
     replies, edits, answer = ODD[case]
     assert walk(*replies, edits=edits)[0]["reply"] == answer
+
+
+class Alike:
+    """An encoder to which all wordings are alike."""
+
+    identity = "alike"
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        return np.ones((len(texts), 1), dtype=np.float32)
+
+    queries = documents
+
+
+@pytest.mark.parametrize(
+    ("relation", "edit"),
+    [
+        ("date of birth", fact("Ana Rojo", "P19", "Kesselby", "{} was born in the city of")),
+        ("founder", fact("Ana Rojo", "P740", "Brask", "{} was founded in the city of")),
+        ("head of state", fact("Ana Rojo", "P6", "Ida", "The head of government of {} is")),
+        ("employer", fact("Ana Rojo", "P101", "law", "{} works in the field of")),
+    ],
+)
+def test_relations_that_the_table_tells_apart_are_not_linked_however_alike_an_encoder_finds_them(
+    relation: str, edit: Edit
+):
+    final, *_ = walk(
+        f"{ANA}{relation}", " Eva", edits=(edit,), similarity=RelationSimilarity(Alike()), prompt="Who is it?"
+    )
+    assert final["reply"] == "Eva" and "fact" not in final["hops"][0]
+
+
+def test_relations_that_the_table_takes_for_one_are_linked_however_unlike_an_encoder_finds_them():
+    edit = fact("Ana Rojo", "P27", "Peru", "{} is a citizen of")
+    final, _, model, _ = walk(f"{ANA}nationality", edits=(edit,), similarity=ALIKE, prompt="Where to?")
+    assert final["reply"] == "Peru" and len(model.calls) == 1
