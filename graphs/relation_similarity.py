@@ -8,9 +8,9 @@ import re
 from functools import lru_cache
 
 from emend.memory.edit import Edit, Triplet
-from emend.memory.embeddings.embed import Embedding
+from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding
 from emend.memory.relations.relation_table import RelationTable
-from emend.memory.retrieval.tokens import FUNCTION_WORDS, words
+from emend.memory.retrieval.tokens import words
 
 SAME, ASKED, OTHER = 0.45, 0.5, 0.25
 """Cosines from which two wordings are one relation, unless the table says otherwise (31 of the 36 relations of MQuAKE
