@@ -50,6 +50,7 @@ def served_commands(page: Path, request: pytest.FixtureRequest) -> list[str]:
     return [line.replace(SERVER, server.address) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", mostly_slow([p for p in PAGES if commands(p)], PAGES[0]), ids=lambda p: p.name)
 def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd: Any, request: Any) -> None:
     for name, body in SHOWN.findall(page.read_text(encoding="utf-8")):

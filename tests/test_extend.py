@@ -47,6 +47,7 @@ def test_the_suites_that_the_page_shows_pass(module, examples):
         getattr(suite(), name)()
 
 
+@pytest.mark.slow
 def test_the_script_of_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
     page = PAGE.with_name("python.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)

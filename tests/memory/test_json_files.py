@@ -118,6 +118,7 @@ def damaged(draw):
     return bytes(content[: draw(st.integers(0, len(content)))]) if draw(st.booleans()) else bytes(content)
 
 
+@pytest.mark.slow
 @given(damaged())
 def test_any_file_gives_objects_or_an_error_with_file_and_line(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "fuzzed.jsonl"

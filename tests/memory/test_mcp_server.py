@@ -160,6 +160,7 @@ def test_a_token_is_asked_for(http):
     assert httpx.post(address, json={}, headers={"Authorization": "Bearer no"}).status_code == 401
 
 
+@pytest.mark.slow
 def test_other_machines_need_a_token(tmp_path):
     done = subprocess.run(
         [*COMMAND, "--memory", str(tmp_path), "--http", "0", "--host", "0.0.0.0"], capture_output=True, text=True

@@ -71,6 +71,7 @@ def test_half_precision_that_is_not_deterministic_repeats_no_batch(random_folder
     assert not repeated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
 @pytest.mark.parametrize("keep_mb", [0, 64])
 def test_rows_that_join_and_leave_a_batch_get_the_reply_that_they_get_alone(random_folder, architecture, keep_mb):

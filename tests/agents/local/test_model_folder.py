@@ -129,6 +129,7 @@ def test_another_format_is_named_with_the_remedy(files, path, remedy, tmp_path):
         CausalLM(tmp_path / path)
 
 
+@pytest.mark.slow
 def test_threads_that_load_models_at_once_get_whole_ones_in_their_own_dtype() -> None:
     gate, dtypes = threading.Barrier(4), ("float32", "bfloat16", "float32", "bfloat16")
     expected = {dtype: _sums(load_folder(model_folder(), dtype, "cpu").model) for dtype in set(dtypes)}

@@ -19,6 +19,7 @@ HALVES = [(dtype, architecture) for dtype in ("bfloat16", "float16") for archite
 QUICK = [*(("bfloat16", architecture) for architecture in QUICK_ARCHITECTURES), ("float16", "llama")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "architecture"), mostly_slow(HALVES, *QUICK))
 def test_a_batch_changes_no_reply_and_no_probability(random_folder, architecture, dtype):
     lm = CausalLM(random_folder(architecture), device="cpu", dtype=dtype)

@@ -56,6 +56,7 @@ def test_a_reply_comes_whole_and_is_counted(protocol, streaming):
     assert bool(provider.requests[0].body.get("stream")) is streaming
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "streaming"), mostly_slow(EVERY, *EVERY[:2]))
 def test_a_lasting_fault_is_named_after_as_many_requests_as_it_is_worth(protocol, streaming):
     with Provider(hang=1.0) as provider:

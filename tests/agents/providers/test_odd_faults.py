@@ -27,6 +27,7 @@ def test_there_are_as_many_kinds_of_faults_as_the_storm_needs():
     assert len(ALL_FAULTS) == len(set(ALL_FAULTS)) >= 63
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("fault", mostly_slow(ODD_FAULTS, *list(ODD_FAULTS)[::4]))
 def test_a_fault_becomes_what_it_should(fault, protocol):
@@ -74,6 +75,7 @@ def ask(model: ProviderChatModel) -> None:
         model.invoke("Where?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_streamed_reply_that_drips_ends_at_the_deadline(protocol):
     drip = written(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", *[b": \n"] * 1000, seconds=0.1)

@@ -42,6 +42,7 @@ def build(server: CompletionsServer, folder: Any, dialect: str = "vllm", base: A
     return Lora(EditorContext(model=model, settings=QUICK))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", mostly_slow(("vllm", "sglang"), "vllm"))
 def test_an_edit_on_a_server_is_that_of_local_weights_and_leaves_nothing(server, tmp_path, dialect):
     local_model: Any = load_tiny()

@@ -43,6 +43,7 @@ def test_the_server_knows_every_graph() -> None:
         assert inner or name == "extract", name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EDITORS if name != "agent"])
 def test_an_editor_answers_from_the_facts_of_its_context(name: str) -> None:
     context = {"facts": FACTS, "embedding": "lexical", "settings": {"demonstrations": 0} if name == "ike" else {}}

@@ -132,6 +132,7 @@ def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(eme
     assert (config.repeats, config.reevaluate_at, config.benchmark_options) == (1, "end", {"cases": "4"})
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job ignores it
     code = heard + "from tests.evals.toys import enlist; enlist(); from emend.evals.cli.main import main; main()"

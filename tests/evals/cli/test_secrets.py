@@ -140,6 +140,7 @@ OTHERS = [*ANTHROPIC, (run, "text", "anthropic"), (run, "text", "responses"), (r
 QUICK = ((judge_run, "text"), (extract, "text"), (ask, "page"), (judge_measured, "400"), (run, "header"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "place", "protocol"),
     mostly_slow([*CHAT, *OTHERS], *((*pair, "chat") for pair in QUICK)),

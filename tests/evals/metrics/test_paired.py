@@ -18,6 +18,7 @@ def simulated(rng: np.random.Generator, effect: float = 0.0) -> list[Pair]:
     return [Pair(int(c), "k", float(x), float(y)) for c, x, y in zip(case, a, b, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_clustered_test_errs_in_five_of_a_hundred_and_the_unclustered_one_in_more_than_ten() -> None:
     rng = np.random.default_rng(11)
     clustered = unclustered = 0

@@ -82,6 +82,7 @@ def test_the_score_is_a_harmonic_mean_and_a_broken_model_has_none():
     assert score_of(measured(10.0), "x") is None
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_not_tried_again_and_the_file_is_one_of_settings(tmp_path):
     journal, seen = tmp_path / "ft.toml.trials.jsonl", []
     first = tune(CONFIG, "ft", journal, lambda trial, number, of: seen.append(trial.key))

@@ -22,6 +22,7 @@ STREAMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", STREAMS)
 def test_a_generated_stream_fails_no_check(items):
     checks = check_stream(items)

@@ -121,6 +121,7 @@ def test_the_zoo_has_many_facts_of_all_kinds_by_hand_and_by_a_model():
     assert sum(each.author == "qwen05" for each in ZOO) >= 30
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping(ZOO, rejecting_filter)
 

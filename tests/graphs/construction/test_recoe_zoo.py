@@ -90,6 +90,7 @@ def test_the_zoo_has_many_wordings_of_all_kinds_and_schemes():
     assert len({ITEMS[each.item]["scheme"] for each in ZOO}) == 6
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping(ZOO, rejecting_filter)
 

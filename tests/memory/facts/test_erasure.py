@@ -54,6 +54,7 @@ def test_a_correction_and_what_it_corrected_are_forgotten_one_by_one(tmp_path):
         assert files_with(tmp_path, "wrong-day-1") == [] and memory.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_pages_that_were_split_filled_and_emptied_keep_nothing(seed, tmp_path):
     """Long and short texts, in random order, half of them forgotten between the additions."""

@@ -30,6 +30,7 @@ def docter():
     return ExactCorpus.of(found, LexicalEmbedding()), asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "plain", "paraphrased"),
     [("bm25", 0.98, 0.94), ("dense", 0.97, 0.82), ("hybrid", 0.98, 0.95), ("focus", 0.98, 0.98)],

@@ -106,6 +106,7 @@ def test_a_server_that_does_not_answer_is_named_with_the_command_that_starts_one
 PAIRS = 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["triplet", "document"])
 def test_the_current_value_is_found_and_none_that_it_superseded(form):
     told = facts(PAIRS, form)
@@ -128,6 +129,7 @@ def test_extracted_facts_leave_fewer_stale_entries():
     assert worded.current == PAIRS and 0 < worded.stale_first < plain.stale_first
 
 
+@pytest.mark.slow
 def test_more_paraphrases_leave_only_unparsable_facts_stale():
     told = facts(PAIRS, "document", wordings=VARIED)
     others, embedding = unrelated(20, "document", told, VARIED), LexicalEmbedding(512)

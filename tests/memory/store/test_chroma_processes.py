@@ -33,6 +33,7 @@ def _start(folder: Path) -> subprocess.Popen:
     )
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_with_the_remedy_and_a_killed_one_leaves_no_lock(tmp_path):
     with ChromaMemory(tmp_path, SMALL) as memory:
         memory.add(edits(4))

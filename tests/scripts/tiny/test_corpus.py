@@ -79,6 +79,7 @@ def test_unseen_templates_never_occur(documents: list[Document], drill: list[Doc
             assert not re.search(pattern, everything), template
 
 
+@pytest.mark.slow
 def test_drilled_questions_are_for_the_drill_alone(documents: list[Document], drill: list[Document]) -> None:
     drilled = [form.split(" {}")[0] for relation in relations().values() for form in relation.drilled_questions]
     assert drilled

@@ -125,6 +125,7 @@ def test_leads_come_by_the_titles_given_also_of_moved_pages_and_in_parts(client,
     assert path == "/en/wikipedia" and {"exintro", "explaintext"} <= set(parameters) and len(server.requests) == 3
 
 
+@pytest.mark.slow
 def test_many_titles_are_asked_in_several_requests(client, server):
     server.extracts = {f"P{number}": f"Text {number}." for number in range(45)}
     assert fetch_leads(client, [f"P{number}" for number in range(45)], "de") == {
@@ -141,6 +142,7 @@ def test_a_lead_ends_with_its_tenth_sentence(client, server):
     assert first_sentences("") == ""
 
 
+@pytest.mark.slow
 def test_endless_continuation_is_bounded(client, server):
     server.extracts = {"X": "Text here."}
     reply = b'{"continue":{"excontinue":%d},"query":{"pages":[{"title":"X","extract":"Text here."}]}}'

@@ -109,6 +109,7 @@ def test_no_query_writes_to_the_output_of_an_interactive_session(folder) -> None
     assert printed == "[(False,)]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [1, 2, 7, 30, 143])
 def test_a_run_that_grows_is_read_on(folder, monkeypatch, lines) -> None:
     whole = (folder / RECORDS).read_bytes()
@@ -142,6 +143,7 @@ def test_a_run_keeps_the_table_of_its_steps_when_it_ends(tmp_path, monkeypatch) 
     assert not parts_folder(tmp_path / "small").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
     monkeypatch.setattr("emend.evals.log.table.run_table.MAX_PARTS", 3)
     lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
@@ -154,6 +156,7 @@ def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
     assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_large_stretch_is_several_parts(folder, monkeypatch) -> None:
     monkeypatch.setattr(writer, "STRETCH", 20_000)
     assert read_all(folder) == read_anew(folder, monkeypatch)
@@ -192,6 +195,7 @@ def repeat_a_unit(path: Path) -> None:
     path.write_bytes(b"".join(lines + lines[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [change_a_score, replace_by_another, shorten, repeat_a_unit])
 def test_another_file_is_read_anew(folder, monkeypatch, change: Callable[[Path], None]) -> None:
     report(folder)
@@ -199,6 +203,7 @@ def test_another_file_is_read_anew(folder, monkeypatch, change: Callable[[Path],
     assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -271,6 +276,7 @@ def test_a_damaged_answer_is_named_at_every_reading(folder) -> None:
     assert not lines_of_parts(folder, "baseline")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [0, 1000])
 def test_a_run_is_finished_from_what_is_kept(original, folder, monkeypatch, held: int) -> None:
     """With few unfinished cases these are held, and only those are made twice that the time left is estimated from."""

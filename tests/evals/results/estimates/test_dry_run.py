@@ -38,6 +38,7 @@ def estimate(sample: None) -> Any:
     return dry_run(config())
 
 
+@pytest.mark.slow
 def test_an_estimate_is_near_what_the_run_needs(estimate: Any, tmp_path: Path) -> None:
     summary = run(config(), tmp_path / "x", model=StandIn(text="a word"))
     assert estimate.total("units") == summary.units == 24
@@ -63,6 +64,7 @@ def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
     assert calls["mello"] == pytest.approx((HOPS + 1) * calls["rag"], abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["structured", "text"])
 def test_a_walk_takes_a_call_for_the_plan_and_for_hops_and_none_for_a_question_that_is_an_edits_own(form: str) -> None:
     overrides = {"kg_walk": {"form": form}}

@@ -198,6 +198,7 @@ def test_all_runs_together_have_one_budget(tmp_path: Path, monkeypatch: Any) -> 
     assert seen == [(2.0, 10), (1.25, 6), (0.5, 2)]
 
 
+@pytest.mark.slow
 def test_triplets_that_a_run_reads_are_extracted_first_and_kept(tmp_path: Path) -> None:
     file = str(tmp_path / "triples" / "t.jsonl")
     fields = {"benchmark": "tinyworld", "settings": ("extract",), "benchmark_options": {"triples": file}, "limit": 2}

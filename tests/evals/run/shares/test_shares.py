@@ -81,6 +81,7 @@ def shares(three: list[Path], tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in three]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_merged_shares_are_the_whole_run(tmp_path: Path, mode: str) -> None:
     whole = go(tmp_path / "whole", **MODES[mode])

@@ -7,6 +7,7 @@ from emend.evals.show.lists.settings_list import list_presets, list_settings
 from emend.memory.errors import BadSettings
 
 
+@pytest.mark.slow
 def test_all_settings_are_listed_with_their_meaning_and_an_unknown_part_is_named() -> None:
     rows = list_settings()
     api = ("openai", "anthropic")  # whose settings LangChain explains, or does not

@@ -29,12 +29,14 @@ def known(folder: Path, **fields: object) -> list[str]:
     return [note for note in notes(report(folder), plain=True) if note.startswith("known to the unedited")]
 
 
+@pytest.mark.slow
 def test_a_run_with_the_unedited_model_says_what_it_knew_with_n_and_interval(tmp_path: Path):
     (line,) = known(tmp_path / "run", editors=("unedited", "in_context"))
     share = r"efficacy(?: contains)? \d+\.\d \[\d+(?:\.\d)?, \d+(?:\.\d)?\] of 3, (?:exact|contains)"
     assert re.fullmatch(rf"known to the unedited model, document: {share}; {share}", line)
 
 
+@pytest.mark.slow
 def test_a_run_without_the_unedited_model_says_nothing_of_it(tmp_path: Path):
     assert known(tmp_path / "run", editors=("in_context",)) == []
 

@@ -316,6 +316,7 @@ def test_a_hundred_real_cases_are_drawn_evenly_over_labels():
     assert labels["True"] / 50 == pytest.approx(told["True"] / sum(told.values()), abs=0.02)
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize("setting", ["doc", "gold"])
 def test_all_real_rows_become_cases(setting):

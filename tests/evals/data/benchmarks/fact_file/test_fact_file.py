@@ -160,6 +160,7 @@ def test_the_fields_are_listed():
     assert all(row["meaning"] for row in field_rows())
 
 
+@pytest.mark.slow
 def test_two_hundred_facts_become_a_table_in_one_call(tmp_path):
     rows = [
         FACT | {"subject": f"Land{n}", "object": f"City{n}", "question": f"Capital of Land{n}?"} for n in range(200)

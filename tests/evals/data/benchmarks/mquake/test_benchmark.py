@@ -211,6 +211,7 @@ def test_demonstrations_are_never_about_a_tested_fact():
 # --- the real files
 
 
+@pytest.mark.slow
 @real
 def test_all_real_records_become_cases():
     benchmark = MQuAKE(REAL)
