@@ -70,11 +70,7 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameter
         BadSettings: it is not trusted, or not of that kind.
         ImportError, AttributeError, TypeError, ValueError: it cannot be imported; the module may raise others.
     """
-    if name not in _trusted:
-        raise BadSettings(
-            f"{kind} '{name}' is code that a file names, and not you: look at it, and name it yourself, in the option "
-            f"that takes it or with --trust {name}, to run it."
-        )
+    require_trusted(name, kind)
     component = _imported(name)
     is_function = (
         inspect.isfunction(component) and next(iter(inspect.signature(component).parameters), "") in parameters
@@ -87,6 +83,19 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameter
             f"annotated with one{functions}. Name such a class, or annotate the function."
         )
     return component
+
+
+def require_trusted(name: str, kind: str) -> None:
+    """Refuse code that a file names and the user does not.
+
+    Raises:
+        BadSettings: it is not trusted.
+    """
+    if name not in _trusted:
+        raise BadSettings(
+            f"{kind} '{name}' is code that a file names, and not you: look at it, and name it yourself, in the option "
+            f"that takes it or with --trust {name}, to run it."
+        )
 
 
 def name_object(name: str, component: Any) -> str:

@@ -57,6 +57,7 @@ COMMANDS = {
     "query": LazyCommand("results.query:query", RESULTS, "Ask a run's records and scores in SQL."),
     "compare": LazyCommand("results.compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
     "analyse": LazyCommand("results.analyse:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
+    "gate": LazyCommand("results.gate:gate", RESULTS, "Check whether an edited model may be shipped, for CI."),
     "papers": LazyCommand("results.report:papers", RESULTS, "List the published result tables, or print one."),
     "retrieval": LazyCommand("retrieval:retrieval", COMPONENTS, "Measure retrievers without a language model."),
     "extract": LazyCommand("extract:extract", COMPONENTS, "Extract triplets from documents and measure them."),

@@ -97,6 +97,7 @@ FLAGS = {
     "form": Flag(metavar="plain|chat"),
     "strategies": Flag("--strategy", "NAME"),
     "judges": Flag("--judge", "MODEL"),
+    "ability": Flag(metavar="TASK"),
     "models": Flag("--model", "[PAPER'S=]MODEL"),
     "run_folders": Flag("--out", "FOLDER"),
     "only": Flag(metavar="DIMENSION=VALUE"),

@@ -104,6 +104,7 @@ def _own_names(config: RunConfig) -> Iterator[str]:
     search = config.overrides.get("crag", {}).get("search")
     if isinstance(search, str) and ":" in search and not Path(search).is_dir():
         yield search
+    yield from (name for name in config.ability if name.endswith((".yaml", ".yml")))
     tools = config.overrides.get("agent", {}).get("tools")
     if isinstance(tools, str) and tools:
         yield tools

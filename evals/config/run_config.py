@@ -382,6 +382,11 @@ class RunConfig(CallLimits):
         description="Text file, one passage per line, whose perplexity is measured under weight edits; none disables "
         "it; default: the benchmark's text, or a built-in one.",
     )
+    ability: tuple[str, ...] = Field(
+        default=(),
+        description="Task that the model does before and under weight edits: built_in, or lm_eval: with a task of "
+        "lm-evaluation-harness or its YAML file; repeatable; default: none.",
+    )
     share: str | None = Field(
         default=None,
         description="Evaluate one of N parts of the run, such as 1/8, each in a folder of its own; emend merge joins "

@@ -208,19 +208,30 @@ class RunCostLine(_Line, total=False):
     record_bytes: NonNegativeInt
 
 
+class AbilityFields(_Line, total=False):
+    """The score of a task by a metric, and those of its questions."""
+
+    task: Required[str]
+    metric: Required[str]
+    score: Required[Number]
+    scores: Required[list[FiniteFloat]]
+    unscored: Required[str]
+
+
 class _TextsLine(_Line, total=False):
     nats: Required[list[FiniteFloat]]
     tokens: Required[list[Annotated[int, Field(ge=1, le=10**7)]]]
+    ability: list[AbilityFields]
 
 
 class UneditedPerplexityLine(_TextsLine, total=False):
-    """Likelihood of the held-out texts before any edit."""
+    """Likelihood of the held-out texts, and abilities, before any edit."""
 
     texts: Required[str]
 
 
 class PerplexityLine(_TextsLine, _PassLine, total=False):
-    """Likelihood of the held-out texts under edits."""
+    """Likelihood of the held-out texts, and abilities, under edits."""
 
     edits: Required[str]
     standing: Required[NonNegativeInt]

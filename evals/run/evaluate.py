@@ -19,11 +19,11 @@ from emend.evals.run.ask_unit import Stopped, ask_unit
 from emend.evals.run.baseline import Baseline
 from emend.evals.run.batch_ahead import Lookahead
 from emend.evals.run.bisect import find_failing_edits
-from emend.evals.run.perplexity import Perplexity
 from emend.evals.run.queues import TaskQueue
 from emend.evals.run.results import Results, UnitShares
 from emend.evals.run.sequence import AppliedEdits
 from emend.evals.run.setup.run_setup import RunSetup
+from emend.evals.run.side_effects.side_effects import SideEffects
 from emend.evals.run.units import EditorPass, Group, Unit
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import (
@@ -50,7 +50,7 @@ class EvaluationContext:
 
     setup: RunSetup
     baseline: Baseline
-    perplexity: Perplexity
+    side_effects: SideEffects
     edit_check: EditCheck
     restore_check: RestoreCheck
     results: Results
@@ -178,6 +178,8 @@ class PassEvaluator:
             applied = AppliedEdits(apply_more, FATAL, divides=self.editor_pass.mode.size > 1)
             for group in self._groups():
                 applied.defer(group.new, again=not self._is_pending(group))
+                if group.checkpoint and self._is_pending(group):
+                    self._measure_checkpoint(applied)
                 for unit in self._pending(group):
                     self._apply_pending(applied)
                     error = applied.error_of(unit.case)
@@ -197,18 +199,25 @@ class PassEvaluator:
                 self._report_edits(cost.seconds, 1)
                 applied.set_cost(edits, cost)
                 self._write_cost(edits, cost, again)
+                applied.newest = edits
                 if not again:
-                    self._measure_edited(edits, applied.count)
+                    self._measure_edited(edits, applied.count, with_ability=False)
+
+    def _measure_checkpoint(self, applied: AppliedEdits) -> None:
+        """Measure abilities under all edits so far; the line takes the place of the one after the last turn."""
+        if self.context.setup.abilities:
+            self._apply_pending(applied)
+            self.context.side_effects.measure_edited(self.editor_pass, applied.newest, applied.count)
 
     def _measure_unedited(self, edits: Sequence[Edit]) -> None:
         """Measure what the edits may harm; called while none is applied."""
-        self.context.perplexity.measure_unedited(self.editor_pass)
+        self.context.side_effects.measure_unedited(self.editor_pass)
         if self.editor.needs_weights:
             self.context.edit_check.prepare(edits, self.context.setup.source.other_edits(self.editor_pass.setting))
 
-    def _measure_edited(self, edits: Sequence[Edit], active_edits: int) -> None:
+    def _measure_edited(self, edits: Sequence[Edit], active_edits: int, with_ability: bool = True) -> None:
         """Measure the edited model, and write what went wrong to log and run folder; no cost of the edits."""
-        self.context.perplexity.measure_edited(self.editor_pass, edits, active_edits)
+        self.context.side_effects.measure_edited(self.editor_pass, edits, active_edits, with_ability)
         if not self.editor.needs_weights:
             return
         if outcome := self.context.edit_check.measure(self.editor_pass.name, edits):

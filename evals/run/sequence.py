@@ -25,6 +25,8 @@ class AppliedEdits:
         self._costs: dict[str, EditCost] = {}
         self.count = 0
         """Number of applied edits."""
+        self.newest: Sequence[Edit] = ()
+        """The edits that were applied last."""
 
     def defer(self, edits: Sequence[Edit], again: bool) -> None:
         """Note edits to apply before something is asked next; `again` if an earlier process asked about them."""

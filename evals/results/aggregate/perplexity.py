@@ -46,7 +46,8 @@ def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoin
     rank = order_by(editors)
     before = _over_texts([line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY_BEFORE][:1])
     key = itemgetter("setting", "mode", "editor", "standing", "repeat", "edits")  # of two lines the later one counts
-    measured = {key(line): line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY}
+    lines = (line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY)
+    measured = {key(line): line for line in lines if line["tokens"] or line["unscored"]}
     rows: dict[tuple[ResultGroup, int], Lines] = {}
     for (setting, mode, editor, standing, *_), line in measured.items():
         rows.setdefault(

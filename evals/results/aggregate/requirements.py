@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from operator import ge, gt, le, lt
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 from xml.etree import ElementTree
 
 from emend.evals.results.aggregate.rows import MetricRow, Report
@@ -112,20 +112,34 @@ def _outcomes(report: Report, requirement: Requirement) -> list[RequirementOutco
     ]
 
 
-def write_junit(outcomes: Sequence[RequirementOutcome], report: Report, path: Path) -> None:
-    """Write the outcomes as a JUnit test suite, one test case each.
+class JUnitCase(NamedTuple):
+    """A test case of JUnit; `failure` is the message of one that failed, None of one that passed."""
+
+    group: str
+    name: str
+    failure: str | None
+
+
+def junit_cases(outcomes: Sequence[RequirementOutcome]) -> list[JUnitCase]:
+    """A test case for each outcome."""
+    return [
+        JUnitCase(each.row.editor, f"{each.row.setting}: {each.requirement.text}", None if each.met else each.message)
+        for each in outcomes
+    ]
+
+
+def write_junit(cases: Sequence[JUnitCase], name: str, path: Path) -> None:
+    """Write test cases as a JUnit test suite of that name.
 
     Raises:
         BadSettings: the file cannot be written.
     """
-    failures = str(sum(not outcome.met for outcome in outcomes))
-    name = f"emend {report.benchmark} {report.model}"
-    suite = ElementTree.Element("testsuite", name=_plain(name), tests=str(len(outcomes)), failures=failures)
-    for outcome in outcomes:
-        label = f"{outcome.row.setting}: {outcome.requirement.text}"
-        case = ElementTree.SubElement(suite, "testcase", classname=_plain(outcome.row.editor), name=_plain(label))
-        if not outcome.met:
-            ElementTree.SubElement(case, "failure", message=_plain(outcome.message))
+    failures = str(sum(case.failure is not None for case in cases))
+    suite = ElementTree.Element("testsuite", name=_plain(name), tests=str(len(cases)), failures=failures)
+    for case in cases:
+        element = ElementTree.SubElement(suite, "testcase", classname=_plain(case.group), name=_plain(case.name))
+        if case.failure is not None:
+            ElementTree.SubElement(element, "failure", message=_plain(case.failure))
     try:
         ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
     except OSError as error:

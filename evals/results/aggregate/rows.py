@@ -8,6 +8,7 @@ from emend.evals.case import Metric
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.results.aggregate.ability import AbilityRow, abilities_of
 from emend.evals.results.aggregate.columns import MetricRow as MetricRow
 from emend.evals.results.aggregate.columns import RecordTable, metric_row, order_by
 from emend.evals.results.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
@@ -49,6 +50,8 @@ class Report(FrozenModel):
     """Cost of a probe and of an edit under each editor; the metrics are `costs.ALL_COSTS`."""
     perplexity: tuple[PerplexityRow, ...] = ()
     """Perplexity of held-out texts under weight edits."""
+    ability: tuple[AbilityRow, ...] = ()
+    """Scores of other tasks under weight edits."""
     checks: tuple[EditCheckRow, ...] = ()
     """Weight edits that took, and neighbouring prompts that turned."""
     broken: tuple[tuple[str, str, str], ...] = ()
@@ -123,11 +126,12 @@ def report(folder: Path, scoring: str | None = None) -> Report:
 
 
 def _side_effects(folder: Path, manifest: Manifest) -> dict[str, Any]:
-    """Fields of a report on what weight edits did besides: perplexity, checks, broken models, and notes on them."""
+    """Fields of a report on what weight edits did besides: perplexity, ability, checks, broken models, and notes."""
     perplexity = perplexities_of(folder, manifest.config.editors, manifest.config.parsed().checkpoints)
     checks = edit_checks_of(folder, manifest.config.editors)
     return {
         "perplexity": tuple(perplexity),
+        "ability": tuple(abilities_of(folder, manifest.config.editors)),
         "checks": tuple(checks),
         "broken": broken_places(perplexity, checks),
         "notes": side_effect_notes(perplexity, checks),

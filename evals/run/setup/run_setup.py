@@ -19,13 +19,15 @@ from emend.evals.case import Benchmark
 from emend.evals.config.run_config import NO_CHECKPOINTS, Checkpoints, FailureLimit, Mode, RunConfig, Share, WorkersSpec
 from emend.evals.metrics.protocols import WRONG_BEFORE
 from emend.evals.run.batch_ahead import CHUNK
-from emend.evals.run.perplexity import load_texts
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.evals.run.setup.cases import CaseSource
 from emend.evals.run.setup.editors import EditorFactory
 from emend.evals.run.setup.memory import LazyMemory, run_memory
 from emend.evals.run.setup.model import check_form, load_model_and_policy, model_fingerprint
 from emend.evals.run.shares.partition import PASSES, Partition, pass_ids
+from emend.evals.run.side_effects.ability import load_abilities
+from emend.evals.run.side_effects.ability_score import AbilityTask
+from emend.evals.run.side_effects.perplexity import load_texts
 from emend.evals.run.units import EditorPass, Group, UnfinishedCases, groups
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.paths import cache_folder
@@ -55,6 +57,7 @@ class RunSetup:
         repeats: number of passes of an editor over a setting.
         concurrency: number of calls, or of local models' units, at a time.
         perplexity_texts: texts that no edit is about.
+        abilities: tasks that the model does before and under edits of weights.
         model: the model under test.
         model_name: its name, as the configuration has it.
         policy: how providers are called; a local model does not need it.
@@ -74,6 +77,7 @@ class RunSetup:
     repeats: int
     concurrency: int
     perplexity_texts: tuple[str, ...]
+    abilities: tuple[AbilityTask, ...]
     model: BaseChatModel
     model_name: str
     policy: CallPolicy
@@ -229,6 +233,7 @@ def load_setup(config: RunConfig, folder: Path, model: BaseChatModel | None = No
         repeats=config.repeats,
         concurrency=config.concurrency,
         perplexity_texts=texts,
+        abilities=load_abilities(config.ability),
         model=model,
         model_name=config.model,
         policy=policy,

@@ -25,7 +25,7 @@ class RunState(NamedTuple):
     answers: BaselineFile
     journal: CallJournal | None
     unedited_measured: bool
-    """Whether the run folder has the unedited model's perplexity."""
+    """Whether the run folder has what was measured of the unedited model."""
 
 
 class Workers(Protocol):

@@ -18,9 +18,9 @@ from emend.editors.restore_check import RestoreCheck
 from emend.evals.run.ask_unit import Stopped
 from emend.evals.run.baseline import Baseline
 from emend.evals.run.evaluate import EvaluationContext, PassEvaluator
-from emend.evals.run.perplexity import Perplexity
 from emend.evals.run.queues import TaskQueue
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
+from emend.evals.run.side_effects.side_effects import SideEffects
 from emend.evals.run.workers.base import Task, WorkerSetup
 from emend.evals.run.workers.port import Port
 from emend.evals.run.workers.remote import RemoteBaseline, RemoteJournal, RemoteLedger, RemoteLimiter, TaskResults
@@ -118,7 +118,9 @@ class Worker:
         self._context = EvaluationContext(
             setup=loaded,
             baseline=Baseline(loaded.editors.unedited(), RemoteBaseline(port), loaded.model_fingerprint, journal),
-            perplexity=Perplexity(loaded.model, loaded.perplexity_texts, results.cost, setup.unedited_measured),
+            side_effects=SideEffects(
+                loaded.model, loaded.perplexity_texts, loaded.abilities, results.cost, setup.unedited_measured
+            ),
             edit_check=EditCheck(loaded.model),
             restore_check=RestoreCheck(loaded.model),
             results=results,

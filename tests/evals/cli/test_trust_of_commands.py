@@ -61,6 +61,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "stream run": (("gift/facts.jsonl", "--out", "gift/run"),),
     "stream check": (("gift/facts.jsonl",),),
     "report": (("gift/run",), ("gift/run", "--json"), ("gift/run", "--against", "elken:2")),
+    "gate": (("gift/run", "--min-efficacy", "1"),),
     "view": (("gift/run", "--single", "page.html"), ("gift", "--export", "pages")),
     "trace": (("gift/run",), ("gift/run", "1"), ("gift/run", "--mermaid"), ("gift/run", "--wrong")),
     "compare": (("gift/run", "gift/run"), ("gift/run",)),
@@ -203,6 +204,7 @@ def imported(gift: Path) -> set[str]:
     return traces | {name for name in sys.modules if name.partition(".")[0] in ("gift", "evil")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", command_names())
 def test_no_command_imports_what_files_name(name: str, gift: Path, emend: Any) -> None:
     assert name in CALLS, f"say in CALLS how emend {name} is called over files of strangers"

@@ -131,7 +131,7 @@ def _show_reports(folders: Sequence[Path], reports: "Sequence[LabelledReport]", 
 
 
 def _all_rows(report: "Report") -> "Iterator[BaseModel]":
-    return chain(report.rows, report.forgetting, report.perplexity, report.costs)
+    return chain(report.rows, report.forgetting, report.perplexity, report.ability, report.costs)
 
 
 def papers(

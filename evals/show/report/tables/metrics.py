@@ -23,6 +23,7 @@ from emend.evals.results.aggregate.tables import (
 from emend.evals.show.report.tables.layout import INTERVALS, decimals, dim, fits, number
 from emend.evals.show.report.tables.layout import interval as interval
 from emend.evals.show.report.tables.secondary import (
+    ability_tables,
     cost_tables,
     forgetting_tables,
     known_lines,
@@ -40,7 +41,7 @@ def render(report: Report, console: Console, choice: TableChoice = COMPACT) -> R
     parts = [render_tables([LabelledReport(report, {})], console, choice)]
     forgetting = forgetting_tables(report.forgetting, report.metrics) if choice.everything else ()
     costs = cost_tables(report.costs) if choice.everything else ()
-    for title, further in (*forgetting, *perplexity_tables(report.perplexity), *costs):
+    for title, further in (*forgetting, *perplexity_tables(report.perplexity), *ability_tables(report.ability), *costs):
         parts += [Text(title, style="bold"), further, Text("")]
     if choice.everything:
         parts += [*dim(f"{name}: {summary}" for name, summary in legend(report.metrics)), Text("")]

@@ -10,6 +10,7 @@ from rich.text import Text
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.protocols import RIGHT_VALUES, plain_name
+from emend.evals.results.aggregate.ability import AbilityRow
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
 from emend.evals.results.aggregate.perplexity import PerplexityRow
@@ -17,6 +18,7 @@ from emend.evals.results.aggregate.retention import ForgettingRow
 from emend.evals.show.report.tables.layout import Frame, bounds, decimal, dim, frame, interval, number, titled, unscored
 from emend.memory.escape import one_line
 
+PERCENT = "{:.1f}".format
 UNEDITED, BEFORE = "unedited", "pre_edit"
 """The editor that edits nothing, and the score of ReCoE that says whether it gives the original answer."""
 
@@ -50,6 +52,25 @@ def _perplexities(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableTy
         standing = [str(row.standing)] if sequence else []
         figures = (_stacked(value, perplexity_text) for value in (row.before, row))
         table.add(row.editor, *standing, str(row.n), *figures, unscored(row.unscored))
+    reasons = dict.fromkeys(one_line(row.reason, 160) for row in rows if row.reason)
+    return Group(table, *dim(["unscored: " + "; ".join(reasons)] if reasons else []))
+
+
+def ability_tables(rows: Sequence[AbilityRow]) -> Iterator[tuple[str, RenderableType]]:
+    """Title and table for each setting and mode."""
+    for (setting, mode), group in groupby(rows, key=lambda row: (row.setting, row.mode)):
+        title = f"ability, {setting}, mode {mode}, percent, n and intervals over questions"
+        yield one_line(title), _abilities(list(group), mode.startswith("sequential"))
+
+
+def _abilities(rows: Sequence[AbilityRow], sequence: bool) -> RenderableType:
+    edits = ["edits"] if sequence else []
+    table = frame("editor", "task", "metric", *edits, "n", "before", "edited", "change", "unscored", names=3)
+    for row in rows:
+        change = _stacked(row.change_estimate, "{:+.1f}".format)
+        figures = [_stacked(row.before, PERCENT), _stacked(row, PERCENT), change]
+        labels = [row.editor, one_line(row.task), row.metric, *([str(row.standing)] if sequence else []), str(row.n)]
+        table.add(*labels, *figures, unscored(row.unscored))
     reasons = dict.fromkeys(one_line(row.reason, 160) for row in rows if row.reason)
     return Group(table, *dim(["unscored: " + "; ".join(reasons)] if reasons else []))
 

@@ -9,6 +9,7 @@ from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.protocols import plain_name
+from emend.evals.results.aggregate.ability import AbilityRow
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE
 from emend.evals.results.aggregate.perplexity import PerplexityRow
@@ -21,6 +22,7 @@ from emend.evals.show.view.pages.common import PERCENT, PageRequest, axis, cell,
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views.page import Link, NamedValue, Page
 from emend.evals.show.view.views.run import (
+    AbilityView,
     CellView,
     Curve,
     CurvePoint,
@@ -77,6 +79,7 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
         "costs": tuple(_cost_grids(report.costs)),
         "forgetting": tuple(_curves(report.forgetting, metrics)),
         "perplexity": tuple(map(_perplexity, report.perplexity)),
+        "ability": tuple(map(_ability, report.ability)),
         "spent": _spent(report, place.manifest),
         "reasons": tuple(NamedValue(name=why, value=str(n), href=unscored) for why, n in report.reasons.items()),
         "notes": (*gap_notes(report, tables), *report.choices, *report.notes),
@@ -159,6 +162,15 @@ def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterat
             points=points,
             axis=axis([each for point in points for each in (point.cell, point.first)], metric.scale),
         )
+
+
+def _ability(row: AbilityRow) -> AbilityView:
+    return AbilityView(
+        row=row,
+        cell=cell(row, "{:.1f}".format),
+        before=cell(row.before, "{:.1f}".format),
+        change=cell(row.change_estimate, "{:+.1f}".format),
+    )
 
 
 def _perplexity(row: PerplexityRow) -> PerplexityView:

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from emend.evals.case import Metric
+from emend.evals.results.aggregate.ability import AbilityRow
 from emend.evals.results.aggregate.perplexity import PerplexityRow
 from emend.evals.show.view.views.page import Link, NamedValue, Status
 from emend.memory.edit import FrozenModel
@@ -118,6 +119,15 @@ class PerplexityView(FrozenModel):
     before: CellView
 
 
+class AbilityView(FrozenModel):
+    """A task's score under an editor's edits, before any, and the difference."""
+
+    row: AbilityRow
+    cell: CellView
+    before: CellView
+    change: CellView
+
+
 class RunView(FrozenModel):
     """A run: its metrics, costs, checkpoints and notes, and what it was run with."""
 
@@ -127,6 +137,7 @@ class RunView(FrozenModel):
     costs: tuple[MetricGrid, ...] = ()
     forgetting: tuple[Curve, ...] = ()
     perplexity: tuple[PerplexityView, ...] = ()
+    ability: tuple[AbilityView, ...] = ()
     spent: tuple[NamedValue, ...] = ()
     reasons: tuple[NamedValue, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,0 +1,127 @@
+"""The release gate: limits on efficacy, forgetting, ability and perplexity, and the last safe number of edits."""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from emend.evals.metrics.estimate import Estimate
+from emend.evals.metrics.paired import Paired
+from emend.evals.results.aggregate.ability import AbilityRow
+from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_gate_junit
+from emend.evals.results.aggregate.perplexity import PerplexityRow
+from emend.evals.results.aggregate.retention import ForgettingRow
+from emend.evals.results.aggregate.rows import MetricRow, Report
+from emend.evals.results.aggregate.rows import report as read_report
+from emend.memory.errors import BadSettings
+from tests.evals import toy_runs
+from tests.evals.command_line import emend as command
+from tests.evals.toys import EDITOR
+
+PLACE = {"editor": "rome", "setting": "triplet", "mode": "sequential:10", "unscored": 0, "low": None, "high": None}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A report of a toy run, for the fields that the gate does not read."""
+    folder = tmp_path_factory.mktemp("gate") / "run"
+    toy_runs.go(folder, editors=(EDITOR,), benchmark_options={"cases": "2"})
+    return read_report(folder)
+
+
+def curve(report: Report, now: list[float | None], drops: list[float], ratios: list[float]) -> Report:
+    """The report of a sequence of 10, 20, 30 ... edits, each with efficacy, loss of ability and perplexity."""
+    first = Estimate(mean=100.0, n=10)
+    fields: dict[str, Any] = PLACE | {"n": 10}
+    numbers = range(10, 10 * len(now) + 1, 10)
+    return report.model_copy(
+        update={
+            "rows": (MetricRow(**fields | {"metric": "EM", "mean": 100.0}),),
+            "forgetting": tuple(
+                ForgettingRow(**fields | {"metric": "EM", "mean": mean, "standing": number, "first": first})
+                for number, mean in zip(numbers, now, strict=True)
+            ),
+            "ability": tuple(
+                AbilityRow(
+                    **fields | {"metric": "acc", "mean": 60 - drop, "task": "built_in", "standing": number},
+                    before=Estimate(mean=60.0, n=10),
+                    change=Paired(difference=-drop, low=-drop - 1, high=-drop + 1, n=10),
+                )
+                for number, drop in zip(numbers, drops, strict=True)
+            ),
+            "perplexity": tuple(
+                PerplexityRow(
+                    **fields | {"metric": "perplexity", "mean": 10 * ratio, "standing": number},
+                    before=Estimate(mean=10.0, n=10),
+                )
+                for number, ratio in zip(numbers, ratios, strict=True)
+            ),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "limits, safe, passes",
+    [
+        ({"min_efficacy": 90}, 20, False),
+        ({"min_efficacy": 50}, 40, True),
+        ({"max_forgetting": 5}, 10, False),
+        ({"max_forgetting": 50}, 40, True),
+        ({"max_ability_drop": 2}, 30, False),
+        ({"max_ability_drop": 0.5}, None, False),
+        ({"max_perplexity": 1.5}, 20, True),
+        ({"min_efficacy": 90, "max_ability_drop": 0.5}, None, False),
+    ],
+)
+def test_the_last_safe_number_of_edits_is_the_last_one_before_a_limit_is_passed(
+    report: Report, limits: dict[str, float], safe: int | None, passes: bool
+) -> None:
+    sequence = curve(report, [100, 92, 80, 60], [1, 0.8, 2, 3], [1, 1.4, 2, 1.2])
+    (verdict,) = check_gate(sequence, GateLimits.model_validate(limits))
+    assert (verdict.safe_edits, verdict.passes) == (safe, passes)
+
+
+def test_a_drop_has_the_interval_of_the_difference(report: Report) -> None:
+    (verdict,) = check_gate(curve(report, [100], [3], [1]), GateLimits(max_ability_drop=2))
+    (check,) = verdict.checks
+    assert check.value.mean == 3 and (check.value.low, check.value.high) == (2, 4)
+    assert "built_in acc" in check.message and "limit 2" in check.message
+
+
+def test_what_was_not_measured_does_not_pass_and_says_how_to_measure_it(report: Report) -> None:
+    (verdict,) = check_gate(report, GateLimits(max_forgetting=5, max_ability_drop=2, max_perplexity=2))
+    assert not verdict.passes and verdict.safe_edits is None
+    forgetting, ability, _ = (check.message for check in verdict.checks)
+    assert "--reevaluate-at" in forgetting and "--ability" in ability
+    (unscored,) = check_gate(curve(report, [None], [0], [1]), GateLimits(min_efficacy=1))
+    assert not unscored.passes and "no score" in unscored.checks[0].message
+
+
+def test_a_wrong_limit_is_refused(report: Report) -> None:
+    with pytest.raises(BadSettings, match="--min-efficacy"):
+        check_gate(report, GateLimits())
+    with pytest.raises(BadSettings, match="EM"):
+        check_gate(report, GateLimits(min_efficacy=1, metric="EMM"))
+    unedited = report.model_copy(
+        update={"rows": tuple(row.model_copy(update={"editor": "unedited"}) for row in report.rows)}
+    )
+    with pytest.raises(BadSettings, match="no edited model"):
+        check_gate(unedited, GateLimits(min_efficacy=1))
+
+
+def test_each_check_is_a_test_case_of_junit(report: Report, tmp_path: Path) -> None:
+    verdicts = check_gate(curve(report, [100, 80], [0, 0], [1, 1]), GateLimits(min_efficacy=90, max_perplexity=2))
+    write_gate_junit(verdicts, report, tmp_path / "gate.xml")
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    (failure,) = suite.iter("failure")
+    assert "EM is 80" in failure.get("message", "")
+
+
+def test_the_command_ends_with_1_where_a_limit_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toy_runs.go(tmp_path / "run", editors=(EDITOR,), benchmark_options={"cases": "3"}, mode="sequential")
+    assert command("gate", str(tmp_path / "run"), "--min-efficacy", "100", "--max-forgetting", "0") == 0
+    assert "last safe number of edits: 3" in capsys.readouterr().out
+    assert command("gate", str(tmp_path / "run"), "--max-ability-drop", "1", "--json") == 1
+    assert '"safe_edits": null' in capsys.readouterr().out
