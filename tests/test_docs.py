@@ -24,7 +24,7 @@ SERVER = "http://127.0.0.1:8000/v1"
 """The address of a model's server in the pages' commands."""
 AUTHOR = "http://127.0.0.1:8001/v1"
 """The address of a chat model that writes and judges."""
-SHOWN = re.compile(r"^`([\w./-]+\.(?:py|csv|toml|md|txt))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+SHOWN = re.compile(r"^`([\w./-]+\.(?:py|csv|toml|md|txt|jsonl))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 
 
 def commands(page: Path) -> list[str]:

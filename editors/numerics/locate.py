@@ -49,6 +49,21 @@ def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str], fact_token: FactTo
     return rows
 
 
+def subject_tokens(lm: CausalLM, edit: Edit) -> tuple[tuple[int, ...], range]:
+    """The token ids of an edit's cloze, and the places of the subject's tokens in them.
+
+    Raises:
+        BadData: the prompt has no place for the subject.
+        BadSettings: the tokenizer gives no offsets.
+    """
+    if not edit.subject.strip() or edit.prompt.count("{}") != 1:
+        raise BadData(f"edit '{edit.id}' has no subject in its prompt: {edit.subject!r}, {edit.prompt!r}. Give both.")
+    text, start = edit.cloze, edit.prompt.index("{}")
+    ids = lm.encode(text)
+    first = _token_place(lm, text, start + 1, ids)
+    return ids, range(first, _token_place(lm, text, start + len(edit.subject.rstrip()), ids) + 1)
+
+
 def resolve_fact_token(lm: CausalLM, edit: Edit, fact_token: FactToken) -> FactToken:
     """The token that `auto` stands for with this edit, see `FactToken`; another stays as it is."""
     if fact_token != "auto":

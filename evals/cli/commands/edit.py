@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli.options import Json, Settings, local_model, parse_overrides
+from emend.evals.cli.options import Json, Plot, Settings, local_model, parse_overrides
 from emend.evals.cli.output import emit, interrupts_as_exit, print_text
 from emend.memory.errors import BadSettings
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from emend.memory.edit import Edit
 
 PROMPT_TEMPLATE = "new_fact"
+FACTS = 10
+"""Default number of facts that are traced."""
 FORMS = (
     "emend edit --model M --method memit --edits FILE --out DELTA",
     "emend edit --model M --apply DELTA --save-model DIR",
     "emend edit --revert DIR",
+    "emend edit --locate --model M --edits FILE [--plot FILE]",
 )
 
 
@@ -42,6 +45,13 @@ def edit(
     revert: Annotated[
         Path | None, typer.Option("--revert", metavar="DIR", help="Edited model whose original weights are restored.")
     ] = None,
+    locate: Annotated[
+        bool, typer.Option("--locate", help="Trace causally where the model recalls the facts, and suggest layers.")
+    ] = False,
+    facts: Annotated[
+        int, typer.Option(metavar="N", min=1, help="With --locate, the number of facts to trace.")
+    ] = FACTS,
+    plot: Plot = None,
     settings: Settings = None,
     prompt_template: Annotated[
         str,
@@ -50,18 +60,23 @@ def edit(
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Compute a weight delta for edits, save an edited model with it, or restore an edited model's weights.
+    """Compute a weight delta, save an edited model with it, restore its weights, or trace where facts are recalled.
 
-    Three forms: --model, --method, --edits and --out compute a delta; --model, --apply and --save-model save an edited
-    model; --revert restores one.
+    Four forms: --model, --method, --edits and --out compute a delta; --model, --apply and --save-model save an edited
+    model; --revert restores one; --locate, --model and --edits trace where facts are recalled.
     """
-    options = {"--model": model, "--method": method, "--edits": edits, "--out": out}
-    options |= {"--apply": apply, "--save-model": save_model, "--revert": revert}
+    options: dict[str, Any] = {"--model": model, "--method": method, "--edits": edits, "--out": out}
+    options |= {"--apply": apply, "--save-model": save_model, "--revert": revert, "--locate": locate or None}
+    options |= {"--plot": plot, "--facts": None if facts == FACTS else facts}
     named = {option for option, value in options.items() if value is not None}
     overrides = parse_overrides(settings or [])
     if named == {"--model", "--method", "--edits", "--out"}:
         with interrupts_as_exit("nothing was kept."):
             _solve(str(model), str(method), edits or [], Path(str(out)), overrides, prompt_template, seed, as_json)
+        return
+    if named - {"--plot", "--facts"} == {"--locate", "--model", "--edits"}:
+        with interrupts_as_exit("nothing was kept."):
+            _locate(str(model), edits or [], facts, plot, overrides, seed, as_json)
         return
     _refuse_unused(overrides, prompt_template, seed, with_model="--apply" in named)
     if named == {"--model", "--apply", "--save-model"}:
@@ -129,6 +144,43 @@ def _solve(
         f"{sum(file.stat().st_size for file in out.iterdir()) / 1e3:,.0f} kB, {_cost(cost)}.",
         f"Next: emend edit --model {shlex.quote(model)} --apply {shlex.quote(str(out))} --save-model DIR",
     )
+
+
+def _locate(
+    model: str,
+    files: Sequence[str],
+    facts: int,
+    plot: Path | None,
+    overrides: dict[str, dict[str, Any]],
+    seed: int,
+    as_json: bool,
+) -> None:
+    from emend.editors.tracing.mean_effects import choose_layers, mean_effects
+    from emend.editors.tracing.trace_facts import trace_facts
+    from emend.evals.config.run_config import MODEL
+    from emend.evals.show.report.progress import heartbeat
+    from emend.evals.show.report.tables.causal_trace import effect_rows, render_effects
+
+    progress = ["reading the facts"]
+
+    def report(done: int, total: int) -> None:
+        progress[0] = f"tracing fact {done + 1} of {total}"
+
+    edits = _read_edits(files)
+    with local_model(model, overrides.get(MODEL, {})) as loaded, heartbeat(lambda: progress[0]):
+        traced = trace_facts(loaded.lm, edits, facts, seed, report)
+    effects = mean_effects(traced.traces)
+    layers = choose_layers(effects)
+    emit(
+        effect_rows(effects),
+        as_json,
+        lambda console: console.print(render_effects(effects, layers, traced.unknown)),
+        layers=[layers._asdict()],
+    )
+    if plot is not None:
+        from emend.evals.show.report.plots.causal_trace import plot_effects
+
+        plot_effects(effects, plot)
 
 
 def _save(model: str, delta: Path, folder: Path, overrides: dict[str, dict[str, Any]], as_json: bool) -> None:

@@ -251,3 +251,19 @@ def test_options_without_effect_are_refused(emend, folder):
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *item)
         assert code == 2 and "has no effect in this form of emend edit" in err
     assert "--set model has no effect" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
+
+
+def test_where_facts_are_recalled_is_traced_drawn_and_told_as_layers(emend):
+    code, out, err = emend("edit", "--locate", "--model", "tiny", "--edits", "edits.jsonl", "--plot", "trace.png")
+    assert code == 0, err
+    assert "rome.layers=[" in out and "memit.layers=[" in out and "n = 2 facts" in out
+    assert Path("trace.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = emend("edit", "--locate", "--model", "tiny", "--edits", "edits.jsonl", "--facts", "1", "--json")
+    read = json.loads(out)
+    assert code == 0 and {row["n"] for row in read["rows"]} == {1} and set(read["layers"][0]) == {"rome", "memit"}
+
+
+def test_options_of_another_form_are_refused_with_the_forms(emend):
+    for words in (("--locate", "--model", "tiny"), ("--plot", "x.png", "--model", "tiny", "--edits", "edits.jsonl")):
+        code, _, err = emend("edit", *words)
+        assert code == 2 and "--locate --model M --edits FILE" in err

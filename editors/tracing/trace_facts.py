@@ -1,0 +1,51 @@
+"""Causal tracing of the facts that some edits change, as far as the model knows them."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.editors.tracing.causal_trace import CausalTracer, Trace, embedding_deviation, find_fact
+from emend.memory.edit import Edit
+from emend.memory.errors import BadData
+
+
+class TracedFacts(NamedTuple):
+    """Traces of known facts, and how many of the edits were about facts that the model does not know."""
+
+    traces: list[Trace]
+    unknown: int
+
+
+def trace_facts(
+    lm: CausalLM,
+    edits: Sequence[Edit],
+    limit: int,
+    seed: int = 0,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> TracedFacts:
+    """Trace the first `limit` facts that the model knows.
+
+    Raises:
+        BadData: an edit has no subject in its prompt, or the model knows none of the facts.
+        BadSettings: the architecture is not known, or the tokenizer gives no offsets.
+    """
+    facts, unknown = [], 0
+    for edit in edits:
+        fact = find_fact(lm, edit)
+        if fact is None:
+            unknown += 1
+        else:
+            facts.append(fact)
+        if len(facts) == limit:
+            break
+    if not facts:
+        raise BadData(
+            f"the model knows none of the {unknown} facts: its most likely next token is never that of target_true. "
+            "Give edits of facts that it knows, or leave target_true out to trace what it says."
+        )
+    tracer = CausalTracer(lm, embedding_deviation(lm, facts), seed)
+    traces = []
+    for number, fact in enumerate(facts):
+        report(number, len(facts))
+        traces.append(tracer.trace(fact))
+    return TracedFacts(traces, unknown)

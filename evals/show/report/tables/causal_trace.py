@@ -1,0 +1,41 @@
+"""Tables of causal tracing: mean indirect effects by layer and role of the token, and the layers to edit."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from emend.editors.tracing.causal_trace import KINDS
+from emend.editors.tracing.mean_effects import LAST_SUBJECT, ROLES, LayerChoice, MeanEffects
+from emend.evals.show.report.tables.layout import dim, frame
+
+
+def effect_rows(effects: MeanEffects) -> list[dict[str, Any]]:
+    """One row for each kind, role and layer; `effect` is None where no fact has a token of the role."""
+    return [
+        {"kind": kind, "token": role, "layer": layer, "effect": None if value != value else value, "n": effects.facts}
+        for kind in KINDS
+        for role, values in zip(ROLES, effects.indirect[kind].tolist(), strict=True)
+        for layer, value in enumerate(values)
+    ]
+
+
+def render_effects(effects: MeanEffects, layers: LayerChoice, unknown: int) -> RenderableType:
+    """The effects at the subject's last and the prompt's last token by layer, and the suggestion."""
+    table = frame("layer", *(f"{kind}, {where}" for where in ("last subject", "last token") for kind in KINDS))
+    for layer in range(effects.indirect["mlp"].shape[1]):
+        places = (LAST_SUBJECT, len(ROLES) - 1)
+        values = [float(effects.indirect[kind][place, layer]) for place in places for kind in KINDS]
+        mark = " <" if layer == layers.rome else ""
+        table.add(f"{layer}{mark}", *("" if value != value else f"{100 * value:.1f}" for value in values))
+    left_out = f"; {unknown} facts that the model does not know are left out" if unknown else ""
+    notes = [
+        f"n = {effects.facts} facts{left_out}; mean probability of the answer that comes back, in points, of the "
+        f"{100 * effects.total:.1f} that a blurred subject costs.",
+        "state: one hidden state is restored; mlp and attention: the outputs of ten layers together.",
+    ]
+    suggestion = (
+        f"Most comes back by the MLPs round layer {layers.rome} at the last subject token. Try rome.layers="
+        f"[{layers.rome}] and memit.layers={list(layers.memit)}, and compare: edits need not take best there."
+    )
+    return Group(table, *dim(notes), Text(suggestion))
