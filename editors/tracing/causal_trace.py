@@ -37,7 +37,7 @@ class TracedFact(NamedTuple):
     answer: int
 
 
-class Trace(NamedTuple):
+class CausalTrace(NamedTuple):
     """Probabilities of a fact's answer: clean, with a blurred subject, and with restored states.
 
     `restored` has by kind a matrix of shape (tokens, layers), float32, means over the draws of noise.
@@ -99,7 +99,7 @@ class CausalTracer:
         self._modules = {kind: [self._module(paths, kind, layer) for layer in range(self.layers)] for kind in KINDS}
         self._returns_tuple = _returns_tuple(lm, self._modules["state"][0])
 
-    def trace(self, fact: TracedFact) -> Trace:
+    def trace(self, fact: TracedFact) -> CausalTrace:
         """The probabilities with each state restored, one pass for each layer and kind."""
         with self._lm.lock, light_passes(self._lm.model), torch.no_grad():
             clean: dict[Kind, list[Tensor]] = {kind: [] for kind in KINDS}
@@ -119,7 +119,7 @@ class CausalTracer:
                 )
                 for kind in KINDS
             }
-        return Trace(fact, float(probability), float(blurred.mean()), restored)
+        return CausalTrace(fact, float(probability), float(blurred.mean()), restored)
 
     def _restore_each_token(
         self, fact: TracedFact, states: Sequence[Tensor], clean: Sequence[Tensor], kind: Kind, layer: int

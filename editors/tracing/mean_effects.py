@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from emend.editors.tracing.causal_trace import KINDS, Kind, Trace, TracedFact
+from emend.editors.tracing.causal_trace import KINDS, CausalTrace, Kind, TracedFact
 
 ROLES = (
     "first subject token",
@@ -36,7 +36,7 @@ class LayerChoice(NamedTuple):
     memit: tuple[int, ...]
 
 
-def mean_effects(traces: Sequence[Trace]) -> MeanEffects:
+def mean_effects(traces: Sequence[CausalTrace]) -> MeanEffects:
     """The effects of all facts, each of which counts as one."""
     indirect = {kind: torch.stack([_by_role(trace, kind) for trace in traces]).nanmean(0) for kind in KINDS}
     total = sum(trace.clean - trace.blurred for trace in traces) / len(traces)
@@ -69,7 +69,7 @@ def token_roles(fact: TracedFact) -> list[int]:
     return roles
 
 
-def _by_role(trace: Trace, kind: Kind) -> Tensor:
+def _by_role(trace: CausalTrace, kind: Kind) -> Tensor:
     """Indirect effects of one fact, means over the tokens of each role."""
     effects, roles = trace.restored[kind] - trace.blurred, torch.tensor(token_roles(trace.fact))
     rows = [effects[roles == role].mean(0) for role in range(len(ROLES))]  # NaN without tokens

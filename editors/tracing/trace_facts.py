@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.tracing.causal_trace import CausalTracer, Trace, embedding_deviation, find_fact
+from emend.editors.tracing.causal_trace import CausalTrace, CausalTracer, embedding_deviation, find_fact
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 
@@ -12,18 +12,17 @@ from emend.memory.errors import BadData
 class TracedFacts(NamedTuple):
     """Traces of known facts, and how many of the edits were about facts that the model does not know."""
 
-    traces: list[Trace]
+    traces: list[CausalTrace]
     unknown: int
 
 
 def trace_facts(
     lm: CausalLM,
     edits: Sequence[Edit],
-    limit: int,
     seed: int = 0,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    report: Callable[[int, int], None] = lambda number, total: None,
 ) -> TracedFacts:
-    """Trace the first `limit` facts that the model knows.
+    """Trace the facts that the model knows.
 
     Raises:
         BadData: an edit has no subject in its prompt, or the model knows none of the facts.
@@ -36,8 +35,6 @@ def trace_facts(
             unknown += 1
         else:
             facts.append(fact)
-        if len(facts) == limit:
-            break
     if not facts:
         raise BadData(
             f"the model knows none of the {unknown} facts: its most likely next token is never that of target_true. "

@@ -18,14 +18,27 @@ if TYPE_CHECKING:
     from emend.memory.edit import Edit
 
 PROMPT_TEMPLATE = "new_fact"
-FACTS = 10
-"""Default number of facts that are traced."""
 FORMS = (
     "emend edit --model M --method memit --edits FILE --out DELTA",
     "emend edit --model M --apply DELTA --save-model DIR",
     "emend edit --revert DIR",
     "emend edit --locate --model M --edits FILE [--plot FILE]",
 )
+EditFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--edits", metavar="FILE", help="JSON lines with edits, as for emend memory add; - is standard input."
+    ),
+]
+EditedModel = Annotated[
+    Path | None, typer.Option("--revert", metavar="DIR", help="Edited model whose original weights are restored.")
+]
+Locate = Annotated[
+    bool, typer.Option("--locate", help="Trace causally where the model recalls the facts, and suggest layers.")
+]
+PromptTemplate = Annotated[
+    str, typer.Option(metavar="NAME", help="Prompt template of training prompts: new_fact, based_on_facts or brief.")
+]
 
 
 def edit(
@@ -33,30 +46,15 @@ def edit(
     method: Annotated[
         str | None, typer.Option(metavar="NAME", help="Editor that changes weights; see: emend list editors.")
     ] = None,
-    edits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--edits", metavar="FILE", help="JSON lines with edits, as for emend memory add; - is standard input."
-        ),
-    ] = None,
+    edits: EditFiles = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DELTA", help="New folder for the delta.")] = None,
     apply: Annotated[Path | None, typer.Option("--apply", metavar="DELTA", help="Delta to apply to --model.")] = None,
     save_model: Annotated[Path | None, typer.Option(metavar="DIR", help="New folder for the edited model.")] = None,
-    revert: Annotated[
-        Path | None, typer.Option("--revert", metavar="DIR", help="Edited model whose original weights are restored.")
-    ] = None,
-    locate: Annotated[
-        bool, typer.Option("--locate", help="Trace causally where the model recalls the facts, and suggest layers.")
-    ] = False,
-    facts: Annotated[
-        int, typer.Option(metavar="N", min=1, help="With --locate, the number of facts to trace.")
-    ] = FACTS,
+    revert: EditedModel = None,
+    locate: Locate = False,
     plot: Plot = None,
     settings: Settings = None,
-    prompt_template: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Prompt template of training prompts: new_fact, based_on_facts or brief."),
-    ] = PROMPT_TEMPLATE,
+    prompt_template: PromptTemplate = PROMPT_TEMPLATE,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -66,17 +64,17 @@ def edit(
     model; --revert restores one; --locate, --model and --edits trace where facts are recalled.
     """
     options: dict[str, Any] = {"--model": model, "--method": method, "--edits": edits, "--out": out}
-    options |= {"--apply": apply, "--save-model": save_model, "--revert": revert, "--locate": locate or None}
-    options |= {"--plot": plot, "--facts": None if facts == FACTS else facts}
+    options |= {"--apply": apply, "--save-model": save_model, "--revert": revert}
+    options |= {"--locate": locate or None, "--plot": plot}
     named = {option for option, value in options.items() if value is not None}
     overrides = parse_overrides(settings or [])
     if named == {"--model", "--method", "--edits", "--out"}:
         with interrupts_as_exit("nothing was kept."):
             _solve(str(model), str(method), edits or [], Path(str(out)), overrides, prompt_template, seed, as_json)
         return
-    if named - {"--plot", "--facts"} == {"--locate", "--model", "--edits"}:
+    if named - {"--plot"} == {"--locate", "--model", "--edits"}:
         with interrupts_as_exit("nothing was kept."):
-            _locate(str(model), edits or [], facts, plot, overrides, seed, as_json)
+            _locate(str(model), edits or [], plot, overrides, seed, as_json)
         return
     _refuse_unused(overrides, prompt_template, seed, with_model="--apply" in named)
     if named == {"--model", "--apply", "--save-model"}:
@@ -149,7 +147,6 @@ def _solve(
 def _locate(
     model: str,
     files: Sequence[str],
-    facts: int,
     plot: Path | None,
     overrides: dict[str, dict[str, Any]],
     seed: int,
@@ -158,17 +155,17 @@ def _locate(
     from emend.editors.tracing.mean_effects import choose_layers, mean_effects
     from emend.editors.tracing.trace_facts import trace_facts
     from emend.evals.config.run_config import MODEL
+    from emend.evals.show.report.causal_effects import effect_rows, plot_effects, render_effects
     from emend.evals.show.report.progress import heartbeat
-    from emend.evals.show.report.tables.causal_trace import effect_rows, render_effects
 
     progress = ["reading the facts"]
 
-    def report(done: int, total: int) -> None:
-        progress[0] = f"tracing fact {done + 1} of {total}"
+    def report(number: int, total: int) -> None:
+        progress[0] = f"tracing fact {number + 1} of {total}"
 
     edits = _read_edits(files)
     with local_model(model, overrides.get(MODEL, {})) as loaded, heartbeat(lambda: progress[0]):
-        traced = trace_facts(loaded.lm, edits, facts, seed, report)
+        traced = trace_facts(loaded.lm, edits, seed, report)
     effects = mean_effects(traced.traces)
     layers = choose_layers(effects)
     emit(
@@ -178,8 +175,6 @@ def _locate(
         layers=[layers._asdict()],
     )
     if plot is not None:
-        from emend.evals.show.report.plots.causal_trace import plot_effects
-
         plot_effects(effects, plot)
 
 

@@ -11,8 +11,8 @@ from emend.editors.numerics.architectures import find_architecture
 from emend.editors.tracing.causal_trace import (
     KINDS,
     SAMPLES,
+    CausalTrace,
     CausalTracer,
-    Trace,
     TracedFact,
     embedding_deviation,
     find_fact,
@@ -28,8 +28,15 @@ FACT = TracedFact(ids=(5, 17, 23, 42, 9, 31), subject=range(1, 4), answer=7)
 
 
 def edit(subject: str = "Veldania", prompt: str = "The capital of {} is", old: str = "") -> Edit:
-    fields = {"subject": subject, "prompt": prompt, "target_new": "Ostrim", "target_true": old}
-    return Edit(id="e", form="triplet", text=prompt.replace("{}", subject), **fields)
+    return Edit(
+        id="e",
+        form="triplet",
+        text=prompt.replace("{}", subject),
+        subject=subject,
+        prompt=prompt,
+        target_new="Ostrim",
+        target_true=old,
+    )
 
 
 def restored_by_hooks(lm: Any, tracer: CausalTracer, kind: str, token: int, layer: int) -> float:
@@ -41,7 +48,7 @@ def restored_by_hooks(lm: Any, tracer: CausalTracer, kind: str, token: int, laye
     ids = torch.tensor([FACT.ids])
     clean: dict[Any, torch.Tensor] = {}
 
-    def first(output: Any) -> torch.Tensor:
+    def first(output: Any) -> Any:
         return output[0] if isinstance(output, tuple) else output
 
     def rows(states: torch.Tensor) -> torch.Tensor:
@@ -117,7 +124,10 @@ def test_tokens_have_the_roles_of_figure_2(fact: TracedFact, roles: list[int]) -
 def test_effects_are_means_over_facts_and_the_peak_of_the_mlps_is_where_to_edit() -> None:
     matrix = torch.full((6, 8), 0.1)
     matrix[3, 5] = 0.7  # the last subject token
-    traces = [Trace(FACT, 0.9, 0.1, dict.fromkeys(KINDS, matrix)), Trace(FACT, 0.7, 0.1, dict.fromkeys(KINDS, matrix))]
+    traces = [
+        CausalTrace(FACT, 0.9, 0.1, dict.fromkeys(KINDS, matrix)),
+        CausalTrace(FACT, 0.7, 0.1, dict.fromkeys(KINDS, matrix)),
+    ]
     effects = mean_effects(traces)
     assert effects.total == pytest.approx(0.7)
     assert float(effects.indirect["mlp"][ROLES.index("last subject token"), 5]) == pytest.approx(0.6)
@@ -134,10 +144,10 @@ def test_only_known_facts_are_traced() -> None:
         fact is not None and lm.lm.tokenizer.decode([fact.ids[place] for place in fact.subject]).strip() == "Veldania"
     )
     assert find_fact(lm.lm, edit(old="Zanzibar")) is None
-    traced = trace_facts(lm.lm, [edit(old="Zanzibar"), edit(old=said), edit()], limit=1)
+    traced = trace_facts(lm.lm, [edit(old="Zanzibar"), edit(old=said)])
     assert (len(traced.traces), traced.unknown) == (1, 1)
     assert traced.traces[0].clean > traced.traces[0].blurred
     with pytest.raises(BadData, match="target_true"):
-        trace_facts(lm.lm, [edit(old="Zanzibar")], limit=1)
+        trace_facts(lm.lm, [edit(old="Zanzibar")])
     with pytest.raises(BadData, match="no subject in its prompt"):
-        trace_facts(lm.lm, [edit(prompt="The capital is")], limit=1)
+        trace_facts(lm.lm, [edit(prompt="The capital is")])

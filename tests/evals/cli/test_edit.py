@@ -258,9 +258,9 @@ def test_where_facts_are_recalled_is_traced_drawn_and_told_as_layers(emend):
     assert code == 0, err
     assert "rome.layers=[" in out and "memit.layers=[" in out and "n = 2 facts" in out
     assert Path("trace.png").read_bytes().startswith(b"\x89PNG")
-    code, out, _ = emend("edit", "--locate", "--model", "tiny", "--edits", "edits.jsonl", "--facts", "1", "--json")
+    code, out, _ = emend("edit", "--locate", "--model", "tiny", "--edits", "edits.jsonl", "--json")
     read = json.loads(out)
-    assert code == 0 and {row["n"] for row in read["rows"]} == {1} and set(read["layers"][0]) == {"rome", "memit"}
+    assert code == 0 and {row["n"] for row in read["rows"]} == {2} and set(read["layers"][0]) == {"rome", "memit"}
 
 
 def test_options_of_another_form_are_refused_with_the_forms(emend):

@@ -1,5 +1,6 @@
-"""Tables of causal tracing: mean indirect effects by layer and role of the token, and the layers to edit."""
+"""Causal tracing as a table, and as heat maps like those of figure 1 of Meng et al. (2022)."""
 
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -7,7 +8,11 @@ from rich.text import Text
 
 from emend.editors.tracing.causal_trace import KINDS
 from emend.editors.tracing.mean_effects import LAST_SUBJECT, ROLES, LayerChoice, MeanEffects
+from emend.evals.show.report.plots.plotting import drawing
 from emend.evals.show.report.tables.layout import dim, frame
+
+TITLES = {"state": "one hidden state", "mlp": "MLPs of ten layers", "attention": "attention of ten layers"}
+COLOURS = {"state": "Purples", "mlp": "Greens", "attention": "Reds"}
 
 
 def effect_rows(effects: MeanEffects) -> list[dict[str, Any]]:
@@ -39,3 +44,21 @@ def render_effects(effects: MeanEffects, layers: LayerChoice, unknown: int) -> R
         f"[{layers.rome}] and memit.layers={list(layers.memit)}, and compare: edits need not take best there."
     )
     return Group(table, *dim(notes), Text(suggestion))
+
+
+def plot_effects(effects: MeanEffects, file: Path) -> None:
+    """Draw the mean indirect effects into a PNG or SVG file.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        BadSettings: the file's ending is another, or its folder is absent.
+    """
+    with drawing(file, 11, 2.6) as figure:
+        panels = figure.subplots(1, len(KINDS), sharey=True)
+        for panel, kind in zip(panels, KINDS, strict=True):
+            image = panel.imshow(effects.indirect[kind].numpy(), aspect="auto", cmap=COLOURS[kind], vmin=0)
+            panel.set_title(f"restored: {TITLES[kind]}")
+            panel.set_xlabel("layer")
+            figure.colorbar(image, ax=panel, label="mean indirect effect")
+        panels[0].set_yticks(range(len(ROLES)), ROLES)
+        figure.suptitle(f"probability of the answer that comes back, {effects.facts} facts", fontsize=9)
