@@ -248,6 +248,7 @@ class Likelihood:
 
     @contextmanager
     def _prompts_of(self, lengths: Sequence[int]) -> Iterator[None]:
+        self.head  # noqa: B018  its own passes, before the first, are of other rows
         self.prompt_lengths = torch.tensor(lengths, device=self.device)
         try:
             yield

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.kv_cache import cached_tokens
 
 
 class PassRows(NamedTuple):
@@ -59,11 +60,10 @@ def hooked_layer(lm: CausalLM, path: str, change: Change) -> Iterator[None]:
 def _pass_rows(lm: CausalLM, args: tuple[Any, ...], named: dict[str, Any]) -> PassRows:
     ids = named["input_ids"] if named.get("input_ids") is not None else args[0]
     mask = named.get("attention_mask")
-    mask = torch.ones_like(ids) if mask is None else mask
-    tokens = mask[:, -ids.shape[1] :].bool()
+    tokens = torch.ones_like(ids) if mask is None else mask[:, -ids.shape[1] :]  # the mask covers cached tokens too
     lengths = lm.likelihood.prompt_lengths
-    prompts = tokens if lengths is None else tokens & (tokens.cumsum(1) <= lengths[:, None])
-    return PassRows(tokens, prompts, mask.shape[1] > ids.shape[1])
+    prompts = tokens.bool() if lengths is None else tokens.bool() & (tokens.cumsum(1) <= lengths[:, None])
+    return PassRows(tokens.bool(), prompts, cached_tokens(named) > 0)
 
 
 def last_places(prompts: Tensor) -> Tensor:

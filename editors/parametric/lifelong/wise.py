@@ -1,5 +1,6 @@
 """A side memory beside one down-projection (Wang et al. 2024, WISE): edited copies, routed to by what they change."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -128,13 +129,11 @@ class Wise(LayerEditor[SideMemory]):
         """The current shard after some masked steps of gradient descent on the edit."""
         settings, weight = self.settings, self._weight()
         leaf = memory.current.delta.clone().requires_grad_()
-        before, loss, least = 1e9, 1e9, 0.0
+        losses = [math.inf, math.inf]
         for step in range(settings.n_iter):
             with torch.enable_grad():
                 total, inside = self._loss(suffix, leaf, rows)
-            if abs(loss - before) <= CONVERGED[0] and loss <= CONVERGED[1] or step == settings.n_iter - 1:
-                least = float(inside)
-            if abs(loss - before) <= CONVERGED[0] and loss <= CONVERGED[1]:
+            if _has_converged(losses):
                 break
             if not total.isfinite():
                 raise ModelError(
@@ -144,8 +143,8 @@ class Wise(LayerEditor[SideMemory]):
             with torch.no_grad():
                 leaf -= settings.edit_lr * (gradient * memory.mask + WEIGHT_DECAY * (weight + leaf))
                 leaf.clamp_(-settings.norm_constraint, settings.norm_constraint)
-            before, loss = loss, float(total.detach())
-        return Shard(leaf.detach(), min(memory.current.least, least))
+            losses.append(float(total.detach()))
+        return Shard(leaf.detach(), min(memory.current.least, float(inside)))
 
     def _loss(self, suffix: SuffixForward, delta: Tensor, rows: _Rows) -> tuple[Tensor, Tensor]:
         """The loss with the side memory in place of the matrix, and the mean activation of the edit's prompts."""
@@ -162,9 +161,8 @@ class Wise(LayerEditor[SideMemory]):
             states = suffix.run_again(rows.batch.lines, rows.batch.places)
         losses = mean_losses(compute_logits(self.lm, self.paths, states), rows.batch)[:-1]
         everywhere, prompts = measured
-        return losses.mean() + margin_loss(everywhere[:-1], everywhere[-1:], self.settings.act_margin), prompts[
-            :-1
-        ].detach().mean()
+        margin = margin_loss(everywhere[:-1], everywhere[-1:], self.settings.act_margin)
+        return losses.mean() + margin, prompts[:-1].detach().mean()
 
     def change(self, memory: SideMemory) -> Change:
         """Sends each row through the shard that its prompt is routed to, if any."""
@@ -188,3 +186,8 @@ class Wise(LayerEditor[SideMemory]):
         mask = torch.where(whole, rows.tokens, rows.prompts)
         each = [activation(outputs, shard.delta, inputs, self._function, mask) for shard in memory.shards]
         return memory.choose(torch.stack(each), self.settings.act_ratio)
+
+
+def _has_converged(losses: Sequence[float]) -> bool:
+    change, bound = CONVERGED
+    return abs(losses[-1] - losses[-2]) <= change and losses[-1] <= bound
