@@ -18,6 +18,8 @@ from emend.memory.errors import ModelError
 
 APART = 1e-5
 """Distance that is left between the radii of two keys with different labels, as in the published code."""
+EQUAL = 1e-3
+"""Share of the radius of a new key within which two keys count as one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,8 @@ class Codebook(NamedTuple):
         """The codebook in which a key has its label, and the number of the entry that stands for it (Algorithm 1).
 
         A key far from all others is added. Near one with the same label, that one's radius grows to reach it; near one
-        with another label, it is added and both radii shrink to half the distance.
+        with another label, it is added and both radii shrink to half the distance. An equal key, of a fact that is
+        edited again, takes the new label: in the published code the radii shrink to nothing, and neither edit is left.
 
         Args:
             key: shape (inputs,).
@@ -61,6 +64,9 @@ class Codebook(NamedTuple):
         distance, number = distances[0], int(numbers[0])
         if distance > eps + self.radii[number]:
             return added, len(self.labels)
+        if distance <= EQUAL * eps and self.labels[number] != tuple(label):
+            labels = (*self.labels[:number], tuple(label), *self.labels[number + 1 :])
+            return self._replace(labels=labels).with_value(number, value), number
         radii = added.radii.clone()
         if self.labels[number] == tuple(label):
             radii[number] = torch.maximum(radii[number], distance)

@@ -31,7 +31,8 @@ Change = Callable[[Tensor, Tensor, PassRows], Tensor]
 def hooked_layer(lm: CausalLM, path: str, change: Change) -> Iterator[None]:
     """Inside the `with`, `change` gives the output of a linear module in every pass of the model.
 
-    A model with hooks reads whole rows, and continues no cached keys and values of other calls.
+    A model with hooks reads whole rows, and continues no cached keys and values of other calls. Some models call parts
+    of their body, and likelihoods call the body alone, so that both are watched.
     """
     model = lm.model
     passes: list[PassRows] = []
@@ -46,7 +47,7 @@ def hooked_layer(lm: CausalLM, path: str, change: Change) -> Iterator[None]:
 
     with lm.lock:
         handles = (
-            model.base_model.register_forward_pre_hook(on_pass, with_kwargs=True),
+            *(each.register_forward_pre_hook(on_pass, with_kwargs=True) for each in (model, model.base_model)),
             model.get_submodule(path).register_forward_hook(on_output),
         )
     try:

@@ -87,7 +87,7 @@ def activation(outputs: Tensor, delta: Tensor, inputs: Tensor, function: str, ma
 
 
 def margin_loss(inside: Tensor, outside: Tensor, margin: tuple[float, float, float]) -> Tensor:
-    """The activation loss (eq. 4): edits must make a large difference, irrelevant texts a small one, and both far apart.
+    """The activation loss (eq. 4): edits must make a large difference, irrelevant texts a small one, far from theirs.
 
     Each of the three terms is averaged over the rows in which it is not zero.
 
