@@ -42,7 +42,7 @@ class Codebook(NamedTuple):
         """Distance and number of the key nearest to each query, shape (queries,) both."""
         # Through products of matrices, as cdist goes from 25 keys on, near keys lose all digits of their distance.
         exact = "donot_use_mm_for_euclid_dist"
-        return torch.cdist(queries, self.keys, compute_mode=exact).min(1)  # type: ignore[return-value]
+        return torch.cdist(queries, self.keys, compute_mode=exact).min(1)
 
     def assign(self, key: Tensor, value: Tensor, label: Sequence[int], eps: float) -> tuple["Codebook", int]:
         """The codebook in which a key has its label, and the number of the entry that stands for it (Algorithm 1).

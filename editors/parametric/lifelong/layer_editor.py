@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from langchain_core.messages import HumanMessage
@@ -109,7 +110,7 @@ class LayerEditor(LocalEditor, Generic[Memory]):
     def _learn_all(self, memory: Memory | None, edits: Sequence[Edit]) -> Memory | None:
         with light_passes(self.lm.model), self.lm.precision():
             for edit in edits:
-                memory = retry_on_oom(self.lm, lambda now=memory, edit=edit: self.learn(now, edit))
+                memory = retry_on_oom(self.lm, partial(self.learn, memory, edit))
         return memory
 
     def row(self, edit: Edit, prefix: str = "") -> TrainingRow:

@@ -26,7 +26,7 @@ class SideMemory(NamedTuple):
     current: Shard
     mask: Tensor
     complete: tuple[Shard, ...] = ()
-    count: int = 0
+    edits: int = 0
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -38,16 +38,16 @@ class SideMemory(NamedTuple):
 
         A merged shard's edits are recognised by the least activation of any of them.
         """
-        count, complete = self.count + 1, self.complete
-        if count % save_freq:
-            return self._replace(count=count)
+        edits, complete = self.edits + 1, self.complete
+        if edits % save_freq:
+            return self._replace(edits=edits)
         complete = (*complete, self.current)
         number = merge_freq // save_freq
-        if count % merge_freq == 0:
+        if edits % merge_freq == 0:
             parts = complete[-number:]
             merged = Shard(ties([part.delta for part in parts], density), min(part.least for part in parts))
             complete = (*complete[:-number], merged)
-        return SideMemory(Shard(torch.zeros_like(self.current.delta)), self.mask, complete, count)
+        return SideMemory(Shard(torch.zeros_like(self.current.delta)), self.mask, complete, edits)
 
     def choose(self, activations: Tensor, act_ratio: float) -> Tensor:
         """The number of the shard that answers each row, -1 for the original matrix; shape (rows,).

@@ -89,8 +89,8 @@ class Wise(LayerEditor[SideMemory]):
     def learn(self, memory: SideMemory | None, edit: Edit) -> SideMemory:
         """The memory with the edit trained into its current shard, which is complete every `save_freq` edits."""
         memory = memory or SideMemory(Shard(torch.zeros_like(self._weight())), torch.zeros(0))
-        if memory.count % self.settings.save_freq == 0:
-            memory = memory._replace(mask=self._draw_mask(memory.count))
+        if memory.edits % self.settings.save_freq == 0:
+            memory = memory._replace(mask=self._draw_mask(memory.edits))
         rows = self._rows(edit)
         prompts = [PromptSplit((), tuple(row)) for row in self._inputs(rows)]
         suffix = SuffixForward(self.lm, self.paths, prompts, self.layer, every_place=True)
