@@ -118,7 +118,7 @@ def ties(deltas: Sequence[Tensor], density: float) -> Tensor:
 def _largest(delta: Tensor, density: float) -> Tensor:
     """The delta with all but a share of its elements, the largest in size, set to zero."""
     count = max(1, int(density * delta.numel()))
-    kept = torch.zeros_like(delta).reshape(-1)
+    trimmed = torch.zeros_like(delta).reshape(-1)
     places = delta.abs().reshape(-1).topk(count).indices
-    kept[places] = delta.reshape(-1)[places]
-    return kept.reshape(delta.shape)
+    trimmed[places] = delta.reshape(-1)[places]
+    return trimmed.reshape(delta.shape)
