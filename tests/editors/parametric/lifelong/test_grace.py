@@ -1,8 +1,11 @@
 """GRACE: its codebook is that of the published loop, and answers where a prompt ends near a key."""
 
+from typing import Any
+
 import pytest
 import torch
 
+from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import EditorContext
 from emend.editors.checkpoint.deltas import check_weight_editor
@@ -33,11 +36,14 @@ def published_codebook(editor, edits):
     """The published loop over whole passes: choose the entry, then train its value where the prompt ends."""
     lm, settings = editor.lm, editor.settings
     module = lm.model.get_submodule(editor.module)
-    keys, values, radii, labels = [], [], [], []
+    keys: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
+    radii: list[torch.Tensor] = []
+    labels: list[tuple[int, ...]] = []
     for edit in edits:
         row = editor.row(edit)
         ids, place, label = torch.tensor([row.ids[:-1]]), row.start - 1, row.ids[row.start :]
-        seen = []
+        seen: list[tuple[torch.Tensor, torch.Tensor]] = []
         with module.register_forward_hook(lambda _, x, y, seen=seen: seen.append((x[0], y))), torch.no_grad():
             lm.model(input_ids=ids)
         query, output = (tensor.reshape(len(row.ids) - 1, -1)[place] for tensor in seen[0])
@@ -197,15 +203,12 @@ def test_a_template_that_the_tokenizer_lacks_is_refused(random_model):
 
 
 def test_half_precision_finds_its_keys_again(random_folder):
-    lm = CausalLM(random_folder(window=96), dtype="bfloat16", device="cpu")
-
-    class Model:
-        chats = False
-
-    model = Model()
-    model.lm = lm
-    with grace(model, eps=1e-2).edit([TOWN]):
-        assert log_prob(model, TOWN) > -0.5
+    model: Any = load_model(f"hf:{random_folder(window=96)}", device="cpu", dtype="bfloat16")
+    try:
+        with grace(model, eps=1e-2).edit([TOWN]):
+            assert log_prob(model, TOWN) > -0.5
+    finally:
+        model.close()
 
 
 def test_there_is_no_delta_to_save():

@@ -39,7 +39,7 @@ def published_distance(original, new, act, mask):
 
 def published_margin(inside, outside, alpha, beta, gamma):
     """The three terms of `_cal_activation_loss`, each the mean over where it is positive."""
-    total = 0
+    total = torch.zeros(())
     for term in (outside.view(-1, 1) - inside + gamma, outside - alpha, beta - inside):
         total = total + (term[term > 0].mean() if (term > 0).any() else 0.0)
     return total
@@ -56,7 +56,7 @@ def published_training(editor, edits, weight, module):
         inputs, tokens = rows.batch.inputs, rows.tokens.float()
         new = new.detach().requires_grad_()
         optimizer = torch.optim.SGD([new], settings.edit_lr, weight_decay=1e-5)
-        seen = {}
+        seen: dict[str, torch.Tensor] = {}
 
         def through(_, x, y, seen=seen):
             shape = (*tokens.shape, -1)  # noqa: B023
@@ -217,15 +217,19 @@ def test_irrelevant_prompts_keep_to_the_original_matrix(random_model):
         assert log_prob(model, FAR) != pytest.approx(before, abs=1e-4)
 
 
-def test_a_text_without_prompt_is_routed_by_all_its_tokens(random_model):
-    model, routed = random_model(), []
-    editor = wise(model)
-    with editor.edit([CAPITAL]):
-        plain = SideMemory.choose
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SideMemory, "choose", lambda self, *args: routed.append(args[0]) or plain(self, *args))
-            perplexity(model, CAPITAL.cloze)
-            model.lm.generate([CAPITAL.cloze], 1, stop=())
+def test_a_text_without_prompt_is_routed_by_all_its_tokens(random_model, monkeypatch):
+    model = random_model()
+    routed: list[torch.Tensor] = []
+    plain = SideMemory.choose
+
+    def recorded(self, activations, act_ratio):
+        routed.append(activations)
+        return plain(self, activations, act_ratio)
+
+    monkeypatch.setattr(SideMemory, "choose", recorded)
+    with wise(model).edit([CAPITAL]):
+        perplexity(model, CAPITAL.cloze)
+        model.lm.generate([CAPITAL.cloze], 1, stop=())
     assert torch.allclose(routed[-2][:, -1], routed[-1][:, -1], rtol=0.2)
 
 
