@@ -131,23 +131,21 @@ class Wise(LayerEditor[SideMemory]):
         leaf = memory.current.delta.clone().requires_grad_()
         losses = [math.inf, math.inf]
         for step in range(settings.n_iter):
-            with torch.enable_grad():
-                total, inside = self._loss(suffix, leaf, rows)
+            loss, inside, gradient = self._gradient(suffix, leaf, rows)
             if _has_converged(losses):
                 break
-            if not total.isfinite():
+            if not loss.isfinite():
                 raise ModelError(
                     f"the training of edit '{edit.id}' overflowed at step {step}: set a smaller {self.name}.edit_lr."
                 )
-            (gradient,) = torch.autograd.grad(total, leaf)
             with torch.no_grad():
                 leaf -= settings.edit_lr * (gradient * memory.mask + WEIGHT_DECAY * (weight + leaf))
                 leaf.clamp_(-settings.norm_constraint, settings.norm_constraint)
-            losses.append(float(total.detach()))
+            losses.append(float(loss))
         return Shard(leaf.detach(), min(memory.current.least, float(inside)))
 
-    def _loss(self, suffix: SuffixForward, delta: Tensor, rows: _Rows) -> tuple[Tensor, Tensor]:
-        """The loss with the side memory in place of the matrix, and the mean activation of the edit's prompts."""
+    def _gradient(self, suffix: SuffixForward, delta: Tensor, rows: _Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss with the shard in place of the matrix, the mean activation of the edit's prompts, the gradient."""
         measured: list[Tensor] = []
 
         def on_output(_: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -157,12 +155,14 @@ class Wise(LayerEditor[SideMemory]):
             measured[:] = [activation(outputs, delta, inputs, self._function, mask) for mask in masks]
             return output + linear(args[0].float(), delta).to(output.dtype)
 
-        with self.lm.model.get_submodule(self.module).register_forward_hook(on_output):
+        hook = self.lm.model.get_submodule(self.module).register_forward_hook(on_output)
+        with torch.enable_grad(), hook:  # the backward pass may run blocks again
             states = suffix.run_again(rows.batch.lines, rows.batch.places)
-        losses = mean_losses(compute_logits(self.lm, self.paths, states), rows.batch)[:-1]
-        everywhere, prompts = measured
-        margin = margin_loss(everywhere[:-1], everywhere[-1:], self.settings.act_margin)
-        return losses.mean() + margin, prompts[:-1].detach().mean()
+            losses = mean_losses(compute_logits(self.lm, self.paths, states), rows.batch)[:-1]
+            everywhere, prompts = measured
+            loss = losses.mean() + margin_loss(everywhere[:-1], everywhere[-1:], self.settings.act_margin)
+            (gradient,) = torch.autograd.grad(loss, delta)
+        return loss.detach(), prompts[:-1].detach().mean(), gradient
 
     def change(self, memory: SideMemory) -> Change:
         """Sends each row through the shard that its prompt is routed to, if any."""
