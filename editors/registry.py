@@ -48,6 +48,14 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
             WEIGHTS + "ultraedit:UltraEdit",
             "Normalises gradients over all turns, in closed form (Gu et al. 2025).",
         ),
+        "grace": (
+            WEIGHTS + "lifelong.grace:Grace",
+            "Keeps trained values in a codebook beside a layer, by the prompt's key (Hartvigsen et al. 2023).",
+        ),
+        "wise": (
+            WEIGHTS + "lifelong.wise:Wise",
+            "Trains a side copy of one matrix, and routes prompts that it changes much to it (Wang et al. 2024).",
+        ),
         "alphaedit": (WEIGHTS + "alphaedit:AlphaEdit", "As memit, in the null space of usual keys (Fang et al. 2025)."),
     },
     aliases={"ice": "in_context"},

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -182,9 +182,12 @@ class CausalLM:
     @contextmanager
     def _inference(self) -> Iterator[int | None]:
         """Read access to the weights, without gradients."""
-        precision = SinglePrecision() if self._casts else nullcontext()
-        with self.lock.read_access() as weights, torch.inference_mode(), one_thread(self._small), precision:
+        with self.lock.read_access() as weights, torch.inference_mode(), one_thread(self._small), self.precision():
             yield weights
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Context in which passes compute in the precision of replies and probabilities."""
+        return SinglePrecision() if self._casts else nullcontext()
 
     def encode(self, text: str) -> Ids:
         """Token ids with the begin token once, if the tokenizer puts one; never empty."""

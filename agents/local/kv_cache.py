@@ -4,7 +4,7 @@ A graph that writes a transcript sends all of it with every call.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from inspect import signature
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -30,6 +30,12 @@ def cache_arguments(model: Any, cache: Any) -> dict[str, Any]:
     new, old = CACHE_ARGUMENTS
     name = new if new in signature(model.base_model.forward).parameters else old
     return {name: cache, "use_cache": True}
+
+
+def cached_tokens(arguments: Mapping[str, Any]) -> int:
+    """Number of tokens whose keys and values a pass with these arguments reads from a cache."""
+    caches = (arguments.get(name) for name in CACHE_ARGUMENTS)
+    return next((int(cache.get_seq_length()) for cache in caches if cache is not None), 0)
 
 
 class CachedPrefix(NamedTuple):

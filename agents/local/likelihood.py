@@ -12,6 +12,7 @@ hook on one of its modules, because a hook may depend on whole rows.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from inspect import signature
 from typing import Any, Literal, NamedTuple
@@ -87,6 +88,8 @@ class Likelihood:
         self.device = computing_device(model)
         self.takes_positions = "position_ids" in signature(model.forward).parameters
         self.least = SharingMinimum(32, batch_tokens // 4, 8)
+        self.prompt_lengths: Tensor | None = None
+        """Tokens of the prompt in each row of the pass that scores targets now, for hooks; None in other passes."""
 
     def tokens(
         self, rows: Sequence[Encoded], prompts: Sequence[Hashable], side: Side = "right", share: bool = True
@@ -236,10 +239,21 @@ class Likelihood:
         if any(_joined(stem) for stem in stems):
             fed |= self._forked(stems, depth, fed["attention_mask"], width, side)
         caching = cache_arguments(self.model, past.cache) if past else {"use_cache": False}
-        states = self._states(fed | caching)
+        starts = [min(rows[place].start for place, _ in stem.leaves) - depth for stem in stems]
+        with self._prompts_of(starts):
+            states = self._states(fed | caching)
         lines, columns, tokens = torch.tensor([position[1:] for position in positions], device=states.device).T
         for position, score in zip(positions, self._at(states, lines, columns, tokens), strict=True):
             out[position.row].append(score)
+
+    @contextmanager
+    def _prompts_of(self, lengths: Sequence[int]) -> Iterator[None]:
+        self.head  # noqa: B018  its own passes, before the first, are of other rows
+        self.prompt_lengths = torch.tensor(lengths, device=self.device)
+        try:
+            yield
+        finally:
+            self.prompt_lengths = None
 
     def _forked(self, stems: list[Stem], depth: int, mask: Tensor, width: int, side: Side) -> dict[str, Tensor]:
         """Positions and mask, shape (rows, 1, width, past + width), by which a leaf sees its stem and no other leaf."""

@@ -57,10 +57,25 @@ class SuffixForward:
 
     The weights below the layer must not change meanwhile, and for `run` none may. A model that keeps more than keys and
     values of the tokens in front, such as the state of a recurrence, reads whole prompts each time.
+
+    Args:
+        lm: the model.
+        paths: its module paths.
+        prompts: the prompts, padded into one batch.
+        layer: the edited layer, from 0.
+        every_place: the last block's MLP reads all places, for a hook on it; else those whose output is asked for.
     """
 
-    def __init__(self, lm: CausalLM, paths: Architecture, prompts: Sequence[PromptSplit], layer: int) -> None:
+    def __init__(
+        self,
+        lm: CausalLM,
+        paths: Architecture,
+        prompts: Sequence[PromptSplit],
+        layer: int,
+        every_place: bool = False,
+    ) -> None:
         self.lm, self.paths, self.layer = lm, paths, layer
+        self._every_place = every_place
         config: Any = lm.model.config
         self.depth: int = config.get_text_config().num_hidden_layers
         self._offloaded = is_offloaded(lm.model)
@@ -132,7 +147,7 @@ class SuffixForward:
         """Modules behind the attention of the last block, where they are known to treat each place alone."""
         mlp = self._module(self.depth - 1, "down_projection").rpartition(".")[0]
         # The projection of an unknown model may be a recurrence's.
-        if not self._known or self._whole:
+        if not self._known or self._whole or self._every_place:
             return []
         paths = self._outputs + [mlp] * (mlp != self._module(self.depth - 1, "block"))
         return [self.lm.model.get_submodule(path) for path in paths]

@@ -1,8 +1,6 @@
 """Null-space constrained editing (Fang et al. 2025, AlphaEdit): updates that do not change the output of usual keys."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,13 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.editors.base import Answerer, ApplyMore, EditorContext
+from emend.editors.base import EditorContext
 from emend.editors.numerics.factorise import on_device
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
 from emend.editors.parametric.memit import Memit
-from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 
 NEARLY_WHOLE = 0.95
@@ -43,10 +40,6 @@ class AlphaEdit(Memit):
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
         self._warned = False
-        self._protected: dict[int, Tensor] = {}
-        """Keys of the sequence's earlier edits by layer (K_p), shape (edits, inputs), float64."""
-        self._with_latest: dict[int, Tensor] = {}
-        """The same with those of the edits that were solved last."""
 
     def factorise(self) -> None:
         """Compute the null spaces; no inverse is needed."""
@@ -54,23 +47,6 @@ class AlphaEdit(Memit):
             for layer in self.layers:
                 size = key_size(self.lm, self.paths, layer)
                 self.covariance.null_space(layer, size, self.settings.nullspace_threshold)
-
-    @contextmanager
-    def sequence(self) -> Iterator[ApplyMore]:
-        """Protect at each call the keys of the calls before; a new sequence starts without any."""
-        with super().sequence() as apply_more:
-
-            def protecting(edits: Sequence[Edit]) -> Answerer:
-                self._with_latest = {}
-                answerer = apply_more(edits)
-                self._protected |= self._with_latest  # only now: edits that failed protect nothing
-                return answerer
-
-            self._protected = {}
-            try:
-                yield protecting
-            finally:
-                self._protected, self._with_latest = {}, {}
 
     def layer_update(self, layer: int, keys: Tensor, residual: Tensor) -> LowRankDelta:
         """The update R K^T P [(K K^T + K_p K_p^T) P + L2]^-1 , solved with as many unknowns as there are keys.
@@ -81,17 +57,13 @@ class AlphaEdit(Memit):
             residual: R^T, what the layer has to add, shape (edits, outputs), float64.
         """
         basis = self._basis(layer, keys.shape[1])
-        earlier = self._protected.get(layer)
-        # A layer's keys do not depend on its own weights, and those below are written by now: these keys are the ones
-        # that the model has once the edits are applied.
-        self._with_latest[layer] = keys.double() if earlier is None else torch.cat([earlier, keys.double()])
-        tensors = (basis, keys.double()) if earlier is None else (basis, keys.double(), earlier)
+        tensors = basis, keys.double(), self.earlier_keys(layer, keys)
         return LowRankDelta(residual.T, on_device(self.lm.device, self._projected, *tensors))
 
-    def _projected(self, basis: Tensor, keys: Tensor, *earlier: Tensor) -> Tensor:
+    def _projected(self, basis: Tensor, keys: Tensor, earlier: Tensor) -> Tensor:
         """K^T P [(K K^T + K_p K_p^T) P + L2]^-1, shape (edits, inputs)."""
         inside = keys @ basis
-        everything = torch.cat([inside, *(some @ basis for some in earlier)]) if earlier else inside
+        everything = torch.cat([inside, earlier @ basis])
         # (A^T A + L2)^-1 K = [K - A^T (A A^T + L2)^-1 A K] / L2 with A the rows of all keys inside the null space
         inner = everything @ everything.T + self.settings.L2 * torch.eye(
             len(everything), dtype=inside.dtype, device=inside.device

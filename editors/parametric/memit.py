@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from emend.editors.base import Answerer, ApplyMore, EditorContext
 from emend.editors.numerics.locate import Located, locate
 from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.numerics.value_search import ValueResult
@@ -23,6 +24,8 @@ class MemitSettings(LocateThenEditSettings):
 
     mom2_update_weight: Annotated[float, Field(gt=0)] = 15000.0
     """Weight of the covariance against one edit (lambda)."""
+    cache_keys: bool = False
+    """In a sequence weigh the keys of earlier calls too, as `MEMIT_seq` of AlphaEdit's code; MEMIT's own does not."""
 
 
 class Memit(LocateThenEdit):
@@ -32,6 +35,38 @@ class Memit(LocateThenEdit):
     value_site: ClassVar[Literal["mlp", "block"]] = "block"
     schema: ClassVar[type[LocateThenEditSettings]] = MemitSettings
     settings: MemitSettings
+
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self._earlier: dict[int, Tensor] = {}
+        """Keys of a sequence's earlier calls by layer (K_p), shape (edits, inputs), float64."""
+        self._with_latest: dict[int, Tensor] = {}
+        """The same with those of the edits that were solved last."""
+
+    @contextmanager
+    def sequence(self) -> Iterator[ApplyMore]:
+        """Collect the keys of each call for those that follow; a new sequence starts without any."""
+        with super().sequence() as apply_more:
+
+            def collecting(edits: Sequence[Edit]) -> Answerer:
+                self._with_latest = {}
+                answerer = apply_more(edits)
+                self._earlier |= self._with_latest  # only now: edits that failed have no keys to keep
+                return answerer
+
+            self._earlier = {}
+            try:
+                yield collecting
+            finally:
+                self._earlier, self._with_latest = {}, {}
+
+    def earlier_keys(self, layer: int, keys: Tensor) -> Tensor:
+        """Keys of the sequence's earlier calls (K_p), shape (edits, inputs), float64; these join them afterwards."""
+        earlier = self._earlier.get(layer, keys[:0].double())
+        # A layer's keys do not depend on its own weights, and those below are written by now: these keys are the ones
+        # that the model has once the edits are applied.
+        self._with_latest[layer] = torch.cat([earlier, keys.double()])
+        return earlier
 
     def check_layers(self) -> None:
         """Refuse layers that do not ascend, and several where a norm lies between MLP and residual stream."""
@@ -63,15 +98,20 @@ class Memit(LocateThenEdit):
         return deltas
 
     def layer_update(self, layer: int, keys: Tensor, residual: Tensor) -> LowRankDelta:
-        """The least-squares update R K^T (lambda C + K K^T)^-1 (eq. 14).
+        """The least-squares update R K^T (lambda C + K K^T)^-1 (eq. 14), with K_p K_p^T added where keys are cached.
 
         By the Woodbury identity it is R (lambda + K^T C^-1 K)^-1 K^T C^-1, with a matrix of (edits, edits) to invert.
+        Cached keys are further columns of K for which nothing is to be added.
 
         Args:
             layer: the layer whose covariance C is used.
             keys: K^T, shape (edits, inputs).
             residual: R^T, what the layer has to add, shape (edits, outputs), float64.
         """
+        if self.settings.cache_keys:
+            earlier = self.earlier_keys(layer, keys)
+            keys = torch.cat([keys.double(), earlier])
+            residual = torch.cat([residual, residual.new_zeros(len(earlier), residual.shape[1])])
         solved = self.covariance.solve(layer, keys.T)
         identity = torch.eye(len(keys), dtype=torch.float64)
         inner = keys.double() @ solved + self.settings.mom2_update_weight * identity

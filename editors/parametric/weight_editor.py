@@ -1,4 +1,4 @@
-"""Base class of the editors that solve for weight deltas: settings, fingerprint, and applying the deltas."""
+"""Base classes of the editors of local models: settings and fingerprint, and for weight deltas their application."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 
 
-class WeightEditor(ABC):
-    """An editor of a local model's weights: subclasses solve for deltas, this class applies and removes them."""
+class LocalEditor(ABC):
+    """An editor of a local model: its settings, its fingerprint, and the answerer of the edited model."""
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool] = True
@@ -47,11 +47,7 @@ class WeightEditor(ABC):
     @property
     @abstractmethod
     def target_modules(self) -> dict[str, Any]:
-        """The layers or matrices that are written to, for the fingerprint."""
-
-    @abstractmethod
-    def solve(self, edits: Sequence[Edit]) -> Deltas:
-        """The deltas by parameter name for the weights as they are now; the model is left as it is."""
+        """The layers or matrices that are edited, for the fingerprint."""
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -59,6 +55,17 @@ class WeightEditor(ABC):
         wording, chats = self.context.wording, is_chat_model(self.context.model)
         editor = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.target_modules
         return editor | {"seed": self.context.seed, "wording": wording, "prompt": wording_id(wording, chats)}
+
+    def _answerer(self, cost: EditCost) -> Answerer:
+        return direct_answerer(self.context.model, self.context.wording, cost)
+
+
+class WeightEditor(LocalEditor):
+    """An editor of a local model's weights: subclasses solve for deltas, this class applies and removes them."""
+
+    @abstractmethod
+    def solve(self, edits: Sequence[Edit]) -> Deltas:
+        """The deltas by parameter name for the weights as they are now; the model is left as it is."""
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
@@ -71,9 +78,6 @@ class WeightEditor(ABC):
     def sequence(self) -> AbstractContextManager[ApplyMore]:
         """Solve at each call for its edits alone, on the weights that the calls before left."""
         return sequential_edits(self.lm, self.solve, self._answerer)
-
-    def _answerer(self, cost: EditCost) -> Answerer:
-        return direct_answerer(self.context.model, self.context.wording, cost)
 
 
 def ids_of(edits: Sequence[Edit]) -> tuple[str, ...]:

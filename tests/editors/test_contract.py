@@ -97,6 +97,14 @@ AT_THE_SUBJECT = {
 }
 SMALL: dict[str, dict[str, Any]] = {name: AT_THE_SUBJECT for name in ("rome", "r_rome", "memit", "emmet")}
 SMALL["ultraedit"] = {"layers": [0, 1], "lr": 0.1}
+SMALL["grace"] = {"layers": [0], "n_iter": 30}
+SMALL["wise"] = {
+    "layers": [0],
+    "edit_lr": 0.05,
+    "n_iter": 30,
+    "act_margin": [0.1, 0.5, 0.2],
+    "context_template_length_params": [[3, 1]],
+}
 SMALL["lora"] = SMALL["qlora"] = {"num_steps": 10}
 SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 """Settings for models of two layers."""

@@ -19,6 +19,8 @@ from emend.editors.hyperparameters import (
 from emend.editors.parametric.alphaedit import AlphaEditSettings
 from emend.editors.parametric.emmet import EmmetSettings
 from emend.editors.parametric.finetune import FineTuningSettings
+from emend.editors.parametric.lifelong.grace import GraceSettings
+from emend.editors.parametric.lifelong.wise import WiseSettings
 from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
 from emend.editors.parametric.lora import LoraSettings
 from emend.editors.parametric.memit import MemitSettings
@@ -149,6 +151,8 @@ def test_every_shipped_table_gives_valid_settings(path):
         "alphaedit": AlphaEditSettings,
         "emmet": EmmetSettings,
         "ultraedit": UltraEditSettings,
+        "grace": GraceSettings,
+        "wise": WiseSettings,
     }
     for family in shipped_tables(path.stem):
         built = build_settings(schemas[path.stem], shipped_settings(path.stem, config_for(family)), path.stem)

@@ -144,6 +144,33 @@ def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     assert (ours - direct).norm() <= 1e-6 * direct.norm()
 
 
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_memit_with_cached_keys_solves_the_system_that_memit_seq_writes_down(architecture, random_model):
+    """R K^T (lambda C + cache_c + K K^T)^-1 with cache_c the sum of K K^T of the calls before, as the file has it."""
+    memit = with_moments(editor(Memit, random_model(architecture), mom2_update_weight=7.0, cache_keys=True))
+    path = memit.paths.of_layer(0, "down_projection")
+    with memit.sequence() as apply_more:
+        cache = 0
+        for edits in ([CAPITAL], [CURRENCY, FIRST]):
+            found = memit.search(edits)
+            keys, residual = keys_at(memit, edits, 0).double(), found.change.double()
+            direct = torch.linalg.solve(7.0 * moment(keys.shape[1]) + cache + keys.T @ keys, keys.T @ residual).T
+            factors = memit.deltas(edits, found)[f"{path}.weight"]
+            assert (factors.left @ factors.right - direct).norm() <= 1e-4 * direct.norm()
+            apply_more(edits)
+            cache = cache + keys.T @ keys
+    plain = memit.deltas(edits, found)[f"{path}.weight"]
+    assert plain.right.shape[0] == 2 < factors.right.shape[0]
+
+
+def test_memit_without_cached_keys_solves_each_call_of_a_sequence_alone(random_model):
+    memit = with_moments(editor(Memit, random_model()))
+    with memit.sequence() as apply_more:
+        apply_more([CAPITAL])
+        inside = memit.layer_update(0, torch.eye(1, 64), torch.ones(1, 32).double())
+    assert torch.equal(inside.right, memit.layer_update(0, torch.eye(1, 64), torch.ones(1, 32).double()).right)
+
+
 def test_woodbury_s_way_equals_the_direct_solve_in_float64(random_model):
     memit = with_moments(editor(Memit, random_model(), mom2_update_weight=3.0))
     torch.manual_seed(1)
@@ -178,11 +205,11 @@ def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solut
     assert 0 < null.shape[1] < len(covariance)
     torch.manual_seed(1)
     keys, left = torch.randn(3, len(covariance), dtype=torch.float64), torch.randn(3, 32, dtype=torch.float64)
-    alpha._protected = {0: torch.randn(2, len(covariance), dtype=torch.float64)}
+    alpha._earlier = {0: torch.randn(2, len(covariance), dtype=torch.float64)}
     factors = alpha.layer_update(0, keys, left)
     delta = factors.left @ factors.right
     projector = null @ null.T
-    both = keys.T @ keys + alpha._protected[0].T @ alpha._protected[0]
+    both = keys.T @ keys + alpha._earlier[0].T @ alpha._earlier[0]
     direct = torch.linalg.solve(projector @ both + 2.0 * torch.eye(len(covariance)), projector @ keys.T @ left).T
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert (delta @ vectors[:, values >= 0.9]).norm() <= 1e-9 * delta.norm()

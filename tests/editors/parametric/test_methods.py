@@ -29,9 +29,9 @@ def test_alphaedit_holds_protected_keys_within_a_sequence_and_forgets_them_after
     alone = solve(alpha, [CURRENCY])
     with alpha.sequence() as grow:
         grow([CAPITAL])
-        assert alpha._protected[0].shape[0] == 1
+        assert alpha._earlier[0].shape[0] == 1
         inside = solve(alpha, [CURRENCY])
-    assert not alpha._protected
+    assert not alpha._earlier
     again = solve(alpha, [CURRENCY])
     (name,) = alone
     assert torch.equal(again[name], alone[name])
@@ -210,9 +210,9 @@ def test_alphaedit_protects_the_edited_models_keys_and_runs_no_pass_after_applyi
             handles.pop().remove()
             for layer in (0, 1):
                 now = keys_at(alpha, edits, layer).double()
-                assert torch.equal(alpha._protected[layer][-len(edits) :], now)
-        assert [len(keys) for keys in alpha._protected.values()] == [3, 3]
+                assert torch.equal(alpha._earlier[layer][-len(edits) :], now)
+        assert [len(keys) for keys in alpha._earlier.values()] == [3, 3]
         monkeypatch.setattr(DeltaStack, "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             grow([CAPITAL])
-        assert [len(keys) for keys in alpha._protected.values()] == [3, 3]
+        assert [len(keys) for keys in alpha._earlier.values()] == [3, 3]

@@ -11,6 +11,8 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.finetune import FineTuning
+from emend.editors.parametric.lifelong.grace import Grace
+from emend.editors.parametric.lifelong.wise import Wise
 from emend.editors.parametric.lora import Lora, QLora
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome
@@ -27,6 +29,15 @@ METHODS: list[Any] = [
     pytest.param(FineTuning, TRAINED | {"layers": [0], "batch_size": 1}, id="ft-batches", marks=pytest.mark.slow),
     pytest.param(Lora, TRAINED | {"lora_dropout": 0.1}, id="lora"),
     pytest.param(QLora, TRAINED, id="qlora"),
+]
+
+MEMORIES: list[Any] = [
+    pytest.param(Grace, {"layers": [0], "n_iter": 5}, id="grace"),
+    pytest.param(
+        Wise,
+        {"layers": [0], "n_iter": 5, "edit_lr": 0.05, "act_ratio": 1e-3, "context_template_length_params": [[3, 1]]},
+        id="wise",
+    ),
 ]
 
 
@@ -53,6 +64,18 @@ def test_an_edit_is_that_of_the_loaded_model_and_leaves_no_trace(random_folder, 
         assert log_prob(offloaded) == log_prob(loaded) > before
     assert log_prob(offloaded) == before
     assert sum(not weight.is_meta for weight in offloaded.lm.model.parameters()) == len(deltas)
+
+
+@pytest.mark.parametrize(("method", "settings"), MEMORIES)
+def test_a_memory_beside_an_offloaded_layer_is_that_of_the_loaded_model(random_folder, method, settings):
+    folder = random_folder(window=96, intermediate_size=128)
+    loaded = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
+    offloaded: Any = load_model(f"hf:{folder}", device_map={"": "disk"}, max_new_tokens=4)
+    before = log_prob(offloaded)
+    one, other = (method(EditorContext(model, settings=settings)) for model in (loaded, offloaded))
+    with one.edit([CAPITAL]), other.edit([CAPITAL]):
+        assert log_prob(offloaded) == log_prob(loaded) > before
+    assert log_prob(offloaded) == before
 
 
 def test_training_every_offloaded_weight_is_refused(random_folder):

@@ -1,0 +1,1 @@
+"""Editors that keep edits in a memory beside one layer, which grows over turns; no weight changes."""
