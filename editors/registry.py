@@ -48,6 +48,14 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
             WEIGHTS + "ultraedit:UltraEdit",
             "Normalises gradients over all turns, in closed form (Gu et al. 2025).",
         ),
+        "unke": (
+            WEIGHTS + "documents.unke:Unke",
+            "Trains a block to give a value from which a whole document follows (Deng et al. 2024).",
+        ),
+        "anyedit": (
+            WEIGHTS + "documents.anyedit:AnyEdit",
+            "As unke or memit, with a value for each window of a long target (Jiang et al. 2025).",
+        ),
         "alphaedit": (WEIGHTS + "alphaedit:AlphaEdit", "As memit, in the null space of usual keys (Fang et al. 2025)."),
     },
     aliases={"ice": "in_context"},

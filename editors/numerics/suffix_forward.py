@@ -6,13 +6,14 @@ the block above the layer, attention's projections read only the token that chan
 only the places whose output is asked for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.pytorch_utils import Conv1D
@@ -153,9 +154,11 @@ class SuffixForward:
         with self._fixed_changes(self._whole), self._added(change):
             return self._block(self.layer, self._before)
 
-    def block_output(self) -> Tensor:
-        """Output of the edited layer's block, shape (rows, places, width), with its weights as they are now."""
-        return self._block(self.layer, self._before)
+    def block_output(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Output of the edited layer's block, shape (rows, places, width), with its own or with other weights."""
+        args, kwargs = self._calls[self.layer]
+        block = self.lm.model.get_submodule(self._module(self.layer, "block"))
+        return _first(functional_call(block, dict(weights or {}), (self._before, *args), kwargs))
 
     def _capture(self, prompts: Sequence[PromptSplit]) -> None:
         """Run whole prompts once, keeping the arguments of each block from the edited one on."""

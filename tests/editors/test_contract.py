@@ -97,6 +97,7 @@ AT_THE_SUBJECT = {
 }
 SMALL: dict[str, dict[str, Any]] = {name: AT_THE_SUBJECT for name in ("rome", "r_rome", "memit", "emmet")}
 SMALL["ultraedit"] = {"layers": [0, 1], "lr": 0.1}
+SMALL["unke"] = SMALL["anyedit"] = {"layers": [0], "clamp_norm_factor": 40.0, "lr": 5e-3, "ex_data_num": 2}
 SMALL["lora"] = SMALL["qlora"] = {"num_steps": 10}
 SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 """Settings for models of two layers."""
