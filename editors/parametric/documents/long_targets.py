@@ -24,7 +24,8 @@ def long_targets(lm: CausalLM, edits: Sequence[Edit], wording: str) -> list[Long
     published code the end token follows a target, so that the model learns to end there.
 
     Raises:
-        BadData: an edit has no target or text, or a target of too few tokens, or one that does not fit the window.
+        BadData: an edit has no target or text, or one of too few tokens.
+        ContextOverflow: the target of a question does not fit the model's window.
     """
     return [target for edit in edits for target in _targets_of(lm, edit, wording)]
 

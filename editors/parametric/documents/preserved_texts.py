@@ -15,7 +15,7 @@ SAMPLED_TOKENS = 40
 
 
 def read_preserved_texts(lm: CausalLM, file: str, number: int, seed: int) -> tuple[str, ...]:
-    """The texts of a file, one a line, or without a file as many as are needed, as the unedited model continues openers.
+    """The texts of a file, one a line; without a file as many as are needed, as the unedited model continues openers.
 
     The published code draws from Alpaca's instructions with their answers; the model's own texts need no data.
 
