@@ -4,9 +4,10 @@
     python scripts/benchmarks/bench_documents.py search --model FOLDER --data AKEW/mquake_cf.json --editors unke
 
 Each unstructured text of AKEW's MQuAKE-CF, the shortest first, is edited alone, bare (the model is asked its lead) or
-behind the question of its fact (`--form question`). ROUGE-L (F1 over words) compares what the model then writes greedily with the target;
-perplexity is that of texts of The World Factbook, over the unedited model's. `search` tries the settings of the table
-`[search]` of the editor's file, in random order, on documents that `measure` does not take.
+behind the question of its fact (`--form question`). ROUGE-L (F1 over words) compares what the model then writes with the
+target; the target's perplexity and that of texts of The World Factbook, the latter over the unedited model's,
+are given too. `search` tries the settings of the table `[search]` of the editor's file, in random order, on the longest
+documents.
 """
 
 import argparse
@@ -61,17 +62,16 @@ def perplexity(lm: Any, texts: list[str]) -> float:
     return math.exp(-sum(score.log_prob for score in scores) / sum(score.target_tokens for score in scores))
 
 
-def edit_and_ask(editor: Any, edit: Edit, texts: list[str]) -> dict[str, float]:
-    """One edit, with the figures of the module's docstring."""
-    lm = editor.lm
-    (target, *_) = long_targets(lm, [edit], editor.context.wording)
+def edit_and_ask(lm: Any, editor: Any, edit: Edit, texts: list[str]) -> dict[str, float]:
+    """One edit, with the figures of the module's docstring; the editor `unedited` changes nothing."""
+    (target, *_) = long_targets(lm, [edit], "new_fact")
     prompt, gold = (
         lm.tokenizer.decode(ids, skip_special_tokens=True)
         for ids in (target.ids[: target.start], target.ids[target.start :])
     )
     unedited = perplexity(lm, texts)
     with Meter(alone=True, lm=lm) as meter:
-        deltas = editor.solve([edit])
+        deltas = editor.solve([edit]) if hasattr(editor, "solve") else {}
     with applied(lm.model, deltas, lm.lock):
         (written,) = lm.generate([prompt], len(target.ids) - target.start + 8, stop=())
         score = lm.log_probs([(prompt, gold)])[0]
@@ -106,7 +106,7 @@ def measure(model: Any, names: list[str], edits: list[Edit], texts: list[str], u
         if time.monotonic() > until:
             break
         for name, editor in editors.items():
-            rows[name].append(edit_and_ask(editor, edit, texts))
+            rows[name].append(edit_and_ask(model.lm, editor, edit, texts))
             print_row(editor=name, document=edit.id, **rows[name][-1])
     for name, measured in rows.items():
         print_row(editor=name, n=len(measured), **{key: mean(row[key] for row in measured) for key in measured[0]})
@@ -119,7 +119,7 @@ def search(model: Any, names: list[str], edits: list[Edit], texts: list[str], tr
             if time.monotonic() > until:
                 return
             editor = EDITORS.load(name)(EditorContext(model, settings=settings))
-            rows = [edit_and_ask(editor, edit, texts) for edit in edits]
+            rows = [edit_and_ask(model.lm, editor, edit, texts) for edit in edits]
             print_row(editor=name, n=len(rows), **settings, **{key: mean(row[key] for row in rows) for key in rows[0]})
 
 

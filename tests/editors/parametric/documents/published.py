@@ -11,8 +11,8 @@ from emend.editors.numerics.architectures import find_architecture
 class Published:
     """Both stages of the published code, on one model and layer."""
 
-    def __init__(self, lm, layer, settings):
-        paths = find_architecture(lm.model)
+    def __init__(self, lm, layer, settings, paths=None):
+        paths = paths or find_architecture(lm.model)
         self.lm, self.settings = lm, settings
         self.block = lm.model.get_submodule(paths.of_layer(layer, "block"))
 
