@@ -4,8 +4,8 @@
     python scripts/benchmarks/bench_documents.py search --model FOLDER --data AKEW/mquake_cf.json --editors unke
 
 Each unstructured text of AKEW's MQuAKE-CF, the shortest first, is edited alone, bare (the model is asked its lead) or
-behind the question of its fact (`--form question`). ROUGE-L (F1 over words) compares what the model then writes with the
-target; the target's perplexity and that of texts of The World Factbook, the latter over the unedited model's,
+behind the question of its fact (`--form question`). ROUGE-L (F1 over words) compares what the model then writes with
+the target; the target's perplexity and that of texts of The World Factbook, the latter over the unedited model's,
 are given too. `search` tries the settings of the table `[search]` of the editor's file, in random order, on the longest
 documents.
 """

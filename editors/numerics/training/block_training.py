@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
@@ -121,4 +121,5 @@ def _optimizer(block: nn.Module, leaves: dict[str, Tensor], lr: float) -> torch.
     }
     decayed = [leaf for name, leaf in leaves.items() if name not in norms]
     others = [leaf for name, leaf in leaves.items() if name in norms]
-    return torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0.0}], lr=lr, weight_decay=0.01)
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, weight_decay=0.01)
