@@ -1,6 +1,7 @@
 """The published loops of UnKE and AnyEdit written out, for whole texts through the whole model and one edit alone."""
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch.nn.functional import mse_loss
@@ -32,9 +33,9 @@ class Published:
 
     def compute_z(self, ids, windows):
         """Place and change of each window, in order."""
-        settings, found = self.settings, []
+        settings, found = self.settings, list[Any]()
         for first, end in windows:
-            calls = []
+            calls: list[Any] = []
             with torch.no_grad():
                 self.run(ids[: end - 1], found, calls)
             original = calls[0][2][0, first - 1]
@@ -58,7 +59,7 @@ class Published:
 
     def train(self, ids, change, preserved):
         """The deltas of the block's parameters; the preserved texts are of one length, and need no padding."""
-        edited, others = [], []
+        edited, others = list[Any](), list[Any]()
         with torch.no_grad():
             self.run(ids, [], edited)
             for text in preserved:

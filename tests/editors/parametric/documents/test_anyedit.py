@@ -61,7 +61,7 @@ def published_memit(editor, ids, values, weight):
     originals = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for number, layer in enumerate(editor.layers):
         path = paths.of_layer(layer, "down_projection")
-        module, seen = model.get_submodule(path), {}
+        module, seen = model.get_submodule(path), dict[str, torch.Tensor]()
         hooks = [
             module.register_forward_pre_hook(lambda _, x, seen=seen: seen.update(keys=x[0][0].double())),
             last.register_forward_hook(
