@@ -56,6 +56,14 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
             WEIGHTS + "lifelong.wise:Wise",
             "Trains a side copy of one matrix, and routes prompts that it changes much to it (Wang et al. 2024).",
         ),
+        "unke": (
+            WEIGHTS + "documents.unke:Unke",
+            "Trains a block to give a value from which a whole document follows (Deng et al. 2024).",
+        ),
+        "anyedit": (
+            WEIGHTS + "documents.anyedit:AnyEdit",
+            "As unke or memit, with a value for each window of a long target (Jiang et al. 2025).",
+        ),
         "alphaedit": (WEIGHTS + "alphaedit:AlphaEdit", "As memit, in the null space of usual keys (Fang et al. 2025)."),
     },
     aliases={"ice": "in_context"},

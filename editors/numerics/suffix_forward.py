@@ -6,13 +6,14 @@ the block above the layer, attention's projections read only the token that chan
 only the places whose output is asked for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.pytorch_utils import Conv1D
@@ -36,6 +37,8 @@ class PromptSplit(NamedTuple):
 
     front: tuple[int, ...]
     rest: tuple[int, ...]
+    fixed: tuple[tuple[int, Tensor], ...] = ()
+    """Changes, shape (width,), that stay at tokens of `front`, by place."""
 
 
 class _FrontLayer(DynamicLayer):
@@ -85,8 +88,14 @@ class SuffixForward:
         self._rows = torch.arange(len(places), device=lm.device)
         self._places = torch.tensor(places, device=lm.device)
         if self._whole:
-            prompts = [PromptSplit((), prompt.front + prompt.rest) for prompt in prompts]
+            prompts = [PromptSplit((), prompt.front + prompt.rest, prompt.fixed) for prompt in prompts]
         self.front = max(len(prompt.front) for prompt in prompts)
+        self._fixed = [
+            (row, place + self.front - len(prompt.front), change)
+            for row, prompt in enumerate(prompts)
+            for place, change in prompt.fixed
+        ]
+        """Row, column and value of each change that stays, in a pass over the tokens in front."""
         self._tokens = sum(len(prompt.rest) for prompt in prompts)
         self._calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: list[str] = []
@@ -157,21 +166,28 @@ class SuffixForward:
 
     def edited_block(self, change: Tensor) -> Tensor:
         """Output of the edited layer's block with `change` added behind its down-projection."""
-        with self._added(change):
+        with self._fixed_changes(self._whole), self._added(change):
             return self._block(self.layer, self._before)
+
+    def block_output(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Output of the edited layer's block, shape (rows, places, width), with its own or with other weights."""
+        args, kwargs = self._calls[self.layer]
+        block = self.lm.model.get_submodule(self._module(self.layer, "block"))
+        return _first(functional_call(block, dict(weights or {}), (self._before, *args), kwargs))
 
     def _capture(self, prompts: Sequence[PromptSplit]) -> None:
         """Run whole prompts once, keeping the arguments of each block from the edited one on."""
         inputs = self._inputs(prompts)
         caching = cache_arguments(self.lm.model, self._front_cache(prompts)) if self.front else {"use_cache": False}
-        with self._capturing(*inputs["input_ids"].shape):
+        with self._fixed_changes(self._whole), self._capturing(*inputs["input_ids"].shape):
             self.lm.model.base_model(**inputs, **caching)
 
     def _front_cache(self, prompts: Sequence[PromptSplit]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
         ids, mask = padded([prompt.front for prompt in prompts], self.lm.tokenizer.pad_token_id, left=True)
         cache = DynamicCache()  # without the configuration, layers with a sliding window keep everything as well
-        self.lm.model.base_model(**_inputs(self.lm, ids, mask, mask), **cache_arguments(self.lm.model, cache))
+        with self._fixed_changes(True):
+            self.lm.model.base_model(**_inputs(self.lm, ids, mask, mask), **cache_arguments(self.lm.model, cache))
         layers: list[Any] = cache.layers
         return Cache(layers=[_FrontLayer(layer.keys, layer.values) for layer in layers])
 
@@ -247,6 +263,25 @@ class SuffixForward:
         self._projections = {module: output for module, (states, output) in calls.items() if states is read}
         last = self._module(self.depth - 1, "query").rpartition(".")[0]
         self._outputs = [f"{last}.{path}" for path, module in linear.items() if module not in self._projections]
+
+    @contextmanager
+    def _fixed_changes(self, front_is_read: bool) -> Iterator[None]:
+        """Inside the `with`, a pass over the tokens in front has the changes that stay there."""
+        if not (front_is_read and self._fixed):
+            yield
+            return
+        rows, columns, changes = zip(*self._fixed, strict=True)
+        values = torch.stack(changes)
+
+        def add(_: nn.Module, __: tuple[Tensor, ...], output: Any) -> Any:
+            changed = _first(output).clone()
+            by_row = changed.view(len(self._rows), -1, changed.shape[-1])
+            by_row[rows, columns] = by_row[rows, columns] + values.to(changed.dtype)
+            return changed if isinstance(output, Tensor) else (changed, *output[1:])
+
+        path = self._module(self.layer, "block" if self.paths.adds else "down_projection")
+        with self.lm.model.get_submodule(path).register_forward_hook(add):
+            yield
 
     @contextmanager
     def _added(self, change: Tensor) -> Iterator[None]:

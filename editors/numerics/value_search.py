@@ -31,21 +31,27 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class ValueSearchSettings:
-    """Settings of the value search, named as in the published hyper-parameter files."""
+class ValueDescentSettings:
+    """Settings of a value's optimisation, named as in the published hyper-parameter files."""
 
     v_num_grad_steps: Annotated[int, Field(ge=1)]
     """Maximum number of steps; the last one only evaluates the loss."""
     v_lr: Annotated[float, Field(gt=0)]
     """Adam's learning rate."""
-    kl_factor: Annotated[float, Field(ge=0)]
-    """Weight of the KL divergence at the subject in "<subject> is a", in nats."""
     v_weight_decay: Annotated[float, Field(ge=0)]
     """Weight of the change's norm over the squared norm of the original value."""
     clamp_norm_factor: Annotated[float, Field(gt=0)]
     """Largest norm of the change, in norms of the original value."""
     stop_loss: Annotated[float, Field(ge=0)]
     """An edit has converged when its loss is below this."""
+
+
+@dataclass(frozen=True)
+class ValueSearchSettings(ValueDescentSettings):
+    """Settings of the search for the value of a subject."""
+
+    kl_factor: Annotated[float, Field(ge=0)]
+    """Weight of the KL divergence at the subject in "<subject> is a", in nats."""
     fact_token: FactToken = field(default="auto", kw_only=True)
     """The token at which the value is written: `subject_last`, `last`, or `auto`, which is `subject_last` except where
     that is the very first token, without a begin token in front."""
@@ -75,12 +81,21 @@ _Converged = tuple[Tensor, Tensor, Tensor, int, float]
 """Change, original value, keys, steps and loss of one edit."""
 
 
-class _Job(NamedTuple):
-    """An edit to optimise: its prompts, the bare one first and the essence prompt "<subject> is a" last."""
+class ValueJob(NamedTuple):
+    """A value to optimise: the prompts with their target, the bare one first."""
 
     number: int
     edit: Edit
-    rows: list[Located]
+    prompts: list[Located]
+    essence: Located | None = None
+    """The prompt "<subject> is a", at whose subject the distribution of the next token should stay."""
+    fixed: tuple[tuple[int, Tensor], ...] = ()
+    """Changes, shape (width,), that stay at earlier tokens of each prompt, by place."""
+
+    @property
+    def rows(self) -> list[Located]:
+        """All prompts."""
+        return self.prompts if self.essence is None else [*self.prompts, self.essence]
 
     @property
     def rest(self) -> int:
@@ -98,9 +113,10 @@ class _Job(NamedTuple):
 
         Not where the target follows at once: one place would then be scored twice.
         """
-        bare, essence = self.rows[0], self.rows[-1]
-        same = bare.ids[: bare.subject + 1] == essence.ids[: essence.subject + 1]
-        return same and bare.target > bare.subject + 1
+        bare, essence = self.prompts[0], self.essence
+        if essence is None or bare.target == bare.subject + 1:
+            return False
+        return bare.ids[: bare.subject + 1] == essence.ids[: essence.subject + 1]
 
 
 def search_values(
@@ -122,23 +138,42 @@ def search_values(
         ModelError: a loss is not finite; names step, loss and edit.
     """
     jobs = [
-        _Job(n, edit, [*locate(lm, edit, prefixes, settings.fact_token), locate_essence(lm, edit, settings.fact_token)])
+        ValueJob(
+            n, edit, locate(lm, edit, prefixes, settings.fact_token), locate_essence(lm, edit, settings.fact_token)
+        )
         for n, edit in enumerate(edits)
     ]
+    return optimise_values(lm, paths, jobs, layer, value_site, settings, settings.kl_factor)
+
+
+def optimise_values(
+    lm: CausalLM,
+    paths: Architecture,
+    jobs: Sequence[ValueJob],
+    layer: int,
+    value_site: Literal["mlp", "block"],
+    settings: ValueDescentSettings,
+    kl_factor: float = 0.0,
+) -> ValueResult:
+    """The values of the jobs, which are numbered from 0, in batches of the model's token budget.
+
+    Raises:
+        ModelError: a loss is not finite; names step, loss and edit.
+    """
     converged: dict[int, _Converged] = {}
     with light_passes(lm.model):
         for part in _parts(jobs, lm.batch_tokens):
-            converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings).run()
-    changes, values, keys, steps, losses = zip(*(converged[n] for n in range(len(edits))), strict=True)
+            converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings, kl_factor).run()
+    changes, values, keys, steps, losses = zip(*(converged[n] for n in range(len(jobs))), strict=True)
     return ValueResult(torch.stack(changes), torch.stack(values), torch.stack(keys), steps, losses)
 
 
-def _parts(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
+def _parts(jobs: Sequence[ValueJob], budget: int) -> list[list[ValueJob]]:
     """Edits of similar length together; no pass of a part has more than `budget` positions unless one edit's has.
 
     The tokens in front of the subject's last one are read in one pass, and those from it on in another.
     """
-    parts: list[list[_Job]] = []
+    parts: list[list[ValueJob]] = []
     rows = widest = 0
     for job in sorted(jobs, key=lambda job: (job.rest, job.width)):  # each step runs the rest, the front is run once
         rows, widest = rows + len(job.rows), max(widest, job.width)
@@ -152,27 +187,27 @@ def _parts(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
 class _Batch:
     """All prompts of some edits as rows of one batch, each edit's bare prompt first among its own rows."""
 
-    def __init__(self, lm: CausalLM, paths: Architecture, jobs: list[_Job], layer: int) -> None:
+    def __init__(self, lm: CausalLM, paths: Architecture, jobs: list[ValueJob], layer: int) -> None:
         self.jobs = jobs
         splits: list[PromptSplit] = []
         bare, essence, edit_of_row = list[int](), list[int](), list[int]()
         targets: list[tuple[int, int, int, float, int]] = []
         for m, job in enumerate(jobs):
             bare.append(len(splits))
-            for row in job.rows[:-1]:
+            for row in job.prompts:
                 # The last target token is predicted, but never fed.
-                share = 1.0 / (len(row.ids) - row.target) / (len(job.rows) - 1)
+                share = 1.0 / (len(row.ids) - row.target) / len(job.prompts)
                 targets += [
                     (len(splits), place - row.subject - 1, row.ids[place], share, m)
                     for place in range(row.target, len(row.ids))
                 ]
-                splits.append(PromptSplit(row.ids[: row.subject], row.ids[row.subject : -1]))
+                splits.append(PromptSplit(row.ids[: row.subject], row.ids[row.subject : -1], job.fixed))
             if job.essence_in_bare:
                 essence.append(bare[-1])
-            else:
+            elif job.essence is not None:
                 essence.append(len(splits))
-                last = job.rows[-1]
-                splits.append(PromptSplit(last.ids[: last.subject], last.ids[last.subject : last.subject + 1]))
+                ids, subject, _ = job.essence
+                splits.append(PromptSplit(ids[:subject], ids[subject : subject + 1]))
             edit_of_row += [m] * (len(splits) - len(edit_of_row))
         self.bare = torch.tensor(bare, device=lm.device)
         """Row of each edit's bare prompt, shape (edits,)."""
@@ -182,7 +217,7 @@ class _Batch:
         """For each target token of each prompt: the token, its share of the edit's loss, and the edit; shape (target
         tokens,) each."""
         self.rows = torch.tensor([*rows, *essence], device=lm.device)
-        self.places = torch.tensor([*places, *[0] * len(jobs)], device=lm.device)
+        self.places = torch.tensor([*places, *[0] * len(essence)], device=lm.device)
         """The rows and places that predict the target tokens, then those of the essence prompts' subjects."""
         self.suffix = SuffixForward(lm, paths, splits, layer)
 
@@ -194,19 +229,20 @@ class ValueOptimizer:
         self,
         lm: CausalLM,
         paths: Architecture,
-        jobs: list[_Job],
+        jobs: list[ValueJob],
         layer: int,
         value_site: str,
-        settings: ValueSearchSettings,
+        settings: ValueDescentSettings,
+        kl_factor: float,
     ) -> None:
-        self.lm, self.paths, self.layer, self.settings = lm, paths, layer, settings
+        self.lm, self.paths, self.layer, self.settings, self.kl_factor = lm, paths, layer, settings, kl_factor
         self.batch = _Batch(lm, paths, jobs, layer)
         site = {"mlp": "value", "block": "state"}[value_site]
         self.original = self.batch.suffix.captured[site][self.batch.bare]
         self.norm = self.original.norm(dim=1)
         keys = self.batch.suffix.captured["key"][:, : None if value_site == "mlp" else 0].cpu().double()
         self.keys = {
-            job.number: torch.stack([keys[bare], keys[bare : bare + len(job.rows) - 1].mean(0)])
+            job.number: torch.stack([keys[bare], keys[bare : bare + len(job.prompts)].mean(0)])
             for job, bare in zip(jobs, self.batch.bare.tolist(), strict=True)
         }
         self.original_log_probs: Tensor | None = None
@@ -243,13 +279,16 @@ class ValueOptimizer:
             surprise = cross_entropy(targets, batch.tokens, reduction="none")
             nll = torch.zeros(len(batch.jobs), device=surprise.device)
             nll = nll.index_add(0, batch.edit_of_target, surprise * batch.shares)
-            log_probs = essence.log_softmax(-1)
-            if self.original_log_probs is None:  # the change is still zero
-                self.original_log_probs = log_probs.detach()
-            kl = kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
             decay = self.settings.v_weight_decay * self.change.norm(dim=1) / self.norm**2
-            loss: Tensor = nll + self.settings.kl_factor * kl + decay
+            loss: Tensor = nll + decay + (self.kl_factor * self._divergence(essence) if len(essence) else 0.0)
             return loss
+
+    def _divergence(self, essence: Tensor) -> Tensor:
+        """The KL divergence of each edit's essence prompt, shape (edits,), from its logits."""
+        log_probs = essence.log_softmax(-1)
+        if self.original_log_probs is None:  # the change is still zero
+            self.original_log_probs = log_probs.detach()
+        return kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
 
     def _step(self, loss: Tensor) -> None:
         """Take one step of Adam, and clamp the change."""
@@ -286,7 +325,7 @@ class ValueOptimizer:
 
     def _failure(self, step: int, losses: list[float]) -> ModelError:
         failed = [(job.edit, loss) for job, loss in zip(self.batch.jobs, losses, strict=True) if not isfinite(loss)]
-        named = ", ".join(f"'{edit.id}' ({edit.cloze[:60]!r})" for edit, _ in failed[:NAMED])
+        named = ", ".join(f"'{edit.id}' ({(edit.cloze or edit.text)[:60]!r})" for edit, _ in failed[:NAMED])
         others = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
         return ModelError(
             f"the search for a value failed at step {step}, seen losses {[loss for _, loss in failed[:NAMED]]} of "

@@ -211,7 +211,7 @@ def training_rows(lm: CausalLM, edits: Sequence[Edit], wording: str, at_prompt_e
 
 def _make_rows(lm: CausalLM, edit: Edit, wording: str, at_prompt_end: bool) -> list[TrainingRow]:
     if edit.target_new and (edit.prompt or edit.question):
-        return [target_row(lm, edit, own_prompt(edit, wording), at_prompt_end)]
+        return [target_row(lm, edit, build_own_prompt(edit, wording), at_prompt_end)]
     if not edit.text.strip():
         raise BadData(f"edit '{edit.id}' has neither a target with a prompt nor a text: there is nothing to train on.")
     begin, ids = lm.encode("")[:1], lm.encode(edit.text)
@@ -223,10 +223,10 @@ def _make_rows(lm: CausalLM, edit: Edit, wording: str, at_prompt_end: bool) -> l
 
 
 def target_row(lm: CausalLM, edit: Edit, prompt: str, at_prompt_end: bool = False) -> TrainingRow:
-    """The edit's target after a prompt.
+    """The row of an edit's target behind a prompt.
 
     Raises:
-        BadData: the target has no tokens, or they do not fit the model's window with the prompt.
+        BadData: the target has no tokens, or prompt and target do not fit the model's window.
     """
     try:
         encoded = lm.encode_pair(prompt, edit.target_new)
@@ -240,7 +240,7 @@ def target_row(lm: CausalLM, edit: Edit, prompt: str, at_prompt_end: bool = Fals
     return TrainingRow(encoded.ids, encoded.start, at_prompt_end)
 
 
-def own_prompt(edit: Edit, wording: str) -> str:
+def build_own_prompt(edit: Edit, wording: str) -> str:
     """The edit's own prompt, as the unedited model is asked it."""
     if edit.prompt:
         return edit.cloze

@@ -10,6 +10,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from emend.editors.base import Answerer, ApplyMore, EditorContext
+from emend.editors.numerics.architectures import Architecture
+from emend.editors.numerics.covariance import KeyCovariance
 from emend.editors.numerics.locate import Located, locate
 from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.numerics.value_search import ValueResult
@@ -70,16 +72,7 @@ class Memit(LocateThenEdit):
 
     def check_layers(self) -> None:
         """Refuse layers that do not ascend, and several where a norm lies between MLP and residual stream."""
-        if list(self.layers) != sorted(set(self.layers)):  # a layer's residual is measured with those below it written
-            raise BadSettings(
-                f"editor '{self.name}' writes from the lowest layer upwards, to each once, seen layers: "
-                f"{list(self.settings.layers)} of a model in which they are {list(self.layers)}: sort them."
-            )
-        if len(self.layers) > 1 and not self.paths.adds:  # a lower layer's share is unknown before the norm
-            raise BadSettings(
-                f"editor '{self.name}' spreads values over layers {list(self.layers)}, which a norm between MLP and "
-                f"residual stream prevents here: name one, --set {self.name}.layers=[{self.layers[-1]}]."
-            )
+        check_spread(self.name, self.settings.layers, self.layers, self.paths)
 
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
         """The update of each layer (Algorithm 1); keys and residual are measured anew after each layer is written."""
@@ -94,28 +87,19 @@ class Memit(LocateThenEdit):
                 path = self.paths.of_layer(layer, "down_projection")
                 delta = deltas[f"{path}.weight"] = self.layer_update(layer, keys, residual)
                 if layer != last:
-                    stack.enter_context(_written(self.lm.model.get_submodule(path), delta))
+                    stack.enter_context(written(self.lm.model.get_submodule(path), delta))
         return deltas
 
     def layer_update(self, layer: int, keys: Tensor, residual: Tensor) -> LowRankDelta:
-        """The least-squares update R K^T (lambda C + K K^T)^-1 (eq. 14), with K_p K_p^T added where keys are cached.
+        """The least-squares update (eq. 14), see `least_squares_update`, with K_p K_p^T added where keys are cached.
 
-        By the Woodbury identity it is R (lambda + K^T C^-1 K)^-1 K^T C^-1, with a matrix of (edits, edits) to invert.
         Cached keys are further columns of K for which nothing is to be added.
-
-        Args:
-            layer: the layer whose covariance C is used.
-            keys: K^T, shape (edits, inputs).
-            residual: R^T, what the layer has to add, shape (edits, outputs), float64.
         """
         if self.settings.cache_keys:
             earlier = self.earlier_keys(layer, keys)
             keys = torch.cat([keys.double(), earlier])
             residual = torch.cat([residual, residual.new_zeros(len(earlier), residual.shape[1])])
-        solved = self.covariance.solve(layer, keys.T)
-        identity = torch.eye(len(keys), dtype=torch.float64)
-        inner = keys.double() @ solved + self.settings.mom2_update_weight * identity
-        return LowRankDelta(torch.linalg.solve(inner, residual).T, solved.T)
+        return least_squares_update(self.covariance, self.settings.mom2_update_weight, layer, keys, residual)
 
     def _keys_and_states(self, located: Sequence[Sequence[Located]], layer: int, last: int) -> tuple[Tensor, Tensor]:
         """Averaged keys (edits, inputs) of a layer, and bare prompts' states (edits, width) out of the last one."""
@@ -129,7 +113,7 @@ class Memit(LocateThenEdit):
 
 
 @contextmanager
-def _written(module: nn.Module, delta: LowRankDelta) -> Iterator[None]:
+def written(module: nn.Module, delta: LowRankDelta) -> Iterator[None]:
     """Add the delta to the module's weight inside the `with`; the original is restored bit for bit."""
     weight: Tensor = module.weight  # type: ignore[assignment]
     original = weight.detach().clone()
@@ -139,3 +123,46 @@ def _written(module: nn.Module, delta: LowRankDelta) -> Iterator[None]:
     finally:
         with torch.no_grad():
             weight.copy_(original)
+
+
+def check_spread(editor: str, named: Sequence[int], layers: Sequence[int], paths: Architecture) -> None:
+    """Refuse layers that do not ascend, and several where a norm lies between MLP and residual stream.
+
+    Args:
+        editor: its name, for the error.
+        named: the layers as the settings name them.
+        layers: the same, from 0.
+        paths: module paths of the model.
+
+    Raises:
+        BadSettings: the method cannot write to these layers.
+    """
+    if list(layers) != sorted(set(layers)):  # a layer's residual is measured with those below it written
+        raise BadSettings(
+            f"editor '{editor}' writes from the lowest layer upwards, to each once, seen layers: {list(named)} of a "
+            f"model in which they are {list(layers)}: sort them."
+        )
+    if len(layers) > 1 and not paths.adds:  # a lower layer's share is unknown before the norm
+        raise BadSettings(
+            f"editor '{editor}' spreads values over layers {list(layers)}, which a norm between MLP and residual "
+            f"stream prevents here: name one, --set {editor}.layers=[{layers[-1]}]."
+        )
+
+
+def least_squares_update(
+    covariance: KeyCovariance, weight: float, layer: int, keys: Tensor, residual: Tensor
+) -> LowRankDelta:
+    """The update R K^T (lambda C + K K^T)^-1 (Meng et al. 2023, eq. 14).
+
+    By the Woodbury identity it is R (lambda + K^T C^-1 K)^-1 K^T C^-1, with a matrix of (keys, keys) to invert.
+
+    Args:
+        covariance: C by layer.
+        weight: lambda.
+        layer: the layer whose covariance is used.
+        keys: K^T, shape (keys, inputs).
+        residual: R^T, what the layer has to add, shape (keys, outputs), float64.
+    """
+    solved = covariance.solve(layer, keys.T)
+    inner = keys.double() @ solved + weight * torch.eye(len(keys), dtype=torch.float64)
+    return LowRankDelta(torch.linalg.solve(inner, residual).T, solved.T)

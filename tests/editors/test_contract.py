@@ -105,6 +105,7 @@ SMALL["wise"] = {
     "act_margin": [0.1, 0.5, 0.2],
     "context_template_length_params": [[3, 1]],
 }
+SMALL["unke"] = SMALL["anyedit"] = {"layers": [0], "clamp_norm_factor": 40.0, "lr": 5e-3, "ex_data_num": 2}
 SMALL["lora"] = SMALL["qlora"] = {"num_steps": 10}
 SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 """Settings for models of two layers."""

@@ -17,6 +17,8 @@ from emend.editors.hyperparameters import (
     shipped_tables,
 )
 from emend.editors.parametric.alphaedit import AlphaEditSettings
+from emend.editors.parametric.documents.anyedit import AnyEditSettings
+from emend.editors.parametric.documents.unke import UnkeSettings
 from emend.editors.parametric.emmet import EmmetSettings
 from emend.editors.parametric.finetune import FineTuningSettings
 from emend.editors.parametric.lifelong.grace import GraceSettings
@@ -153,6 +155,8 @@ def test_every_shipped_table_gives_valid_settings(path):
         "ultraedit": UltraEditSettings,
         "grace": GraceSettings,
         "wise": WiseSettings,
+        "unke": UnkeSettings,
+        "anyedit": AnyEditSettings,
     }
     for family in shipped_tables(path.stem):
         built = build_settings(schemas[path.stem], shipped_settings(path.stem, config_for(family)), path.stem)

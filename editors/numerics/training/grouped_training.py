@@ -150,4 +150,4 @@ class GroupedTrainer:
 
     def _overflow(self, number: int, losses: dict[int, list[float]]) -> ModelError:
         every = torch.tensor([loss for of_group in losses.values() for loss in of_group])
-        return overflow_error(number, every, self.settings)
+        return overflow_error(number, every, self.settings.lr)

@@ -134,13 +134,13 @@ def train_loop(
                 if finite and bool(losses.max() < settings.stop_loss):
                     continue
                 if not finite or not optimizer_step(optimizer, last.sum() / total):
-                    raise overflow_error(number, losses, settings)
+                    raise overflow_error(number, losses, settings.lr)
                 after()
                 number, moved = number + 1, True
             if not moved:
                 break
     if not all(bool(leaf.isfinite().all()) for leaf in leaves):
-        raise overflow_error(number, losses, settings)
+        raise overflow_error(number, losses, settings.lr)
 
 
 class Descent(Protocol):
@@ -238,9 +238,9 @@ def mean_losses(logits: Tensor, batch: TrainingBatch) -> Tensor:
     return torch.zeros(len(batch.counts), device=nll.device).index_add(0, batch.lines, nll) / batch.counts
 
 
-def overflow_error(number: int, losses: Tensor, settings: TrainingSettings) -> ModelError:
+def overflow_error(number: int, losses: Tensor, lr: float) -> ModelError:
     """The error of a training whose numbers overflowed at a step."""
     return ModelError(
         f"training overflowed at step {number}, seen loss: {losses.max().item():.4g}, "
-        f"seen lr: {settings.lr:g}: set a smaller one."
+        f"seen lr: {lr:g}: set a smaller one."
     )

@@ -20,7 +20,7 @@ from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.passes import light_passes
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.training.training_loop import TrainingRow
-from emend.editors.parametric.finetune import own_prompt, target_row
+from emend.editors.parametric.finetune import build_own_prompt, target_row
 from emend.editors.parametric.lifelong.layer_hook import Change, hooked_layer
 from emend.editors.parametric.weight_editor import LocalEditor
 from emend.memory.edit import Edit, content_id
@@ -124,7 +124,7 @@ class LayerEditor(LocalEditor, Generic[Memory]):
                 f"edit '{edit.id}' has no target after a prompt, which '{self.name}' learns: extract triplets, or take "
                 "ft or lora for documents."
             )
-        prompt = prefix + own_prompt(edit, self.context.wording)
+        prompt = prefix + build_own_prompt(edit, self.context.wording)
         if self.settings.use_chat_template:
             prompt = render_chat(self.lm.tokenizer, [HumanMessage(prompt)])
         return target_row(self.lm, edit, prompt)

@@ -8,11 +8,16 @@ import pytest
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, check_same, state_of
 from emend.editors.numerics.architectures import ARCHITECTURES, LLAMA_LIKE, Architecture
+from emend.editors.numerics.training.window_search import search_windows
+from emend.editors.parametric.documents.long_targets import long_targets
 from emend.editors.registry import EDITORS
+from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 from tests.editors.numerics.test_value_search import ADA, EDITS, PLAN, change, plainly
+from tests.editors.parametric.documents.published import Published
 from tests.editors.writers import log_prob
 from tests.fakes import SIZES, read_model, tiny_random_lm
+from tests.params import mostly_slow
 
 SMALL: dict[str, Any] = {"intermediate_size": 64, "num_key_value_heads": 2}
 LINEAR = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
@@ -45,6 +50,7 @@ PATHS = {
     ),
     "deepseek_v3": BARE,
 }
+RAIN = "It rains in Ostrim, and the sun is cold. The river Tamsin is long."
 MIXED = ("lfm2", "qwen3_next", "falcon_h1", "mamba2")
 WRITING = {
     "layers": [0],
@@ -106,6 +112,22 @@ def test_locate_then_edit_needs_only_four_module_paths(model_of, kind, method, m
     before, weights = log_prob(model), state_of(EditorContext(model))
     with build(model, method, **more, architecture=at_the_subject(kind)).edit([CAPITAL]):
         assert log_prob(model) > before
+    check_same(weights, state_of(EditorContext(model)), "after the edit")
+
+
+@pytest.mark.parametrize("kind", mostly_slow(MIXED, "lfm2"))
+def test_windows_of_a_document_are_searched_through_as_in_the_published_loop(model_of, kind):
+    model, settings = model_of(kind), {"layers": [0], "v_num_grad_steps": 6, "window_size": 9, "ex_data_num": 0}
+    editor = build(model, "anyedit", **settings, architecture=at_the_subject(kind))
+    (target,) = long_targets(model.lm, [Edit(form="document", text=RAIN)], "new_fact")
+    windows = editor.windows(target)
+    (values,) = search_windows(model.lm, editor.paths, [target], [windows], 0, editor.settings)
+    changes = Published(model.lm, 0, editor.settings, editor.paths).compute_z(target.ids, windows)
+    for value, (place, published) in zip(values, changes, strict=True):
+        assert value.place == place and (value.change - published).norm() <= 1e-3 * published.norm()
+    weights = state_of(EditorContext(model))
+    with editor.edit([target.edit]):
+        pass
     check_same(weights, state_of(EditorContext(model)), "after the edit")
 
 

@@ -10,6 +10,8 @@ from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.parametric.alphaedit import AlphaEdit
+from emend.editors.parametric.documents.anyedit import AnyEdit
+from emend.editors.parametric.documents.unke import Unke
 from emend.editors.parametric.finetune import FineTuning
 from emend.editors.parametric.lifelong.grace import Grace
 from emend.editors.parametric.lifelong.wise import Wise
@@ -21,12 +23,15 @@ from tests.editors.writers import editor, log_prob, solve
 
 pytest.importorskip("accelerate")
 TRAINED = {"num_steps": 3}
+BLOCK = {"layers": [0], "v_num_grad_steps": 3, "optim_num_step": 3, "ex_data_num": 2}
 METHODS: list[Any] = [
     pytest.param(Rome, {"v_num_grad_steps": 3}, id="rome"),
     pytest.param(Memit, {"layers": [0, 1], "v_num_grad_steps": 3}, id="memit"),
     pytest.param(AlphaEdit, {"nullspace_threshold": 10.0}, id="alphaedit", marks=pytest.mark.slow),
     pytest.param(FineTuning, TRAINED | {"layers": [0]}, id="ft"),
     pytest.param(FineTuning, TRAINED | {"layers": [0], "batch_size": 1}, id="ft-batches", marks=pytest.mark.slow),
+    pytest.param(Unke, BLOCK, id="unke"),
+    pytest.param(AnyEdit, BLOCK | {"window_size": 9}, id="anyedit", marks=pytest.mark.slow),
     pytest.param(Lora, TRAINED | {"lora_dropout": 0.1}, id="lora"),
     pytest.param(QLora, TRAINED, id="qlora"),
 ]
@@ -42,7 +47,7 @@ MEMORIES: list[Any] = [
 
 
 def build(method: Any, model: Any, settings: dict[str, Any]) -> Any:
-    if issubclass(method, (Lora, FineTuning)):
+    if issubclass(method, (Lora, FineTuning, Unke)):
         return method(EditorContext(model=model, settings=settings))
     return editor(method, model, **settings)
 

@@ -1,0 +1,146 @@
+"""Autoregressive editing of long targets (Jiang et al. 2025, AnyEdit): a value for each window of a target's tokens.
+
+The change of a window is searched for behind those of the windows before it, and all are written by a base editor: the
+block's training of `unke`, or the least squares of `memit`.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from emend.agents.local.offload import keep_loaded
+from emend.agents.local.prefixes import Ids
+from emend.editors.numerics.apply_delta import Deltas
+from emend.editors.numerics.architectures import check_width
+from emend.editors.numerics.covariance import load_covariance
+from emend.editors.numerics.key_sums import key_size
+from emend.editors.numerics.low_rank import LowRankDelta, activations
+from emend.editors.numerics.oom_retry import retry_on_oom
+from emend.editors.numerics.training.window_search import LongTarget, WindowValue, split_windows
+from emend.editors.parametric.documents.unke import Unke, UnkeSettings
+from emend.editors.parametric.memit import check_spread, least_squares_update, written
+from emend.memory.errors import BadSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyEditSettings(UnkeSettings):
+    """Settings of AnyEdit, named as in the published hyper-parameter files where those have them."""
+
+    base: Literal["unke", "memit"] = "unke"
+    """The editor that writes the values: by training one block, or by least squares into down-projections."""
+    layers: Annotated[tuple[int, ...], Field(min_length=1)]
+    """The layers that are written to, ascending; one with base `unke`. From 0, or from -1 at the end."""
+    window_size: Annotated[int, Field(ge=1)] = 40
+    """Tokens of a window."""
+    overlap: Annotated[int, Field(ge=0)] = 0
+    """Tokens at the end of a window that the next one learns again; fewer than `window_size`."""
+    covariance: str = "collected"
+    """Key covariance of base `memit`: `collected`, a folder of it, `tinyworld`, or `identity` for none."""
+    mom2_update_weight: Annotated[float, Field(gt=0)] = 15000.0
+    """Weight of the covariance against one value, with base `memit`."""
+
+
+class AnyEdit(Unke):
+    """Makes the token in front of each window carry a value from which the model writes that window."""
+
+    name: ClassVar[str] = "anyedit"
+    schema: ClassVar[type[UnkeSettings]] = AnyEditSettings
+    settings: AnyEditSettings
+
+    def prepare(self) -> None:
+        """Load what the base editor writes to, and what it must know of other texts.
+
+        Raises:
+            BadSettings: windows that do not move on, several layers for one block, or layers that do not ascend.
+            MissingData: base `memit` has no covariance of these layers.
+        """
+        settings = self.settings
+        if settings.overlap >= settings.window_size:
+            raise BadSettings(
+                f"{self.name}.overlap={settings.overlap} with windows of {settings.window_size} tokens: set a smaller "
+                f"{self.name}.overlap, or a larger {self.name}.window_size."
+            )
+        if settings.base == "memit":
+            self._prepare_memit()
+            return
+        if len(self.layers) > 1:
+            raise BadSettings(
+                f"{self.name}.layers={list(settings.layers)}, and base 'unke' trains one block: set "
+                f"{self.name}.layers=[{settings.layers[-1]}], or {self.name}.base=memit."
+            )
+        super().prepare()
+
+    def _prepare_memit(self) -> None:
+        check_spread(self.name, self.settings.layers, self.layers, self.paths)
+        check_width(self.lm.model, self.paths, self.layers)
+        keep_loaded(self.lm.model, (self.paths.of_layer(layer, "down_projection") for layer in self.layers))
+        self.covariance = load_covariance(self.lm, self.paths, self.layers, self.settings.covariance)
+        if self.covariance.folder is not None:
+            retry_on_oom(self.lm, self._factorise)
+
+    def _factorise(self) -> None:
+        for layer in self.layers:
+            self.covariance.factor(layer, key_size(self.lm, self.paths, layer))
+
+    @property
+    def target_modules(self) -> dict[str, Any]:
+        """The layers that are written to, and what the base editor knows of other texts."""
+        if self.settings.base == "unke":
+            return super().target_modules
+        return {"layers": self.layers, "covariance": self.covariance.provenance(self.layers)}
+
+    def windows(self, target: LongTarget) -> list[tuple[int, int]]:
+        """First token and end of each window."""
+        return split_windows(target.start, len(target.ids), self.settings.window_size, self.settings.overlap)
+
+    def context_ids(self, target: LongTarget) -> Ids:
+        """The tokens at which the edited layer's output is fixed: those of prompt and target."""
+        return target.ids[: self.lm.window or None]
+
+    def write(self, targets: Sequence[LongTarget], values: Sequence[Sequence[WindowValue]]) -> Deltas:
+        """The deltas by which the base editor writes the values."""
+        if self.settings.base == "unke":
+            return super().write(targets, values)
+        last = self.layers[-1]
+        texts = [self.context_ids(target) for target in targets]
+        deltas: dict[str, LowRankDelta] = {}
+        with ExitStack() as stack:
+            for number, layer in enumerate(self.layers):
+                keys, residual = self._keys_and_residual(texts, values, layer)
+                delta = least_squares_update(
+                    self.covariance,
+                    self.settings.mom2_update_weight,
+                    layer,
+                    keys,
+                    residual / (len(self.layers) - number),
+                )
+                path = self.paths.of_layer(layer, "down_projection")
+                deltas[f"{path}.weight"] = delta
+                if layer != last:
+                    stack.enter_context(written(self.lm.model.get_submodule(path), delta))
+        return deltas
+
+    def _keys_and_residual(
+        self, texts: Sequence[Ids], values: Sequence[Sequence[WindowValue]], layer: int
+    ) -> tuple[Tensor, Tensor]:
+        """Keys into a layer at all tokens, and what the last layer's output lacks there: zero but at the values.
+
+        Shapes (tokens, inputs) and (tokens, width), float64 on the CPU. In the published code the keys of the other
+        tokens are those that are preserved beside the covariance.
+        """
+        keys: list[Tensor] = []
+        residuals: list[Tensor] = []
+        for ids, of_text in zip(texts, values, strict=True):
+            captured, states, _ = activations(self.lm, self.paths, [ids], [layer], self.layers[-1])
+            state = states.reshape(len(ids), -1).double()
+            residual = torch.zeros_like(state)
+            for value in of_text:
+                residual[value.place] = (value.original + value.change).double() - state[value.place]
+            keys.append(captured[layer].reshape(len(ids), -1).double().cpu())
+            residuals.append(residual.cpu())
+        return torch.cat(keys), torch.cat(residuals)

@@ -1,0 +1,67 @@
+"""Prompts and targets of edits whose target is a long text."""
+
+from collections.abc import Iterator, Sequence
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.prefixes import Ids
+from emend.editors.numerics.training.window_search import LongTarget
+from emend.editors.parametric.finetune import build_own_prompt, target_row
+from emend.memory.edit import Edit
+from emend.memory.errors import BadData
+
+TITLE = 24
+"""Most tokens of a document's first line that is taken for its title."""
+LEAD = 8
+"""Tokens at the beginning of a document without a title that are its prompt; at most half of all."""
+
+
+def long_targets(lm: CausalLM, edits: Sequence[Edit], wording: str) -> list[LongTarget]:
+    """The prompts and targets of edits.
+
+    With a prompt or a question, as in UnKEBench and AKEW, the target is `target_new`, or else the edit's text. The
+    prompt of a bare document is its title, a short first line with others below it, or else its lead, and the target
+    the rest; a document longer than the model's window is taken in pieces, each with a lead of its own. As in the
+    published code the end token follows a target, so that the model learns to end there.
+
+    Raises:
+        BadData: an edit has no target or text, or one of too few tokens.
+        ContextOverflow: the target of a question does not fit the model's window.
+    """
+    return [target for edit in edits for target in _targets_of(lm, edit, wording)]
+
+
+def _targets_of(lm: CausalLM, edit: Edit, wording: str) -> Iterator[LongTarget]:
+    if edit.prompt or edit.question:
+        target = edit if edit.target_new else edit.model_copy(update={"target_new": edit.text})
+        row = target_row(lm, target, build_own_prompt(edit, wording))
+        yield LongTarget(edit, _ended(lm, row.ids), row.start)
+        return
+    pieces = list(_pieces(lm, edit.text.strip()))
+    if not pieces:
+        raise BadData(
+            f"the text of edit '{edit.id}', {edit.text[:60]!r}, has no two tokens: there is no prompt and no target."
+        )
+    for number, (ids, start) in enumerate(pieces, 1):
+        yield LongTarget(edit, _ended(lm, ids) if number == len(pieces) else ids, start)
+
+
+def _pieces(lm: CausalLM, text: str) -> Iterator[tuple[Ids, int]]:
+    """Token ids of a document in pieces of the window, and where the target of each starts."""
+    begin = lm.encode("")[:1]
+    ids = lm.encode(text)
+    begins = ids[:1] == begin
+    head, tokens = (begin, ids[1:]) if begins else ((), ids)
+    title, _, body = text.partition("\n")
+    lead = len(lm.encode(f"{title}\n")) - begins if body.strip() else 0
+    size = (lm.window or len(ids)) - len(head)
+    for start in range(0, len(tokens), size):
+        piece = tokens[start : start + size]
+        prompt = lead if not start and 0 < lead <= TITLE and lead < len(piece) else min(LEAD, len(piece) // 2)
+        if prompt:
+            yield head + piece, len(head) + prompt
+
+
+def _ended(lm: CausalLM, ids: Ids) -> Ids:
+    """The ids and the end token, where the tokenizer has one and the window room; the last token is never fed."""
+    end = lm.tokenizer.eos_token_id
+    return ids if end is None or (lm.window and len(ids) > lm.window) else (*ids, end)

@@ -1,0 +1,72 @@
+"""Texts on which the output of an edited block is to stay what it is."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import torch
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.prefixes import Ids
+from emend.editors.numerics.contexts import OPENERS
+from emend.editors.numerics.seeded_draws import seeded_draws
+from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.files import read_input
+
+SAMPLED_TOKENS = 40
+"""Tokens of each text that the unedited model writes itself."""
+_cache: WeakKeyDictionary[CausalLM, dict[tuple[int, int], tuple[str, ...]]] = WeakKeyDictionary()
+
+
+def read_preserved_texts(lm: CausalLM, file: str, number: int, seed: int) -> tuple[str, ...]:
+    """The texts of a file, one a line; without a file as many as are needed, as the unedited model continues openers.
+
+    The published code draws from Alpaca's instructions with their answers; the model's own texts need no data.
+
+    Raises:
+        MissingData: there is no such file.
+        BadData: it is not UTF-8, or has too few lines.
+    """
+    if not file:
+        return _sampled_texts(lm, number, seed)
+    try:
+        lines = read_input(Path(file).expanduser()).decode().splitlines()
+    except FileNotFoundError as error:
+        raise MissingData(f"no file '{file}' of preserved texts: name one with a text a line.") from error
+    except UnicodeDecodeError as error:
+        raise BadData(f"file '{file}' of preserved texts is not UTF-8: {error}.") from error
+    except OSError as error:
+        raise BadSettings(f"file '{file}' of preserved texts cannot be read: {error.strerror or error}.") from error
+    texts = tuple(line.strip() for line in lines if line.strip())
+    if len(texts) < number:
+        raise BadData(f"file '{file}' has {len(texts)} texts, and {number} are to be preserved: set ex_data_num.")
+    return texts
+
+
+def draw_preserved(lm: CausalLM, texts: Sequence[str], number: int, seed: int) -> list[Ids]:
+    """Token ids of some of the texts, cut to the model's window."""
+    return [lm.encode(text)[: lm.window or None] for text in random.Random(seed).sample(list(texts), number)]
+
+
+def _sampled_texts(lm: CausalLM, number: int, seed: int) -> tuple[str, ...]:
+    """Texts that the model samples behind openers in turn, the same number of each opener at once."""
+    cache = _cache.setdefault(lm, {})
+    if number and (number, seed) not in cache:
+        with lm.lock, seeded_draws(lm.device, seed):
+            texts = [_continuations(lm, opener, -(-number // len(OPENERS))) for opener in OPENERS]
+        cache[number, seed] = tuple(text for each in zip(*texts, strict=True) for text in each)[:number]
+    return cache.get((number, seed), ())
+
+
+def _continuations(lm: CausalLM, opener: str, number: int) -> list[str]:
+    ids = torch.tensor([lm.encode(opener)], device=lm.device)
+    output = lm.model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=min(SAMPLED_TOKENS, (lm.window or SAMPLED_TOKENS) - ids.shape[1]),
+        num_return_sequences=number,
+        do_sample=True,
+        pad_token_id=lm.tokenizer.pad_token_id,
+    )
+    return [lm.tokenizer.decode(row, skip_special_tokens=True) for row in output]
