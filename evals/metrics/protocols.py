@@ -26,6 +26,8 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "exact": Protocol("exact_match", "em", "the answer is the right one or an alias, normalised"),
     "contains": Protocol("contains", "contains", "the answer names the right one or an alias, and no rival"),
+    "rouge_l": Protocol("rouge_l", "rouge_l", "longest common subsequence of words with the right text, F1"),
+    "similarity": Protocol("similarity", "similarity", "cosine with the right text by a sentence encoder"),
     "judge": Protocol("equivalence", "equivalent", "a judge finds that the answer means the right one"),
 }
 EXACT, CONTAINS = "exact", "contains"
@@ -41,6 +43,8 @@ SCORERS: dict[str, str] = {
     "strict_match": EXACT,
     "elken_fact": EXACT,
     "contains": CONTAINS,
+    "rouge_l": "rouge_l",
+    "similarity": "similarity",
     "equivalence": "judge",
 }
 """Protocol of each scorer that says whether an answer is right; the others compare, choose, or measure something else.
@@ -59,6 +63,8 @@ OUTPUTS: dict[str, str] = {
     "right": EXACT,
     "overall": EXACT,
     "contains": CONTAINS,
+    "rouge_l": "rouge_l",
+    "similarity": "similarity",
     "equivalent": "judge",
 }
 """Protocol of each output of these scorers."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from emend.agents.parsing.abstention import abstains
@@ -20,8 +21,9 @@ from emend.evals.metrics.memory.answers import score_memory
 from emend.evals.metrics.papers import counterfact, elken
 from emend.evals.metrics.papers.recoe import correct_flip, effectiveness
 from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, ProbeScores, Scorer
-from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, strict_match
-from emend.memory.errors import BadSettings
+from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, rouge_l, strict_match
+from emend.memory.embeddings.embed import Embedding, load_embedding
+from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.probe import Answer, Probe
 from emend.memory.registry import nearest
 
@@ -91,6 +93,22 @@ def _names_gold(probe: Probe, passage: str) -> bool:
     golds = [gold for gold in probe.gold if gold]
     rivals = [name for name in (probe.rival, *probe.choices) if name]
     return bool(golds) and asserts(passage, golds, rivals, probe.prompt)
+
+
+def score_similarity(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`similarity`: the highest cosine of the answer and a gold one by all-MiniLM-L6-v2, as UnKEBench's BERT score."""
+    if answer.text is None:
+        return ProbeScores({}, {"similarity": NO_TEXT})
+    try:
+        first, *others = _encoder().documents([answer.text, *probe.gold])  # unit vectors
+    except MissingExtra as error:
+        return ProbeScores({}, {"similarity": str(error)})
+    return ProbeScores({"similarity": float(max(first @ other for other in others))}, {})
+
+
+@cache
+def _encoder() -> Embedding:
+    return load_embedding("minilm")
 
 
 def score_abstention(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -232,6 +250,8 @@ SCORERS: dict[str, Scorer] = {
     "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
     "strict_match": score_strict,
     "contains": score_contains,
+    "rouge_l": _text_scorer("rouge_l", lambda probe, text: max(rouge_l(text, gold) for gold in probe.gold)),
+    "similarity": score_similarity,
     "choice": score_choice,
     "abstention": score_abstention,
     "likelihood": score_likelihood,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from emend.memory.retrieval.tokens import whole
+from emend.memory.retrieval.tokens import whole, words
 from emend.memory.typography import fold_text
 
 EDGES = " \t.,;:!?…、。，；：！？\"'`“”‘’«»「」『』*_()[]"
@@ -44,6 +44,17 @@ def strict_match(reply: str, golds: Iterable[str]) -> float:
     final full stop. An alias is never looked for inside a longer reply.
     """
     return float(any(reply == gold for gold in golds))
+
+
+def rouge_l(reply: str, gold: str) -> float:
+    """F1 of the longest common subsequence of words, from 0 to 1 (Lin 2004, ROUGE-L), in any case, without stemming."""
+    one, other = words(reply), words(gold)
+    row = [0] * (len(other) + 1)
+    for word in one:
+        before = 0
+        for place, match in enumerate(other, 1):
+            before, row[place] = row[place], before + 1 if word == match else max(row[place], row[place - 1])
+    return 2 * row[-1] / max(1, len(one) + len(other))
 
 
 def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:

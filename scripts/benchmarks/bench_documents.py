@@ -28,6 +28,7 @@ from emend.editors.numerics.apply_delta import applied
 from emend.editors.parametric.documents.long_targets import long_targets
 from emend.editors.registry import EDITORS
 from emend.evals.measure.text_corpora import read_corpus
+from emend.evals.metrics.text import rouge_l
 from emend.memory.edit import Edit
 
 HELD_OUT, LENGTH = 4, 400
@@ -43,17 +44,6 @@ def read_documents(path: Path, form: str) -> list[Edit]:
         asked = {"question": rewrite["question"], "target_new": text} if form == "question" else {}
         edits[text] = Edit(form="document", text=text, **asked)
     return sorted(edits.values(), key=lambda edit: len(edit.text))
-
-
-def rouge_l(written: str, gold: str) -> float:
-    """F1 of the longest common subsequence of words."""
-    one, other = written.lower().split(), gold.lower().split()
-    row = [0] * (len(other) + 1)
-    for word in one:
-        before = 0
-        for place, wanted in enumerate(other, 1):
-            before, row[place] = row[place], before + 1 if word == wanted else max(row[place], row[place - 1])
-    return 2 * row[-1] / max(1, len(one) + len(other))
 
 
 def perplexity(lm: Any, texts: list[str]) -> float:

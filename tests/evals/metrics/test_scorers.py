@@ -221,3 +221,28 @@ def test_a_construction_is_scored_by_whether_it_is_kept_and_by_the_filters_that_
     values = score(probe("construction"), Answer(text=built.model_dump_json())).values
     assert values == {"kept": 1.0, "passes_refusal": 1.0, "passes_conveys": 0.0}
     assert "construction" in score(probe("construction"), Answer(text="blue")).unscored["kept"]
+
+
+@pytest.mark.parametrize(
+    "reply, gold",
+    [
+        ("the cat sat on the mat", "a cat lay on that mat"),
+        ("Ana Rojo built Pell Lock in 1914.", "Pell Lock was built by Ana Rojo, in 1914"),
+        ("one two three", "three two one"),
+        ("", "nothing was said"),
+    ],
+)
+def test_rouge_l_is_that_of_the_library(reply, gold):
+    rouge = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(["rougeL"])
+    expected = rouge.score(gold, reply)["rougeL"].fmeasure
+    assert score(probe("rouge_l", gold=(gold,)), Answer(text=reply)).values["rouge_l"] == pytest.approx(expected)
+
+
+def test_similarity_tells_the_same_in_other_words_from_something_else():
+    gold = "Pell Lock was built by Ana Rojo in 1914."
+    values = [
+        score(probe("similarity", gold=(gold,)), Answer(text=text)).values["similarity"]
+        for text in (gold, "Ana Rojo constructed Pell Lock in the year 1914.", "The soup is too salty.")
+    ]
+    assert values[0] == pytest.approx(1) and values[0] > values[1] > 0.7 > 0.3 > values[2]
+    assert not score(probe("similarity", gold=(gold,)), Answer()).values

@@ -22,7 +22,7 @@ def oddities_of(rows: Sequence[tuple[str, FactRow]]) -> list[str]:
 
 def _in_row(row: FactRow) -> Iterator[str]:
     gold = row.answer or row.object or ""
-    for pattern, meaning in FORMS.items():
+    for pattern, meaning in FORMS.items() if not row.is_long else ():
         if re.fullmatch(pattern, gold, re.DOTALL) and not row.aliases:
             yield f"the answer '{gold:.60}' {meaning}"
     for question in (row.question or row.prompt or "", *row.paraphrases):

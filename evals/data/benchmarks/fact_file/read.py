@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from emend.evals.data.benchmarks.fact_file.published_forms import from_published, is_left_out
 from emend.evals.data.benchmarks.fact_file.rows import FactRow
 from emend.evals.data.benchmarks.files import read_text
 from emend.memory.distribution import install_command
@@ -19,7 +20,7 @@ from emend.memory.registry import nearest
 
 HUB = "hf:"
 LISTS = ("aliases", "paraphrases", "abstention")
-QUESTIONS = ("locality", "near_locality", "multihop", "reasoning")
+QUESTIONS = ("locality", "near_locality", "multihop", "reasoning", "sub_questions")
 SEPARATOR, ARROW = "|", "=>"
 """In a cell of a table, between the items of a list, and between a question and its answer."""
 DELIMITERS = ",;\t|"
@@ -82,13 +83,17 @@ def placed_facts(name: str, complete: Complete | None = None) -> tuple[list[tupl
                 raise fields
             if not isinstance(fields, dict):
                 raise BadData(f"no object with fields but {fields!r:.60}")
-            present = {field: value for field, value in fields.items() if value not in (None, "")}
+            if is_left_out(fields):
+                continue
+            present = {field: value for field, value in from_published(fields).items() if value not in (None, "")}
             row = FactRow.model_validate(complete(present) if complete else present)
             rows.append((place, row))
         except ValidationError as error:
             faults += [f"{place}, {_fault(item)}" for item in error.errors()]
         except BadData as error:
             faults.append(f"{place}: {error}")
+        except (TypeError, AttributeError, IndexError, ValueError) as error:  # a published form with other values
+            faults.append(f"{place}: it has the fields of UnKEBench or zsRE with other values: {error}")
     return rows, faults
 
 

@@ -10,6 +10,7 @@ from emend.evals.case import Case
 from emend.evals.data.benchmarks.rows import golds
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.probe import Probe, Style
+from emend.memory.retrieval.tokens import words
 from emend.memory.store.jsonl import edit_from
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
@@ -42,6 +43,10 @@ def _cleaned(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_cleaned), StringConstraints(strip_whitespace=True, min_length=1)]
 NOT_KNOWN = "I do not know."
 """Right answer to a question that nothing answers."""
+LONG = 30
+"""Words of an answer from which on a whole reply is compared with it by its words and meaning, and not for equality."""
+LONG_REPLY = 512
+"""Most tokens of a reply to a question with a long answer, as in UnKEBench's code."""
 FACT_FIELDS = ("subject", "relation", "object", "prompt", "document", "event", "time")
 
 
@@ -90,6 +95,9 @@ class FactRow(FrozenModel):
     reasoning: tuple[QuestionRow, ...] = Field(
         default=(), description="Questions whose answer is yes or no by the fact; each needs one."
     )
+    sub_questions: tuple[QuestionRow, ...] = Field(
+        default=(), description="Questions about parts of a long answer; each needs an answer."
+    )
     abstention: tuple[Text, ...] = Field(
         default=(), description="Questions that nothing here answers: right is to say that one does not know."
     )
@@ -104,7 +112,7 @@ class FactRow(FrozenModel):
             raise ValueError("field 'question' is missing: a fact without a prompt needs a question")
         if any("{}" in text for text in (self.question or "", *self.paraphrases)):
             raise ValueError("field 'question' has {}, which is for prompts: write the subject out")
-        for name in ("multihop", "near_locality"):
+        for name in ("multihop", "near_locality", "sub_questions"):
             if any(row.answer is None for row in getattr(self, name)):
                 raise ValueError(f"field '{name}': each question needs an answer")
         if any((row.answer or "").lower() not in ("yes", "no") for row in self.reasoning):
@@ -117,12 +125,19 @@ class FactRow(FrozenModel):
         fields = {name: getattr(self, name) for name in FACT_FIELDS if getattr(self, name) is not None}
         edit = edit_from(fields)
         if edit.form == "document":
-            return edit
+            whole = self.is_long and self.answer == self.document
+            known = {"question": self.question, "target_new": self.answer} if whole else {}
+            return Edit.model_validate(edit.model_dump(exclude={"id"}) | known) if known else edit
         known = {"question": self.question or "", "target_true": self.old_answer or ""}
         plain = edit.model_dump(exclude={"id"}) | {name: text for name, text in known.items() if text}
         if not plain["target_new"]:
             plain["target_new"] = self.answer or ""
         return Edit.model_validate(plain)
+
+    @property
+    def is_long(self) -> bool:
+        """True if the answer is a text, which no reply equals."""
+        return len(words(self.answer or "")) > LONG and not self.aliases
 
     @property
     def case(self) -> Case:
@@ -137,8 +152,13 @@ class FactRow(FrozenModel):
         about: dict[str, Any] = {"edit_ids": (edit.id,), "subject": edit.subject}
         scorers = ("exact_match", "likelihood") if self.old_answer else ("exact_match",)
         for place, question in enumerate((self.question or edit.cloze, *self.paraphrases)):
-            kind = "paraphrase" if place else "efficacy"
-            yield _probe(kind, question, right, rival=self.old_answer, scorers=scorers, **about)
+            if self.is_long:
+                yield _long("long_paraphrase" if place else "long_answer", question, right, about)
+            else:
+                kind = "paraphrase" if place else "efficacy"
+                yield _probe(kind, question, right, rival=self.old_answer, scorers=scorers, **about)
+        for row in self.sub_questions:
+            yield _answered("sub_question", row, (edit.id,))
         for row in self.multihop:
             yield _answered("multihop", row, (edit.id, *_ids(row)))
         for row in self.reasoning:
@@ -162,6 +182,12 @@ def _ids(row: QuestionRow) -> tuple[str, ...]:
 
 def _answered(kind: str, row: QuestionRow, edit_ids: tuple[str, ...]) -> Probe:
     return _probe(kind, row.question, golds(row.answer or "", row.aliases), edit_ids=edit_ids, tags=row.tags)
+
+
+def _long(kind: str, question: str, gold: tuple[str, ...], about: dict[str, Any]) -> Probe:
+    return _probe(
+        kind, question, gold, scorers=("rouge_l", "similarity"), reading="whole", new_tokens=LONG_REPLY, **about
+    )
 
 
 def _locality(row: QuestionRow) -> Probe:

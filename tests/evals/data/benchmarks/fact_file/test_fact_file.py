@@ -153,7 +153,7 @@ def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path):
 
 def test_the_fields_are_listed():
     types = {row["field"]: row["type"] for row in field_rows()}
-    questions = "locality, near_locality, multihop, reasoning: "
+    questions = "locality, near_locality, multihop, reasoning, sub_questions: "
     assert types["subject"] == types[f"{questions}answer"] == "text" and types["tags"] == "object"
     assert types["abstention"] == types[f"{questions}documents"] == "list of texts"
     assert (types["multihop"], types["aliases"], types["document"]) == ("list of questions", "list of texts", "text")
