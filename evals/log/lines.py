@@ -222,6 +222,8 @@ class _TextsLine(_Line, total=False):
     nats: Required[list[FiniteFloat]]
     tokens: Required[list[Annotated[int, Field(ge=1, le=10**7)]]]
     ability: list[AbilityFields]
+    drift: FiniteFloat
+    growth: FiniteFloat
 
 
 class UneditedPerplexityLine(_TextsLine, total=False):

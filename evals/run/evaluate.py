@@ -201,13 +201,12 @@ class PassEvaluator:
                 self._write_cost(edits, cost, again)
                 applied.newest = edits
                 if not again:
-                    self._measure_edited(edits, applied.count, with_ability=False)
+                    self._measure_edited(edits, applied.count, thorough=False)
 
     def _measure_checkpoint(self, applied: AppliedEdits) -> None:
-        """Measure abilities under all edits so far; the line takes the place of the one after the last turn."""
-        if self.context.setup.abilities:
-            self._apply_pending(applied)
-            self.context.side_effects.measure_edited(self.editor_pass, applied.newest, applied.count)
+        """Measure all that the edits so far may harm; the line takes the place of the one after the last turn."""
+        self._apply_pending(applied)
+        self.context.side_effects.measure_edited(self.editor_pass, applied.newest, applied.count)
 
     def _measure_unedited(self, edits: Sequence[Edit]) -> None:
         """Measure what the edits may harm; called while none is applied."""
@@ -215,9 +214,9 @@ class PassEvaluator:
         if self.editor.needs_weights:
             self.context.edit_check.prepare(edits, self.context.setup.source.other_edits(self.editor_pass.setting))
 
-    def _measure_edited(self, edits: Sequence[Edit], active_edits: int, with_ability: bool = True) -> None:
+    def _measure_edited(self, edits: Sequence[Edit], active_edits: int, thorough: bool = True) -> None:
         """Measure the edited model, and write what went wrong to log and run folder; no cost of the edits."""
-        self.context.side_effects.measure_edited(self.editor_pass, edits, active_edits, with_ability)
+        self.context.side_effects.measure_edited(self.editor_pass, edits, active_edits, thorough)
         if not self.editor.needs_weights:
             return
         if outcome := self.context.edit_check.measure(self.editor_pass.name, edits):

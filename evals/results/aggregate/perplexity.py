@@ -27,6 +27,10 @@ class PerplexityRow(MetricRow):
     """Unit of n and of the interval: sets of edits, or texts under one set; `before` is always over texts."""
     before: Estimate
     reason: str = ""
+    drift: float | None = None
+    """1 less the mean cosine of hidden states before the head, then and now, at a checkpoint or in mode all."""
+    growth: float | None = None
+    """Largest norm of a changed matrix over that before."""
 
     @property
     def place(self) -> ResultGroup:
@@ -79,6 +83,8 @@ def _row(place: ResultGroup, standing: int, lines: Lines, before: Estimate) -> P
         over="edits" if several else "texts",
         before=before,
         reason=next((line["unscored"] for line in lines if line["unscored"]), ""),
+        drift=lines[-1].get("drift"),
+        growth=lines[-1].get("growth"),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from emend.evals.log.lines import BROKEN_RATIO, COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.run.side_effects.ability_score import AbilityTask
+from emend.evals.run.side_effects.drift import ModelState, drift_between, model_state
 from emend.evals.run.side_effects.perplexity import TextLikelihoods, text_likelihoods
 from emend.evals.run.units import EditorPass
 from emend.memory.edit import Edit, content_id
@@ -16,7 +17,7 @@ from emend.memory.errors import RunRefused
 
 
 class SideEffects:
-    """Measures perplexity and abilities for the editors of one run that change weights, and writes them to the log.
+    """Measures perplexity, drift and abilities under the editors of a run that change weights, and logs them.
 
     Args:
         model: the model under test.
@@ -37,29 +38,40 @@ class SideEffects:
         self._model, self._texts, self._tasks, self._write = model, texts, tasks, write
         self._unedited_measured = unedited_measured
         self._unedited = TextLikelihoods()
+        self._state: ModelState | None = None
         self._warned = set[str]()
 
     def measure_unedited(self, editor_pass: EditorPass) -> None:
         """Measure the unedited model, once for all editors; called while no edit is applied."""
-        if self._measures(editor_pass) and not self._unedited_measured:
+        if not self._measures(editor_pass):
+            return
+        if self._state is None and editor_pass.mode.kind in ("sequential", "all"):
+            self._state = model_state(self._model, self._texts)
+        if not self._unedited_measured:
             self._unedited_measured = True
             self._unedited = self._measure({"act": PERPLEXITY_BEFORE, "texts": _texts_id(self._texts)}, True)
 
     def measure_edited(
-        self, editor_pass: EditorPass, new: Sequence[Edit], active_edits: int, with_ability: bool = True
+        self, editor_pass: EditorPass, new: Sequence[Edit], active_edits: int, thorough: bool = True
     ) -> None:
-        """Measure the model after `new` edits were applied, so that `active_edits` are in all."""
+        """Measure the model after `new` edits were applied, so that `active_edits` are in all.
+
+        Only a `thorough` measurement has drift and abilities, which take longer.
+        """
         if self._measures(editor_pass) and new:
             edits = content_id("edited", [edit.id for edit in new])
             line = {"act": PERPLEXITY, **editor_pass.labels, "edits": edits, "standing": active_edits}
-            self._warn(editor_pass.name, self._measure(line, with_ability))
+            if thorough and self._state is not None:
+                now = model_state(self._model, self._texts)
+                line |= drift_between(self._state, now)._asdict() if now else {}
+            self._warn(editor_pass.name, self._measure(line, thorough))
 
     def _measures(self, editor_pass: EditorPass) -> bool:
         return bool(self._texts or self._tasks) and editor_pass.editor.needs_weights
 
-    def _measure(self, line: dict[str, Any], with_ability: bool) -> TextLikelihoods:
+    def _measure(self, line: dict[str, Any], thorough: bool) -> TextLikelihoods:
         measured = text_likelihoods(self._model, self._texts)
-        tasks = self._tasks if with_ability else ()
+        tasks = self._tasks if thorough else ()
         scores = [score.model_dump() for task in tasks for score in task.measure(self._model)]
         self._write(line | measured.model_dump() | ({"ability": scores} if scores else {}))
         return measured

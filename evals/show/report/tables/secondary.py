@@ -15,7 +15,18 @@ from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
 from emend.evals.results.aggregate.perplexity import PerplexityRow
 from emend.evals.results.aggregate.retention import ForgettingRow
-from emend.evals.show.report.tables.layout import Frame, bounds, decimal, dim, frame, interval, number, titled, unscored
+from emend.evals.show.report.tables.layout import (
+    Frame,
+    bounds,
+    decimal,
+    dim,
+    frame,
+    interval,
+    number,
+    titled,
+    unscored,
+    without_empty,
+)
 from emend.memory.escape import one_line
 
 PERCENT = "{:.1f}".format
@@ -47,11 +58,13 @@ def perplexity_tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, Rend
 
 
 def _perplexities(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableType:
-    table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "unscored")
+    table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "drift", "growth", "unscored")
     for row in rows:
         standing = [str(row.standing)] if sequence else []
         figures = (_stacked(value, perplexity_text) for value in (row.before, row))
-        table.add(row.editor, *standing, str(row.n), *figures, unscored(row.unscored))
+        further = ("" if value is None else f"{value:.3g}" for value in (row.drift, row.growth))
+        table.add(row.editor, *standing, str(row.n), *figures, *further, unscored(row.unscored))
+    table = without_empty(table, "drift", "growth")
     reasons = dict.fromkeys(one_line(row.reason, 160) for row in rows if row.reason)
     return Group(table, *dim(["unscored: " + "; ".join(reasons)] if reasons else []))
 
