@@ -48,13 +48,13 @@ def strict_match(reply: str, golds: Iterable[str]) -> float:
 
 def rouge_l(reply: str, gold: str) -> float:
     """F1 of the longest common subsequence of words, from 0 to 1 (Lin 2004, ROUGE-L), in any case, without stemming."""
-    one, other = words(reply), words(gold)
-    row = [0] * (len(other) + 1)
-    for word in one:
+    first, second = words(reply), words(gold)
+    row = [0] * (len(second) + 1)
+    for word in first:
         before = 0
-        for place, match in enumerate(other, 1):
+        for place, match in enumerate(second, 1):
             before, row[place] = row[place], before + 1 if word == match else max(row[place], row[place - 1])
-    return 2 * row[-1] / max(1, len(one) + len(other))
+    return 2 * row[-1] / max(1, len(first) + len(second))
 
 
 def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:

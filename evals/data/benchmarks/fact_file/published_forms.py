@@ -34,13 +34,13 @@ def _from_unkebench(row: Fields) -> Fields:
 def _from_zsre(row: Fields) -> Fields:
     """A question whose answer changes; the question that must be left alone lost its question mark when published."""
     question, subject = row["src"], row.get("subject") or ""
-    asked = {"question": row["loc"].removeprefix("nq question: ").strip() + "?", "answer": row["loc_ans"]}
+    aside = {"question": row["loc"].removeprefix("nq question: ").strip() + "?", "answer": row["loc_ans"]}
     fields: Fields = {
         "question": question,
         "answer": row["alt"],
         "old_answer": row["answers"][0],
         "paraphrases": [row["rephrase"]],
-        "locality": [asked],
+        "locality": [aside],
     }
     if subject and question.count(subject) == 1:
         prompt = question.replace(subject, "{}")
