@@ -22,6 +22,11 @@ from tests.paths import DATA, ROOT, SHARED
 FOLDER = ROOT / "scripts" / "benchmarks"
 SMALL = {
     "api": ("--limit 1 --rounds 1 --loops 0", "of the CPU time"),
+    "documents": (
+        f"measure --model tiny --data {SHARED / 'data' / 'akew' / 'mquake_cf.json'} --documents 1 "
+        "--editors unedited,ft",
+        '"editor": "ft", "n": 1',
+    ),
     "editors": ("--edits 1 --texts 20", "MEMIT(1): plain"),
     "evolving": ("--pairs 2 --unrelated 2 --embedding lexical", "history 2/2  withdrawn 2/2"),
     "finetune": ("memory --size tiny", "bytes a parameter at the most"),
@@ -64,7 +69,7 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_bench_gets_to_its_end(name: str, tmp_path: Path) -> None:
-    if name in ("kg_walk", "multi_hop", "retrieval") and not (SHARED / "data").is_dir():
+    if name in ("documents", "kg_walk", "multi_hop", "retrieval") and not (SHARED / "data").is_dir():
         pytest.skip(f"{SHARED / 'data'} is absent: bench_{name}.py measures on real data")
     result, sign = SMALL[name]
     done = subprocess.run(

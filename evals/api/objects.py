@@ -44,7 +44,7 @@ def name_options(options: dict[str, Any]) -> dict[str, Any]:
             named[option] = str(named[option])
     if "editors" in named:
         named["editors"] = editor_names(named["editors"])
-    for name in ("settings", "protocols"):
+    for name in ("settings", "protocols", "ability"):
         if isinstance(named.get(name), str):
             named[name] = (named[name],)
     return named

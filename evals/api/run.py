@@ -48,6 +48,7 @@ class RunOptions(TypedDict, total=False):
     gpus_per_worker: float
     fail_on_error: str
     perplexity_text: str | Path
+    ability: str | Sequence[str]
     max_cost: float
     max_calls: int
     prices: str | Path

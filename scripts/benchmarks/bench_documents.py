@@ -1,7 +1,7 @@
 """Documents written into a local model: how much of each it then writes out, at what cost, and what else changes.
 
-    python scripts/benchmarks/bench_documents.py measure --model FOLDER --data AKEW/mquake_cf.json --editors unke,ft
-    python scripts/benchmarks/bench_documents.py search --model FOLDER --data AKEW/mquake_cf.json --editors unke
+    python scripts/benchmarks/bench_documents.py measure --model hf:FOLDER --data AKEW/mquake_cf.json --editors unke,ft
+    python scripts/benchmarks/bench_documents.py search --model hf:FOLDER --data AKEW/mquake_cf.json --editors unke
 
 Each unstructured text of AKEW's MQuAKE-CF, the shortest first, is edited alone, bare (the model is asked its lead) or
 behind the question of its fact (`--form question`). ROUGE-L (F1 over words) compares what the model then writes with
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--minutes", type=float, default=7.0)
     chosen = parser.parse_args()
-    model: Any = load_model(f"hf:{chosen.model}", device="cpu")
+    model: Any = load_model(chosen.model, device="cpu")
     every, until = read_documents(chosen.data, chosen.form), time.monotonic() + 60 * chosen.minutes
     texts, names = [text[:LENGTH] for text in islice(read_corpus(["factbook"]), HELD_OUT)], chosen.editors.split(",")
     if chosen.mode == "measure":
