@@ -6,10 +6,10 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+from emend.editors.drift import ModelState, drift_between, model_state
 from emend.evals.log.lines import BROKEN_RATIO, COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.run.side_effects.ability_score import AbilityTask
-from emend.evals.run.side_effects.drift import ModelState, drift_between, model_state
 from emend.evals.run.side_effects.perplexity import TextLikelihoods, text_likelihoods
 from emend.evals.run.units import EditorPass
 from emend.memory.edit import Edit, content_id

@@ -9,8 +9,8 @@ from rich.console import Console
 
 import emend
 from emend.agents.llm import load_model
+from emend.editors.drift import drift_between, model_state
 from emend.editors.numerics.apply_delta import applied
-from emend.evals.run.side_effects.drift import drift_between, model_state
 from emend.evals.show.report.tables.secondary import perplexity_tables
 
 TEXTS = ("The river flows to the sea.", "A second text.")
