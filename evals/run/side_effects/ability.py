@@ -8,13 +8,18 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 
-def load_abilities(names: Sequence[str]) -> tuple[AbilityTask, ...]:
+def load_abilities(names: Sequence[str], edits_weights: bool = True) -> tuple[AbilityTask, ...]:
     """The tasks of these names: `built_in`, or `lm_eval:` with a registered task or a task's YAML file.
 
     Raises:
-        BadSettings: an unknown name, or a file that the user has not named.
+        BadSettings: an unknown name, a file that the user has not named, or no editor changes weights.
         MissingExtra: lm-evaluation-harness is not installed.
     """
+    if names and not edits_weights:
+        raise BadSettings(
+            f"--ability {names[0]} is measured while an editor changes weights, and none of these does: add one, such "
+            "as ft, or leave it out."
+        )
     return tuple(task for name in dict.fromkeys(names) for task in _load(name))
 
 

@@ -109,6 +109,12 @@ def test_a_task_that_fails_is_unscored_with_its_reason(tmp_path: Path) -> None:
     assert (row.mean, row.unscored, row.reason) == (None, 1, "no scores today")
 
 
+def test_it_is_refused_where_no_editor_changes_weights(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="--ability built_in.*ft"):
+        go(tmp_path / "run", editors=(EDITOR,))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name, hint", [("built-in", "built_in"), ("mmlu", "lm_eval:TASK"), ("lm_eval:", "lm_eval")])
 def test_an_unknown_task_is_refused_with_the_names(name: str, hint: str) -> None:
     with pytest.raises(BadSettings, match=hint):
