@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Sequence
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from emend.editors.drift import ModelState, drift_between, model_state
+from emend.agents.scoring import is_local
 from emend.evals.log.lines import BROKEN_RATIO, COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.run.side_effects.ability_score import AbilityTask
@@ -14,6 +14,9 @@ from emend.evals.run.side_effects.perplexity import TextLikelihoods, text_likeli
 from emend.evals.run.units import EditorPass
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import RunRefused
+
+if TYPE_CHECKING:
+    from emend.editors.drift import ModelState
 
 
 class SideEffects:
@@ -46,7 +49,7 @@ class SideEffects:
         if not self._measures(editor_pass):
             return
         if self._state is None and editor_pass.mode.kind in ("sequential", "all"):
-            self._state = model_state(self._model, self._texts)
+            self._state = self._model_state()
         if not self._unedited_measured:
             self._unedited_measured = True
             self._unedited = self._measure({"act": PERPLEXITY_BEFORE, "texts": _texts_id(self._texts)}, True)
@@ -62,9 +65,18 @@ class SideEffects:
             edits = content_id("edited", [edit.id for edit in new])
             line = {"act": PERPLEXITY, **editor_pass.labels, "edits": edits, "standing": active_edits}
             if thorough and self._state is not None:
-                now = model_state(self._model, self._texts)
+                from emend.editors.drift import drift_between
+
+                now = self._model_state()
                 line |= drift_between(self._state, now)._asdict() if now else {}
             self._warn(editor_pass.name, self._measure(line, thorough))
+
+    def _model_state(self) -> "ModelState | None":
+        if not is_local(self._model):
+            return None
+        from emend.editors.drift import model_state  # lazily: a run of an API's model imports no torch
+
+        return model_state(self._model, self._texts)
 
     def _measures(self, editor_pass: EditorPass) -> bool:
         return bool(self._texts or self._tasks) and editor_pass.editor.needs_weights
