@@ -76,7 +76,7 @@ def published_training(editor, edits, weight, module):
             prompts = published_distance(seen["original"], seen["side"], act, rows.prompts.float())[:-1]
             history.append(loss.item())
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward(inputs=[new])
             new.grad *= mask
             optimizer.step()
             with torch.no_grad():
