@@ -1,7 +1,8 @@
 """Drift of hidden states and growth of weights under edits."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from rich.console import Console
 import emend
 from emend.agents.llm import load_model
 from emend.editors.drift import drift_between, model_state
-from emend.editors.numerics.apply_delta import applied
+from emend.editors.numerics.apply_delta import Deltas, applied
+from emend.editors.parametric.finetune import FineTuning
 from emend.evals.show.report.tables.secondary import perplexity_tables
+from emend.memory.edit import Edit
 
 TEXTS = ("The river flows to the sea.", "A second text.")
 
@@ -32,6 +35,31 @@ def test_an_unchanged_model_has_none_and_a_scaled_matrix_has_its_factor() -> Non
     assert edited is not None
     drift = drift_between(before, edited)
     assert drift.growth == pytest.approx(3, rel=1e-4) and 0 < drift.drift < 2
+
+
+class Breaking(FineTuning):
+    """Makes a matrix infinite, as a training that runs away does."""
+
+    name: ClassVar[str] = "breaking"
+
+    @classmethod
+    def settings_for(cls, lm: Any, overrides: Any) -> Any:
+        """Those of fine-tuning."""
+        return FineTuning.settings_for(lm, overrides)
+
+    def solve(self, edits: Sequence[Edit]) -> Deltas:
+        name = f"{self.paths[0]}.weight"
+        return {name: torch.full_like(self.lm.model.get_parameter(name), float("inf"))}
+
+
+def test_a_broken_model_leaves_a_run_that_can_be_read_with_reasons(tmp_path: Path) -> None:
+    plan: dict[str, Any] = {"mode": "all", "limit": 2, "progress": False, "fail_on_error": "false"}
+    emend.run("tinyworld", [Breaking], "tiny", out=tmp_path / "run", ability="built_in", **plan)
+    report = emend.load_run(tmp_path / "run").report
+    (row,), (ability,) = report.perplexity, report.ability
+    assert (row.mean, row.drift) == (None, None) and "not finite" in row.reason
+    assert (ability.mean, ability.unscored, ability.change.difference) == (None, 1, None)
+    assert ability.before.mean is not None and "not finite" in ability.reason
 
 
 def test_a_model_without_weights_or_no_texts_has_no_state() -> None:

@@ -84,13 +84,10 @@ def _row(
 
 
 def _percent(scores: Sequence[dict[str, Any]]) -> Estimate:
-    """Mean over questions in percent; where the harness gives no score of each question, its own without interval."""
+    """Mean over questions, in percent."""
     values = [(number, value) for score in scores for number, value in enumerate(score["scores"])]
-    if values:
-        numbers, points = zip(*values, strict=True)
-        return estimate(points, numbers).model_copy(update={"n": len(set(numbers))}).scaled(100)
-    means = [score["score"] for score in scores if score["score"] is not None]
-    return Estimate(mean=sum(means) / len(means) if means else None, n=len(means)).scaled(100)
+    cases = [number for number, _ in values]
+    return estimate([value for _, value in values], cases).model_copy(update={"n": len(set(cases))}).scaled(100)
 
 
 def _pairs(scores: Sequence[dict[str, Any]], before: dict[str, Any] | None) -> Iterator[Pair]:

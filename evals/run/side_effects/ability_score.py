@@ -8,9 +8,9 @@ BUILT_IN, LM_EVAL = "built_in", "lm_eval"
 
 
 class AbilityScore(FrozenModel):
-    """A task's score by one metric, and the score of each of its questions, or why there is none.
+    """A task's score by one metric, and that of each of its questions, whose mean it is; or why there is none.
 
-    `scores` is empty where the metric is no mean over questions.
+    All are shares, from 0 to 1.
     """
 
     task: str

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class BuiltInTask:
             likelihoods = [plain.score(question.prompt, question.choices).log_probs for question in self._questions]
         except EmendError as error:
             return [AbilityScore(task=BUILT_IN, unscored=str(error))]
+        if not all(isfinite(value) for values in likelihoods for value in values):
+            return [AbilityScore(task=BUILT_IN, unscored="the edited model's log-probabilities are not finite")]
         scores = tuple(float(first > max(others)) for first, *others in likelihoods)
         return [AbilityScore(task=BUILT_IN, score=sum(scores) / len(scores), scores=scores)]
 

@@ -59,7 +59,9 @@ class LmEvalTask:
                 results = self._evaluate(lm)
         except Exception as error:  # noqa: BLE001  whatever the harness raises under a broken model
             return [AbilityScore(task=self.name, unscored=f"{type(error).__name__}: {error}")]
-        return [score for task, values in results["results"].items() for score in _scores(task, values, results)]
+        return [score for task, values in results["results"].items() for score in _scores(task, values, results)] or [
+            AbilityScore(task=self.name, unscored="it has no metric that is a share of its questions")
+        ]
 
     def _evaluate(self, lm: CausalLM) -> Any:
         from lm_eval import simple_evaluate
@@ -73,17 +75,16 @@ class LmEvalTask:
 
 
 def _scores(task: str, values: dict[str, Any], results: Any) -> Iterator[AbilityScore]:
-    """A score for each metric of a task; with those of its questions where it is their mean."""
+    """A score for each metric of a task that is the mean of its questions' shares; perplexities, say, are none."""
     for key, value in values.items():
         metric, _, reader = key.partition(",")
-        if not reader or metric.endswith("_stderr") or not isinstance(value, float | int):
-            continue
         samples = [each for each in results["samples"].get(task, ()) if each["filter"] == reader]
-        numbers = [each.get(metric) for each in samples]
-        scores = tuple(float(each) for each in numbers if isinstance(each, float | int))
-        is_mean = len(scores) == len(samples) and scores and abs(sum(scores) / len(scores) - value) < 1e-9
-        name = metric if reader == "none" else key
-        yield AbilityScore(task=f"{LM_EVAL}:{task}", metric=name, score=float(value), scores=scores if is_mean else ())
+        scores = [each.get(metric) for each in samples]
+        if scores and all(isinstance(score, float | int) and 0 <= score <= 1 for score in scores):
+            if abs(sum(scores) / len(scores) - value) < 1e-9:
+                name = metric if reader == "none" else key
+                shares = tuple(map(float, scores))
+                yield AbilityScore(task=f"{LM_EVAL}:{task}", metric=name, score=float(value), scores=shares)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from math import log
+from math import isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,8 @@ class SideEffects:
                 from emend.editors.drift import drift_between
 
                 now = self._model_state()
-                line |= drift_between(self._state, now)._asdict() if now else {}
+                drift = drift_between(self._state, now)._asdict() if now else {}
+                line |= {name: value for name, value in drift.items() if isfinite(value)}  # a broken model has none
             self._warn(editor_pass.name, self._measure(line, thorough))
 
     def _model_state(self) -> "ModelState | None":

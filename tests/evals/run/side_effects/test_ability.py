@@ -97,6 +97,16 @@ def test_a_sequence_is_measured_at_its_checkpoints(tmp_path: Path) -> None:
     assert not abilities_of(tmp_path / "none", [STACKING])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_a_broken_model_is_unscored_and_not_wrong(value: float) -> None:
+    class Broken(ScriptedModel):
+        def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+            return TargetScores(log_probs=(-1.0, *[value] * (len(targets) - 1)))
+
+    (score,) = BuiltInTask([ChoiceQuestion(choices=("a", "b"))]).measure(Broken())
+    assert score.score is None and "not finite" in score.unscored
+
+
 def test_a_task_that_fails_is_unscored_with_its_reason(tmp_path: Path) -> None:
     class Mute(Fragile):
         def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
