@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
-from emend.agents.parsing.answers import NEXT_QUESTION, thoughts_and_answer
+from emend.agents.parsing.answers import ANSWER_LABEL, NEXT_QUESTION, QUESTION_LABEL, thoughts_and_answer
 from emend.agents.parsing.messages import answer_text, read_usage
 from emend.agents.roles.chain import ANSWER, conclude
 from emend.agents.roles.completion import Completion, invoke
@@ -96,7 +96,8 @@ def _generated(
     options: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
         limit = max(new_tokens, model.max_new_tokens) if new_tokens else _times(LONGER, model)
-        options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
+        labelled = reading == "whole" and str(prompt).endswith(ANSWER_LABEL)
+        options = {"stop": [NEXT_QUESTION, *([QUESTION_LABEL] if labelled else [])], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     elif isinstance(model, LimitedModel) and is_chat_model(model):

@@ -8,6 +8,8 @@ from emend.memory.probe import Reading
 
 NEXT_QUESTION = "\nQuestion:"
 """A model that has answered may go on to ask itself; from here on the reply is not its answer."""
+QUESTION_LABEL, ANSWER_LABEL = "\nQ:", "\nA:"
+"""Labels of the plain prompt of a question, which ends in the second; a model that has answered may write the first."""
 _ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
 """The label of the answer to a chain of thought, in bold or not."""
 

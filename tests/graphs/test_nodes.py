@@ -176,6 +176,13 @@ def test_a_reply_of_several_lines_has_room_and_ends_before_the_next_question(rea
     assert model.asked[-1]["max_new_tokens"] == 100
 
 
+def test_a_whole_reply_to_a_labelled_question_ends_before_the_next_label():
+    model = Limited(reply=lambda prompt: "x")
+    for reading in ("whole", "thoughts"):
+        respond({"prompt": "Q: Where?\nA:", "reading": reading}, runtime(RespondContext(model)))
+    assert [asked["stop"] for asked in model.asked] == [["\nQuestion:", "\nQ:"], ["\nQuestion:"]]
+
+
 @pytest.mark.parametrize(
     ("count", "shares"),
     [(0, (0, 0, 0)), (1, (0, 0, 1)), (3, (0, 1, 2)), (6, (1, 2, 3)), (8, (1, 3, 4)), (32, (4, 12, 16))],
