@@ -90,7 +90,9 @@ SCORES = ("em", "right", "success", "success_token")
 """Outputs that every protocol has a counterpart of: whether an answer is right."""
 
 
-RIGHT_VALUES = frozenset((*SCORES, *(protocol.value for protocol in PROTOCOLS.values())))
+DEGREES = frozenset(("rouge_l", "similarity"))
+"""Protocols that say how near an answer comes to a text, and not whether it is right."""
+RIGHT_VALUES = frozenset((*SCORES, *(each.value for name, each in PROTOCOLS.items() if name not in DEGREES)))
 """Outputs that say whether an answer is right, by some protocol."""
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+import emend
 from emend.editors.parametric.finetune import training_rows
 from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
 from emend.evals.data.benchmarks.fact_file.oddities import oddities_of
 from emend.evals.data.benchmarks.fact_file.read import check_facts, placed_facts
 from emend.memory.errors import BadData
+from tests.fakes import InstantChatModel
 
 TEXT = "Ana Rojo built Pell Lock between 1911 and 1914. " * 4
 UNKEBENCH = {
@@ -101,3 +103,16 @@ def test_a_long_answer_of_ones_own_needs_no_equality_and_gives_no_warning(tmp_pa
     assert not faults and not oddities_of(rows)
     names = [metric.name for metric in FactFile(str(tmp_path / "x.json")).metrics()]
     assert {"ROUGE-L", "similarity"} <= set(names)
+
+
+def test_nearness_to_a_text_is_no_share_of_right_answers_and_has_no_gap(tmp_path: Path) -> None:
+    row = {"document": TEXT.strip(), "question": "What is known of Pell Lock?", "answer": TEXT.strip()}
+    (tmp_path / "x.json").write_text(json.dumps([row]), encoding="utf-8")
+    result = emend.run(
+        str(tmp_path / "x.json"),
+        ["unedited", "rag"],
+        InstantChatModel(text="Ana Rojo built it."),
+        out=tmp_path / "run",
+    )
+    assert {metric.name for metric in result.report.metrics} >= {"ROUGE-L", "similarity"} and not result.report.gaps
+    assert "known to the unedited model" not in str(result)
