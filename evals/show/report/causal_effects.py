@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emend.editors.tracing.causal_trace import KINDS
+from emend.editors.tracing.causal_trace import KINDS, window
 from emend.editors.tracing.mean_effects import LAST_SUBJECT, ROLES, LayerChoice, MeanEffects
 from emend.evals.show.report.plots.plotting import drawing
 from emend.evals.show.report.tables.layout import dim, frame
@@ -32,16 +32,18 @@ def render_effects(effects: MeanEffects, layers: LayerChoice, unknown: int) -> R
         places = (LAST_SUBJECT, len(ROLES) - 1)
         values = [float(effects.indirect[kind][place, layer]) for place in places for kind in KINDS]
         mark = " <" if layer == layers.rome else ""
-        table.add(f"{layer}{mark}", *("" if value != value else f"{100 * value:.1f}" for value in values))
+        table.add(f"{layer}{mark}", *("" if value != value else f"{100 * value:z.1f}" for value in values))
     left_out = f"; {unknown} facts that the model does not know are left out" if unknown else ""
     notes = [
         f"n = {effects.facts} facts{left_out}; mean probability of the answer that comes back, in points, of the "
         f"{100 * effects.total:.1f} that a blurred subject costs.",
         "state: one hidden state is restored; mlp and attention: the outputs of ten layers together.",
     ]
+    restored = window(layers.rome, effects.indirect["mlp"].shape[1])
     suggestion = (
-        f"Most comes back by the MLPs round layer {layers.rome} at the last subject token. Try rome.layers="
-        f"[{layers.rome}] and memit.layers={list(layers.memit)}, and compare: edits need not take best there."
+        f"Most comes back by the MLPs of layers {restored[0]} to {restored[-1]} at the last subject token, round layer "
+        f"{layers.rome}. Try rome.layers=[{layers.rome}] and memit.layers={list(layers.memit)}, and compare: edits need "
+        "not take best there."
     )
     return Group(table, *dim(notes), Text(suggestion))
 
