@@ -42,8 +42,8 @@ def render_effects(effects: MeanEffects, layers: LayerChoice, unknown: int) -> R
     restored = window(layers.rome, effects.indirect["mlp"].shape[1])
     suggestion = (
         f"Most comes back by the MLPs of layers {restored[0]} to {restored[-1]} at the last subject token, round layer "
-        f"{layers.rome}. Try rome.layers=[{layers.rome}] and memit.layers={list(layers.memit)}, and compare: edits need "
-        "not take best there."
+        f"{layers.rome}. Try rome.layers=[{layers.rome}] and memit.layers={list(layers.memit)}, and compare: edits "
+        "need not take best there."
     )
     return Group(table, *dim(notes), Text(suggestion))
 
