@@ -26,6 +26,7 @@ from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.paired import Pair, compare_pairs
 from emend.evals.metrics.scorers import score
+from emend.evals.metrics.text import fold
 from emend.evals.run.ask_probe import ask_recorded
 from emend.evals.run.setup.memory import open_lazily
 from emend.memory.edit import Edit
@@ -103,8 +104,23 @@ def read(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
-def report(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Accuracy by editor and scope, its paired difference to kg_walk, and calls a question."""
+def hop_accuracy(asked: Sequence[Mapping[str, Any]], rows: Mapping[int, ChainRow]) -> str:
+    """Percent of questions whose path has every hop's answer in order (Gu et al. 2024, Hop-Acc); none without paths."""
+    if not any(line.get("path") for line in asked):
+        return ""
+    right_paths = [float(has_hops(line.get("path") or (), rows[line["id"]])) for line in asked]
+    return f"; hops {percent_of(right_paths, [line['id'] for line in asked])}"
+
+
+def has_hops(path: Sequence[Mapping[str, Any]], row: ChainRow) -> bool:
+    """True if the answers of a path are those of the row's hops after the edits, one by one."""
+    answers = [fold(str(hop.get("answer") or hop.get("tentative") or "")).rstrip(".") for hop in path]
+    golds = [{fold(text) for text in (hop.answer, *hop.answer_alias)} for hop in row.new_single_hops]
+    return len(answers) == len(golds) and all(answer in gold for answer, gold in zip(answers, golds, strict=True))
+
+
+def report(lines: Sequence[Mapping[str, Any]], rows: Mapping[int, ChainRow]) -> Iterator[str]:
+    """Accuracy by editor and scope, its paired difference to kg_walk, hops that are right, and calls a question."""
     for scope in SCOPES:
         here = [line for line in lines if line["scope"] == scope]
         names = list(dict.fromkeys(line["editor"] for line in here))
@@ -119,7 +135,8 @@ def report(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 for rule in ("em", "contains")
             ]
             unscored = sum("unscored" in line for line in asked)
-            yield f"  {name:8} {'; '.join(parts)}; {calls:.1f} calls, {unscored} unscored"
+            hops = hop_accuracy(asked, rows)
+            yield f"  {name:8} {'; '.join(parts)}{hops}; {calls:.1f} calls, {unscored} unscored"
 
 
 def right(line: Mapping[str, Any], rule: str) -> float:
@@ -129,7 +146,12 @@ def right(line: Mapping[str, Any], rule: str) -> float:
 
 def percent(asked: Sequence[Mapping[str, Any]], rule: str) -> str:
     """A share with its 95% interval."""
-    share = estimate([right(line, rule) for line in asked], [line["id"] for line in asked])
+    return percent_of([right(line, rule) for line in asked], [line["id"] for line in asked])
+
+
+def percent_of(values: Sequence[float], ids: Sequence[int]) -> str:
+    """The mean of zeros and ones with its 95% interval."""
+    share = estimate(values, ids)
     ends = "" if share.low is None or share.high is None else f" [{share.low:.0%}, {share.high:.0%}]"
     return f"{share.mean or 0.0:.0%}{ends}"
 
@@ -161,7 +183,7 @@ def main() -> None:
     rows = TypeAdapter(list[ChainRow]).validate_json(arguments.file.read_bytes())
     if arguments.model:
         run(arguments, rows)
-    print("\n".join(report(read(arguments.out))))
+    print("\n".join(report(read(arguments.out), {row.id: row for row in rows})))
 
 
 if __name__ == "__main__":

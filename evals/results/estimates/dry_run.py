@@ -32,6 +32,7 @@ from emend.evals.results.estimates.local_needs import need_lines
 from emend.evals.results.estimates.local_time import local_seconds, parameters_of
 from emend.evals.run.run import run
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
+from emend.evals.run.side_effects.ability import load_abilities
 from emend.evals.run.start import list_cases
 from emend.memory.edit import FrozenModel
 from emend.memory.probe import Usage
@@ -175,6 +176,7 @@ def dry_run(config: RunConfig) -> DryRun:
         EmendError: a name, setting or file is wrong.
     """
     check_spec(config.model)
+    load_abilities(config.ability, any(map(_writes_weights, config.editors)))
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="emend-dry-run-") as home:
         counting = changed_config(config, ("unedited",), memory_server=None, share=None)
@@ -208,7 +210,7 @@ def changed_config(config: RunConfig, editors: Sequence[str], **changes: Any) ->
     """The configuration of a sample of a run: of these editors, without limits of calls, in threads."""
     free = dict.fromkeys(("max_cost", "max_calls", "prices", "rpm", "tpm", "cache"))
     overrides = {name: values for name, values in config.overrides.items() if name in editors}
-    fields = config.model_dump() | free | {"editors": tuple(editors), "overrides": overrides}
+    fields = config.model_dump() | free | {"editors": tuple(editors), "overrides": overrides, "ability": ()}
     return RunConfig.model_validate(fields | {"workers": "threads", "gpus_per_worker": 0.0} | changes)
 
 

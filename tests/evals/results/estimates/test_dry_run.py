@@ -123,6 +123,12 @@ def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone()
     assert unread[1].perplexity_tokens == 0 < together[1].perplexity_tokens
 
 
+def test_ability_is_checked_with_the_runs_own_editors_and_is_no_part_of_the_sample() -> None:
+    assert dry_run(config(model="tiny", editors=("ft",), limit=1, ability=("built_in",))).total("units") == 1
+    with pytest.raises(BadSettings, match="--ability"):
+        dry_run(config(model="tiny", editors=("rag",), limit=1, ability=("built_in",)))
+
+
 def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
     rows = dry_run(config(model="tiny", editors=("rome",), settings=("triplet", "document"), limit=2)).rows
     assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]
