@@ -11,6 +11,7 @@ by that edit without a plan, and a walk ends when its hops have all words of the
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal, NamedTuple, cast
 
 from langgraph.graph import END, START, StateGraph
@@ -20,7 +21,14 @@ from typing_extensions import TypedDict
 from emend.agents.parsing.abstention import abstains
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.decompose import stepwise_question
-from emend.agents.roles.relation_chain import MOST_RELATIONS, ChainForm, parse_nested, plan_chain, recall_object
+from emend.agents.roles.relation_chain import (
+    MOST_RELATIONS,
+    ChainForm,
+    parse_nested,
+    plan_chain,
+    recall_chain,
+    recall_object,
+)
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits
 from emend.graphs.relation_similarity import ASKED, OTHER, SAME, RelationSimilarity, relation_wording, without_name
@@ -56,12 +64,14 @@ class WalkHop(TypedDict, total=False):
 class KgWalkState(RagState, total=False):
     """The state of rag, with the plan, and the hops so far; `stopped` says why a walk has no end.
 
-    `ended` is true when the plan is done, and no edit leads on.
+    `recalled` are the model's answers to the hops that come next, as long as no edit leads elsewhere. `ended` is true
+    when the plan is done, and no edit leads on.
     """
 
     entity: str
     relations: list[str]
     hops: list[WalkHop]
+    recalled: list[str]
     stopped: str
     ended: bool
 
@@ -174,11 +184,15 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     elif context.similarity is not None:
         unused = [each for each in links if each.hit["text"] not in [earlier.get("fact") for earlier in hops]]
         followed = unplanned_relation(unused, relation, question, context.similarity)
-    if followed is None:
-        hop["relation"] = relation
-        return {"hops": [*hops, hop], "hits": [*state["hits"], *about]} if relation else {"ended": True}
-    hop |= {"fact": followed.hit["text"], "answer": followed.triplet.object}
-    return {"hops": [*hops, hop], "hits": [*state["hits"], followed.hit]}
+    if followed is not None:
+        hop |= {"fact": followed.hit["text"], "answer": followed.triplet.object}
+        return {"hops": [*hops, hop], "hits": [*state["hits"], followed.hit], "recalled": []}
+    if not relation:
+        return {"ended": True}
+    hop["relation"], recalled = relation, [] if about else state.get("recalled", [])
+    if recalled:
+        hop["answer"] = recalled[0]
+    return {"hops": [*hops, hop], "hits": [*state["hits"], *about], "recalled": recalled[1:]}
 
 
 def hop_words(hop: WalkHop) -> str:
@@ -251,13 +265,19 @@ def after_recall(state: KgWalkState) -> Literal["link", "compose"]:
 def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     """Ask the model for a hop, under the facts about its entity; a model that does not know it ends the walk.
 
+    Where no fact is about the entity, the hops that follow are asked in the same call.
+
     Raises:
         ModelReplyError: the reply is blank.
     """
     context, hops = runtime.context, list(state["hops"])
     hop = hops[-1]
+    relations = [hop["relation"], *state["relations"][sum("relation" in each for each in hops) :]]
     try:
-        reply = recall_object(context.model, hop["entity"], hop["relation"], tuple(hop["facts"]), context.wording)
+        if hop["facts"] or len(relations) == 1:
+            reply = recall_object(context.model, hop["entity"], hop["relation"], tuple(hop["facts"]), context.wording)
+        else:
+            reply = recall_chain(context.model, hop["entity"], relations)
     except ModelReplyError as error:
         if isinstance(error, ReplyRefused) or not context.falls_back:
             raise
@@ -270,7 +290,8 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     if links:
         last = max(links, key=lambda each: each.order)
         hops[-1] |= {"fact": last.hit["text"], "answer": last.triplet.object}
-    return {"hops": hops, "usage": reply.usage}
+    known = takewhile(lambda pair: not abstains(*pair), zip(reply.further, relations[1:], strict=False))
+    return {"hops": hops, "recalled": [answer for answer, _ in known], "usage": reply.usage}
 
 
 def names(answer: str, triplet: Triplet) -> bool:

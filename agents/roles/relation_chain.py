@@ -5,6 +5,7 @@ Walks over graphs of edited facts plan so in place of one step at a time (GMeLLo
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from emend.agents.structured import ask_structured
 from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
+from emend.memory.typography import fold_text
 
 ChainForm = Literal["structured", "text"]
 ENTITY, RELATIONS, SEPARATOR = "Entity:", "Relations:", ";"
@@ -41,7 +43,9 @@ MOST_RELATIONS = 8
 PLAN_TOKENS = 2 * LINE_TOKENS
 TASK = PROMPTS["relation_chain"]["task"]
 RECALL, RECALL_EXAMPLES = PROMPTS["relation_chain"]["recall"], PROMPTS["relation_chain"]["recall_examples"]
-"""The question of a hop, and two that are answered by a name alone, or a chat model would answer in sentences."""
+"""The question of a hop, and some that are answered by a name alone, or a chat model would answer in sentences."""
+CHAIN_EXAMPLES = PROMPTS["relation_chain"]["recall_chain_examples"]
+"""Two lines that are asked, and the lines of the answer; examples stand apart by a blank line."""
 DEMONSTRATIONS = Path(__file__).with_name("chain_demonstrations.txt").read_text(encoding="utf-8")
 
 
@@ -64,10 +68,11 @@ class PlannedChain(NamedTuple):
 
 
 class RecalledObject(NamedTuple):
-    """A model's object of a relation, and the cost."""
+    """A model's object of a relation, and the cost; `further` are those of the relations after it."""
 
     answer: str
     usage: Usage
+    further: tuple[str, ...] = ()
 
 
 def plan_chain(model: BaseChatModel, question: str, form: ChainForm) -> PlannedChain:
@@ -146,13 +151,45 @@ def recall_object(
     return RecalledObject(answer, reply.usage)
 
 
+def recall_chain(model: BaseChatModel, entity: str, relations: Sequence[str]) -> RecalledObject:
+    """The objects along several relations by the model's own knowledge, in one call.
+
+    Raises:
+        ModelReplyError: the reply is blank; carries the usage.
+        ModelError: the call failed.
+    """
+    first, prompt = f"{relations[0]}:", Prompt()
+    for example in CHAIN_EXAMPLES.split("\n\n"):
+        start, relation_line, answered = example.split("\n", 2)
+        asked = f"{start}\n{relation_line}"
+        prompt = prompt.asked(f"{asked}\n", asked).begun(f"{answered}\n\n", answered)
+    lead = f"{ENTITY} {entity}\n{RELATIONS} {f'{SEPARATOR} '.join(relations)}"
+    prompt = prompt.asked(f"{lead}\n", lead).begun(first, first)
+    reply = continue_text(model, prompt, ["\n\n", ENTITY], LINE_TOKENS * len(relations))
+    line, *lines = reply.text.strip().removeprefix(first).split("\n")
+    if not (answer := clean_answer(line)):
+        raise ModelReplyError(f"nothing follows '{first}'.", reply.text, reply.usage)
+    return RecalledObject(answer, reply.usage, tuple(read_further(lines, relations[1:])))
+
+
+def read_further(lines: Sequence[str], relations: Sequence[str]) -> Iterator[str]:
+    """The answers of lines that begin with the relations, as far as they do so in order."""
+    for line, relation in zip(lines, relations, strict=False):
+        label, _, answer = line.partition(":")
+        if fold_text(label).strip() != fold_text(relation).strip() or not (answer := clean_answer(answer)):
+            return
+        yield answer
+
+
 def sample_chain(prompt: str, text: str) -> str:
-    """A reply for estimates, which `read_chain` reads; empty for a prompt that asks for no plan."""
-    asks = prompt.rstrip().endswith((ENTITY, f'"{ENTITY}"'))  # begun for the model, or by an instruction
-    return f"{text}\n{RELATIONS} {text}; {text}" if asks else ""
+    """A reply for estimates, to a prompt that asks for a plan of two relations, or for their objects; else empty."""
+    end = prompt.rstrip()
+    if end.endswith((ENTITY, f'"{ENTITY}"')):  # begun for the model, or by an instruction
+        return f"{text}\n{RELATIONS} {text}; {text}"
+    return f"{text}\n{text}: {text}" if end.endswith((f"\n{text}:", f'"{text}:"')) else ""
 
 
 def chain_id(form: ChainForm) -> str:
     """Eight hex digits that change with the prompts of a form."""
     parts = DEMONSTRATIONS if form == "text" else [TASK, RelationChain.model_json_schema()]
-    return prompt_id(form, parts, RECALL, RECALL_EXAMPLES, QUESTION, ENTITY, RELATIONS)
+    return prompt_id(form, parts, RECALL, RECALL_EXAMPLES, CHAIN_EXAMPLES, QUESTION, ENTITY, RELATIONS)

@@ -87,6 +87,35 @@ def test_the_model_answers_the_hops_that_no_edit_decides():
     assert "The mayor of Kesselby is Eva Lind." in final["prompt"] and BORN.text in final["prompt"]
 
 
+@pytest.mark.parametrize(
+    ("edits", "replies", "answer"),
+    [
+        pytest.param((fact("Oslo", "mayor", "Per Dahl"),), (" Kesselby\nmayor: Eva Lind",), "Eva Lind", id="no edit"),
+        pytest.param((MAYOR,), (" Kesselby\nmayor: Eva Lind",), "Paul Roy", id="an edit of the second hop"),
+        pytest.param(
+            (fact("Kesselby", "P6", "Ida Moe", "{} is led by"),),
+            (" Kesselby\nmayor: Eva Lind", " Ida Moe"),
+            "Ida Moe",
+            id="a fact about the second entity",
+        ),
+        pytest.param((MAYOR,), (" Kesselby",), "Paul Roy", id="one line alone"),
+        pytest.param(
+            (fact("Oslo", "mayor", "Per Dahl"),),
+            (" Kesselby\nmayor: I do not know.", " Eva Lind"),
+            "Eva Lind",
+            id="an object that is not known",
+        ),
+        pytest.param(
+            (fact("Oslo", "mayor", "Per Dahl"),), (" Kesselby\nriver: Aa", " Eva Lind"), "Eva Lind", id="another line"
+        ),
+    ],
+)
+def test_hops_that_no_fact_is_about_are_recalled_in_one_call(edits: tuple[Edit, ...], replies: tuple[str], answer: str):
+    final, _, model, _ = walk(PLAN, *replies, edits=edits)
+    assert model.calls[1].endswith("\nEntity: Ana Rojo\nRelations: birthplace; mayor\nbirthplace:")
+    assert final["reply"] == answer and final["usage"].calls == len(model.calls) == 1 + len(replies)
+
+
 def test_an_edit_worded_otherwise_is_shown_to_the_model_which_links_it():
     edit = fact("Ana Rojo", "P19", "Kesselby", "{} comes from the town of")
     final, _, model, _ = walk(PLAN, " Kesselby", " Paul Roy", edits=(edit,))
