@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from emend.agents.roles.relation_chain import ENTITY, QUESTION, RECALL, RELATIONS
+from emend.agents.roles.relation_chain import ENTITY, QUESTION, RECALL, RELATIONS, SEPARATOR
 from emend.evals.data.benchmarks.mquake.rows import ChainRow
 from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.estimate import estimate
@@ -75,13 +75,27 @@ class Oracle:
         question = prompt.rpartition(f"{QUESTION} ")[2].partition("\n")[0]
         if prompt.endswith(ENTITY):
             return self._plans[question]
+        entity, label, chain = prompt.rpartition(f"{ENTITY} ")[2].partition(f"\n{RELATIONS} ")
+        if label:
+            return self._recall(entity, chain.partition("\n")[0].split(f"{SEPARATOR} "))
         hops = ((each, RECALL.format(relation=each, entity="")) for each in self._relations)
         relation, lead = next((hop for hop in hops if question.startswith(hop[1].rstrip("? "))), ("", ""))
-        entity = self._ids.get(normalise(question[len(lead.rstrip("? ")) :]), "")
+        return self._object(question[len(lead.rstrip("? ")) :], relation, prompt)
+
+    def _recall(self, entity: str, relations: Sequence[str]) -> str:
+        lines = list[str]()
+        for relation in relations:
+            entity = self._object(entity, relation)
+            lines.append(f"{relation}: {entity}")
+        return "\n".join(lines)
+
+    def _object(self, entity: str, relation: str, prompt: str = "") -> str:
+        """The object after an edit that the prompt shows, else the true one."""
+        entity_id = self._ids.get(normalise(entity), "")
         for text, (subject, edited_relation, target) in self._edited.items():
-            if text in prompt and (subject, edited_relation) == (entity, relation):
+            if text in prompt and (subject, edited_relation) == (entity_id, relation):
                 return target
-        return self._facts.get((entity, relation), "I do not know.")
+        return self._facts.get((entity_id, relation), "I do not know.")
 
 
 def edits_with_hops(row: Mapping[str, Any]) -> Iterator[tuple[Edit, Sequence[str], Sequence[str]]]:
