@@ -237,7 +237,7 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
     is_instance = isinstance(attribute, BaseChatModel)
     if is_instance and settings:
         raise BadSettings(
-            f"model '{spec}' is an instance, and takes no settings (seen: {', '.join(sorted(settings))}): name its "
+            f"model '{spec}' is an instance, and takes no settings (got {', '.join(sorted(settings))}): name its "
             "class, or a function that makes it."
         )
     with MODELS.plugin_errors(spec):
@@ -281,7 +281,7 @@ def split_address(provider: str, name: str, key: str) -> tuple[str, str]:
     parts = urlsplit(url)
     if not matches or not parts.hostname:
         bare = name.partition("@")[0]
-        excerpt = "" if "@" in name else f", seen: '{url}'"  # else it may be a password
+        excerpt = "" if "@" in name else f", got '{url}'"  # else it may be a password
         raise BadSettings(
             f"model '{provider}:{bare}' has an @ and no address after it{excerpt}: write "
             f"{provider}:NAME@http://HOST/v1, with http:// or https:// (is the variable set that holds it?)."
@@ -377,7 +377,7 @@ def _typed(setting: str, value: Any, kind: Any, name: str) -> Any:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         wrong = error.errors()[0]["msg"]
-        raise BadSettings(f"setting '{setting}' of model '{name}': {wrong}, seen: {value!r}.") from error
+        raise BadSettings(f"setting '{setting}' of model '{name}': {wrong}, got {value!r}.") from error
 
 
 def hub_folder(name: str, patterns: list[str], role: str = "model") -> Path:

@@ -49,14 +49,14 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        value = "" if first["type"] == "missing" else f", seen: {first['input']!r}"
+        value = "" if first["type"] == "missing" else f", got {first['input']!r}"
         raise BadSettings(
             f"setting '{field}' of editor '{editor}': {first['msg']}{value}. Known settings: {', '.join(known)}."
         ) from error
     for key in known:
         value = getattr(built, key)
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadSettings(f"setting '{key}' of editor '{editor}' is not finite, seen: {value}.")
+            raise BadSettings(f"setting '{key}' of editor '{editor}' is not finite: {value}.")
     return built
 
 

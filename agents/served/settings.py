@@ -68,5 +68,5 @@ def read_settings(name: str, settings: dict[str, Any]) -> ServedSettings:
     except ValidationError as error:
         wrong = error.errors()[0]
         raise BadSettings(
-            f"setting '{wrong['loc'][0]}' of model '{name}': {wrong['msg']}, seen: {wrong['input']!r}."
+            f"setting '{wrong['loc'][0]}' of model '{name}': {wrong['msg']}, got {wrong['input']!r}."
         ) from error

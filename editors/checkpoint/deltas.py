@@ -154,7 +154,7 @@ def read_delta(folder: Path, lm: CausalLM) -> Deltas:
     actual = sha256_of(file) if file.exists() else "nothing"
     if actual != manifest.sha256:
         raise BadData(
-            f"'{file}' is damaged: its manifest names sha256 {manifest.sha256[:16]}, seen {actual[:16]}. "
+            f"'{file}' is damaged: its manifest names sha256 {manifest.sha256[:16]}, its bytes have {actual[:16]}. "
             "Copy it again, or solve the edits again with `emend edit`."
         )
     deltas = _from_tensors(read_tensors(file))

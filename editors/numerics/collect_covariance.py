@@ -122,7 +122,7 @@ class _PartialSums:
     def finish(self, folder: Path, counts: CorpusCounts) -> None:
         """Write the counts and each layer's covariance, and remove the partial sums."""
         if not counts.tokens:
-            raise BadData(f"no text to collect a covariance from, seen {counts.texts} texts without tokens.")
+            raise BadData(f"no text to collect a covariance from: {counts.texts} texts without tokens.")
         replace_file(folder / COUNTS, counts.model_dump_json().encode())
         for layer, total in self.sums.items():
             save_whole({MOMENT: (mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))

@@ -328,6 +328,6 @@ class ValueOptimizer:
         named = ", ".join(f"'{edit.id}' ({(edit.cloze or edit.text)[:60]!r})" for edit, _ in failed[:NAMED])
         others = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
         return ModelError(
-            f"the search for a value failed at step {step}, seen losses {[loss for _, loss in failed[:NAMED]]} of "
+            f"the search for a value failed at step {step}, got losses {[loss for _, loss in failed[:NAMED]]} of "
             f"edit{'s' * (len(failed) > 1)} {named}{others}: set a smaller v_lr, or leave them out."
         )

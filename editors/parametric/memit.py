@@ -139,7 +139,7 @@ def check_spread(editor: str, named: Sequence[int], layers: Sequence[int], paths
     """
     if list(layers) != sorted(set(layers)):  # a layer's residual is measured with those below it written
         raise BadSettings(
-            f"editor '{editor}' writes from the lowest layer upwards, to each once, seen layers: {list(named)} of a "
+            f"editor '{editor}' writes from the lowest layer upwards, to each once, not to layers {list(named)} of a "
             f"model in which they are {list(layers)}: sort them."
         )
     if len(layers) > 1 and not paths.adds:  # a lower layer's share is unknown before the norm

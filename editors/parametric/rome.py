@@ -30,7 +30,7 @@ class Rome(LocateThenEdit):
     def check_layers(self) -> None:
         """Refuse more than one layer."""
         if len(self.layers) != 1:
-            raise BadSettings(f"editor '{self.name}' writes to one layer, seen layers: {list(self.layers)}: name one.")
+            raise BadSettings(f"editor '{self.name}' writes to one layer, not to layers {list(self.layers)}: name one.")
 
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
         """An outer product per edit: W' = W + Lambda (C^-1 k*)^T with Lambda = (v* - W k) / ((C^-1 k*)^T k)."""

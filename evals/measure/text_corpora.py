@@ -177,7 +177,7 @@ def _dataset(source: str) -> Callable[[], Iterator[str]]:
     def stream() -> Iterator[str]:
         for row in _rows(source, name, config or None, split or "train"):
             if not isinstance(row.get(FIELD), str):
-                raise BadData(f"corpus '{source}': its rows have no field '{FIELD}', seen {', '.join(map(str, row))}.")
+                raise BadData(f"corpus '{source}': its rows have no field '{FIELD}', but {', '.join(map(str, row))}.")
             if row[FIELD].strip():
                 yield row[FIELD]
 

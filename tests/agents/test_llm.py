@@ -60,7 +60,7 @@ def test_unknown_setting_names_the_nearest(random_folder):
     ],
 )
 def test_a_setting_of_a_wrong_type_is_refused_by_name(random_folder, setting, value):
-    with pytest.raises(BadSettings, match=f"setting '{setting}' of model '.*seen: {value!r}"):
+    with pytest.raises(BadSettings, match=f"setting '{setting}' of model '.*got {value!r}"):
         load_model(f"hf:{random_folder()}", **{setting: value})
 
 
@@ -153,11 +153,11 @@ def test_compatible_server_needs_no_key_and_a_name_may_hold_an_at(name):
 @pytest.mark.parametrize(
     ("spec", "seen"),
     [
-        ("openai:m@", "seen: ''"),
-        ("anthropic:m@", "seen: ''"),
-        ("openai:m@127.0.0.1:8000/v1", "seen: '127.0.0.1:8000/v1'"),
-        ("openai:m@http://", "seen: 'http://'"),
-        ("openai:m@http:///v1", "seen: 'http:///v1'"),
+        ("openai:m@", "got ''"),
+        ("anthropic:m@", "got ''"),
+        ("openai:m@127.0.0.1:8000/v1", "got '127.0.0.1:8000/v1'"),
+        ("openai:m@http://", "got 'http://'"),
+        ("openai:m@http:///v1", "got 'http:///v1'"),
         ("openai:m@me:pw-pw@127.0.0.1:8000/v1", "no address after it: write"),
     ],
 )

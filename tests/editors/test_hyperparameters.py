@@ -67,9 +67,9 @@ def test_a_folder_as_settings_file_and_an_unknown_key_are_refused(tmp_path):
     ("values", "told"),
     [
         ({}, "'layers' of editor 'toy': Field required"),
-        ({"layers": [1], "rate": 0}, "'rate'.*greater than 0.*seen: 0"),
-        ({"layers": [1], "steps": "many"}, "'steps'.*seen: 'many'"),
-        ({"layers": [1], "steps": 2.5}, "'steps'.*seen: 2.5"),
+        ({"layers": [1], "rate": 0}, "'rate'.*greater than 0.*got 0"),
+        ({"layers": [1], "steps": "many"}, "'steps'.*got 'many'"),
+        ({"layers": [1], "steps": 2.5}, "'steps'.*got 2.5"),
         ({"layers": "last"}, "'layers'"),
     ],
 )

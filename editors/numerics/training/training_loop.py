@@ -241,6 +241,6 @@ def mean_losses(logits: Tensor, batch: TrainingBatch) -> Tensor:
 def overflow_error(number: int, losses: Tensor, lr: float) -> ModelError:
     """The error of a training whose numbers overflowed at a step."""
     return ModelError(
-        f"training overflowed at step {number}, seen loss: {losses.max().item():.4g}, "
-        f"seen lr: {lr:g}: set a smaller one."
+        f"training overflowed at step {number} with a loss of {losses.max().item():.4g} "
+        f"at lr {lr:g}: set a smaller one."
     )

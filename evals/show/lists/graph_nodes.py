@@ -69,7 +69,7 @@ def find_graph(name: str) -> "Graph":
         app = _graph_of(part)
     if app is None:
         raise BadSettings(
-            f"{registry.kind} '{name}' has no graph (seen: {part!r:.60}): name a compiled LangGraph graph, a "
+            f"{registry.kind} '{name}' has no graph (got {part!r:.60}): name a compiled LangGraph graph, a "
             "StateGraph, a function without arguments that makes one, a judge, or an editor with a compiled graph in "
             f"its attribute app. Known graphs: {', '.join(GRAPHS.names())}."
         )

@@ -55,7 +55,7 @@ def test_one_that_scores_is_taken_as_it_is():
 @pytest.mark.parametrize(
     ("spec", "settings", "says"),
     [
-        (f"{__name__}:READY", {"sleep": 1}, r"is an instance, and takes no settings \(seen: sleep\)"),
+        (f"{__name__}:READY", {"sleep": 1}, r"is an instance, and takes no settings \(got sleep\)"),
         (f"{__name__}:slow", {"speed": 1}, "cannot be made or used .TypeError.*'speed'"),
         (f"{__name__}:broken", {}, "cannot be made or used .OSError: no line"),
         (f"{__name__}:text", {}, "gives 'Ostrim', which is no LangChain chat model"),

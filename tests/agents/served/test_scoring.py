@@ -300,7 +300,7 @@ def test_a_key_is_sent_and_hidden_and_a_wrong_one_ends_the_load(tiny, monkeypatc
         ("vllm:@{url}", {}, "needs a name and an address"),
         ("vllm:tinny@{url}", {}, "its server has no 'tinny': did you mean 'tiny'"),
         ("vllm:{name}@{url}", {"max_tokens": 3}, "unknown setting 'max_tokens'.*did you mean 'max_new_tokens'"),
-        ("vllm:{name}@{url}", {"gather": 0}, "setting 'gather' of model 'vllm:tiny': .*seen: 0"),
+        ("vllm:{name}@{url}", {"gather": 0}, "setting 'gather' of model 'vllm:tiny': .*got 0"),
         ("vllm:{name}@{url}", {"chat": True}, "has no chat template here; name a tokenizer that has one"),
     ],
 )

@@ -139,7 +139,7 @@ def test_statistics_of_another_corpus_cap_or_model_are_refused(lm, tmp_path, ran
 
 
 def test_no_text_is_an_error(lm, tmp_path):
-    with pytest.raises(BadData, match="no text to collect a covariance from, seen 2 texts"):
+    with pytest.raises(BadData, match="no text to collect a covariance from: 2 texts"):
         collected(lm, tmp_path, [0], ["", " "])
 
 

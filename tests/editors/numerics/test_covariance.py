@@ -248,7 +248,7 @@ def test_layers_that_a_method_cannot_write_to_are_refused_before_statistics_are_
     monkeypatch.setattr(
         "emend.editors.parametric.locate_then_edit.load_covariance", lambda *_: pytest.fail("statistics were touched")
     )
-    with pytest.raises(BadSettings, match="seen layers"):
+    with pytest.raises(BadSettings, match="not to layers"):
         editor(method, model, layers=layers)
 
 

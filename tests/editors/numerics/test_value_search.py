@@ -219,7 +219,7 @@ def test_the_divergence_is_that_of_the_edited_distribution_from_the_original(ran
 
 
 def test_a_non_finite_loss_is_an_error_with_step_and_loss(random_model):
-    with pytest.raises(ModelError, match="step 1, seen losses .*nan.*smaller v_lr"):
+    with pytest.raises(ModelError, match="step 1, got losses .*nan.*smaller v_lr"):
         change(random_model().lm, [ADA], replace(PLAN, v_lr=float("inf")))
 
 
@@ -231,7 +231,7 @@ def test_of_several_edits_those_that_failed_are_named_and_no_others(random_model
         return plain(self).masked_fill(lost, torch.nan)
 
     monkeypatch.setattr(values.ValueOptimizer, "_loss", loss)
-    with pytest.raises(ModelError, match=r"step 0, seen losses \[nan, nan\] of edits") as raised:
+    with pytest.raises(ModelError, match=r"step 0, got losses \[nan, nan\] of edits") as raised:
         change(random_model().lm, EDITS)
     said = str(raised.value)
     assert all(f"'{edit.id}' ({edit.cloze!r})" in said for edit in (TWICE, LONG)) and ADA.id not in said
@@ -241,7 +241,7 @@ def test_of_several_edits_those_that_failed_are_named_and_no_others(random_model
 
 @pytest.mark.parametrize("rate", [1e19, 1e30, 1e38])
 def test_a_change_whose_length_overflows_is_an_error_and_not_an_edit_of_nothing(random_model, rate):
-    with pytest.raises(ModelError, match=f"step 1, seen losses .nan. of edit '{ADA.id}'.*smaller v_lr"):
+    with pytest.raises(ModelError, match=f"step 1, got losses .nan. of edit '{ADA.id}'.*smaller v_lr"):
         change(random_model().lm, [ADA], replace(PLAN, v_lr=rate))
 
 

@@ -190,7 +190,7 @@ def test_numbers_that_overflow_are_an_error_and_not_an_edit(random_model):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
     editor = build(model, num_steps=3, lr=1e6)
     before = state_of(editor.context)
-    told = r"overflowed at step 1, seen loss: nan, seen lr: 1e\+06"
+    told = r"overflowed at step 1 with a loss of nan at lr 1e\+06"
     with pytest.raises(ModelError, match=told), editor.edit([CAPITAL]):
         pass
     check_same(before, state_of(editor.context), "after the error")

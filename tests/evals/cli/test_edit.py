@@ -226,7 +226,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, t
     )
     run(config, tmp_path / "run", model=model)
     failed = [json.loads(line) for line in (tmp_path / "run/errors.jsonl").read_text().splitlines()]
-    assert len(failed) == 2 and all("overflowed at step 1, seen loss: nan" in json.dumps(line) for line in failed)
+    assert len(failed) == 2 and all("overflowed at step 1 with a loss of nan" in json.dumps(line) for line in failed)
     assert len({record.case for record in read_records(tmp_path / "run")}) == 2
     assert all(bool((value == before[name]).all()) for name, value in model.lm.model.state_dict().items())
     assert FineTuning(EditorContext(model=model, settings={"num_steps": 2})).solve(edits[:1])

@@ -122,7 +122,7 @@ def test_a_judge_an_editor_over_a_built_in_graph_and_a_registered_one_are_drawn(
 @pytest.mark.parametrize(
     ("attribute", "says"),
     [
-        ("NUMBER", r"has no graph \(seen: 3\): name a compiled LangGraph graph, a StateGraph, a function"),
+        ("NUMBER", r"has no graph \(got 3\): name a compiled LangGraph graph, a StateGraph, a function"),
         ("nothing", "has no graph"),
         ("Plain", "has no graph .* or an editor with a compiled graph in its attribute app"),
         ("broken", r"cannot be made or used \(KeyError: 'boom'\): see docs/how-to/extend.md"),

@@ -144,6 +144,6 @@ def test_edits_whose_numbers_overflow_fail_with_step_and_loss_and_the_run_goes_o
     summary = run(RunConfig.model_validate(plan | more), tmp_path, model=model)
     assert (summary.failed, summary.finished) == (2, 2)
     errors = [str(line["message"]) for line in read_lines(tmp_path, ERRORS)]
-    assert len(errors) == 2 and all("failed at step 1, seen losses [nan" in error for error in errors)
+    assert len(errors) == 2 and all("failed at step 1, got losses [nan" in error for error in errors)
     check_same(before, state_of(EditorContext(model)), "after the run")
     model.close()
