@@ -96,7 +96,7 @@ def test_a_dataset_is_streamed_by_name_configuration_and_split(datasets):
 def test_a_dataset_that_cannot_be_read_has_no_text_or_needs_the_package_is_an_error(datasets, monkeypatch):
     with pytest.raises(FetchFailed, match="cannot be read: no dataset of that name. Give files of local text"):
         read_corpus(["hf:none/such"])
-    with pytest.raises(BadData, match="rows have no field 'text', seen body"):
+    with pytest.raises(BadData, match="rows have no field 'text', but body"):
         read_corpus(["hf:other/field"])
     with pytest.raises(BadSettings, match="names no dataset"):
         read_corpus(["hf:"])
