@@ -124,6 +124,11 @@ class Checkpoints(NamedTuple):
         listed = any(before < number <= now for number in self.listed)
         return listed or bool(self.every and now // self.every > before // self.every)
 
+    def number(self, edits: int) -> int:
+        """How many are reached by so many edits."""
+        listed = sum(number <= edits for number in self.listed)
+        return listed + (edits // self.every if self.every else 0) + self.end
+
     def refuse_beyond(self, edits: int, setting: str) -> None:
         """Compare the listed checkpoints with the number of edits that are applied at the end.
 

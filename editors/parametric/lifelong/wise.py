@@ -84,7 +84,10 @@ class Wise(LayerEditor[SideMemory]):
             )
         config: Any = self.lm.model.config.get_text_config()
         names = ("hidden_act", "hidden_activation", "activation_function")
-        self._function: str = next(value for name in names if (value := getattr(config, name, None)))
+        functions = [value for name in names if (value := getattr(config, name, None))]
+        if not functions:
+            raise BadSettings(f"editor 'wise' needs '{names[0]}' in the model's config.json, which names none.")
+        self._function: str = functions[0]
 
     def learn(self, memory: SideMemory | None, edit: Edit) -> SideMemory:
         """The memory with the edit trained into its current shard, which is complete every `save_freq` edits."""

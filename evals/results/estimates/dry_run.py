@@ -33,6 +33,8 @@ from emend.evals.results.estimates.local_time import local_seconds, parameters_o
 from emend.evals.run.run import run
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.side_effects.ability import load_abilities
+from emend.evals.run.side_effects.ability_score import BUILT_IN
+from emend.evals.run.side_effects.built_in_task import built_in_questions
 from emend.evals.run.start import list_cases
 from emend.memory.edit import FrozenModel
 from emend.memory.probe import Usage
@@ -137,7 +139,7 @@ class EstimatedRow(FrozenModel):
     """Units of one editor in one setting, and what they are expected to need.
 
     `edits` and their tokens are those of an editor of weights, which passes them through the model, and then the texts
-    whose perplexity is measured.
+    whose perplexity is measured, and the built-in questions on ability.
     """
 
     setting: str
@@ -283,7 +285,11 @@ def _rows(config: RunConfig, folder: Path, cases: Mapping[str, CaseList], setup:
             if is_writing or editor == UNEDITED:
                 usage = _untaught(config, usage)
             row = _row(setting, editor, round(count), usage or Usage(), factor)
-            yield row.model_copy(update=_edit_counts(setup, count, *edits[setting])) if is_writing else row
+            yield (
+                row.model_copy(update=_edit_counts(setup, count, *edits[setting], config.ability))
+                if is_writing
+                else row
+            )
     usage = Usage()
     for _, answer in read_baseline(folder):
         usage = usage.plus(answer.usage)
@@ -318,11 +324,17 @@ def _untaught(config: RunConfig, usage: Usage | None) -> Usage | None:
     return usage.model_copy(update={"output_tokens": UNTAUGHT * usage.output_tokens})
 
 
-def _edit_counts(setup: RunSetup, units: float, edits: float, tokens: float) -> dict[str, int]:
-    """Edits of so many units, their tokens, and those of the texts that are read after each time edits are applied."""
+def _edit_counts(
+    setup: RunSetup, units: float, edits: float, tokens: float, abilities: Sequence[str]
+) -> dict[str, int]:
+    """Edits of so many units, their tokens, and those of the texts and questions that are read after edits."""
     kind, size = setup.mode
     groups = 1.0 if kind == "all" else units / max(1, size)
     read = groups * count_tokens_approximately(list(setup.perplexity_texts))
+    if BUILT_IN in abilities:
+        times = setup.checkpoints.number(round(units * edits)) if kind == "sequential" else groups
+        texts = [question.prompt + choice for question in built_in_questions() for choice in question.choices]
+        read += times * count_tokens_approximately(texts)
     return {"edits": round(units * edits), "edit_tokens": round(units * tokens), "perplexity_tokens": round(read)}
 
 

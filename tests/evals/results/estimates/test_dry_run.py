@@ -123,8 +123,15 @@ def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone()
     assert unread[1].perplexity_tokens == 0 < together[1].perplexity_tokens
 
 
-def test_ability_is_checked_with_the_runs_own_editors_and_is_no_part_of_the_sample() -> None:
-    assert dry_run(config(model="tiny", editors=("ft",), limit=1, ability=("built_in",))).total("units") == 1
+@pytest.mark.parametrize(("options", "times"), [({"mode": "single"}, 2), ({"mode": "sequential"}, 1)])
+def test_questions_on_ability_are_read_after_each_edit_alone_and_at_checkpoints(options: Any, times: int) -> None:
+    run = {"model": "tiny", "editors": ("ft",), "limit": 2, "perplexity_text": "none", **options}
+    one = dry_run(config(**run | {"limit": 1, "mode": "single"}, ability=("built_in",))).total("perplexity_tokens")
+    again = {"reevaluate_at": "end"} if options["mode"] == "sequential" else {}
+    assert one > 0 and dry_run(config(**run, **again, ability=("built_in",))).total("perplexity_tokens") == times * one
+
+
+def test_ability_is_checked_with_the_runs_own_editors() -> None:
     with pytest.raises(BadSettings, match="--ability"):
         dry_run(config(model="tiny", editors=("rag",), limit=1, ability=("built_in",)))
 
