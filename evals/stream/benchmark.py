@@ -1,5 +1,6 @@
 """A stream as a benchmark: each place with questions is a case, its turns are edits, and its questions are probes."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +73,7 @@ class Stream:
         """
         check_request(self.name, setting, self.settings, limit)
         parts = self._segments[:limit]
-        return map(_case, parts if self.places is None else _spread(parts, self.places))
+        return map(_case, parts if self.places is None else _spread(parts, self.places, seed))
 
     def metrics(self) -> Sequence[Metric]:
         """Accuracy by kind of question, wrong answers by reason, and what the memory needs."""
@@ -117,9 +118,10 @@ def _number(text: str | None, name: str) -> int | None:
     return int(text)
 
 
-def _spread(parts: Sequence[StreamSegment], count: int) -> Iterator[StreamSegment]:
-    """So many parts, from the middle of equal stretches, each with all turns since the one before."""
-    chosen = {int((number + 0.5) * len(parts) / count) for number in range(count)}
+def _spread(parts: Sequence[StreamSegment], count: int, seed: int) -> Iterator[StreamSegment]:
+    """So many parts, one drawn from each of equal stretches, with all turns since the one before."""
+    draw = random.Random(seed)  # kinds of questions may recur at equal distances
+    chosen = {int((number + draw.random()) * len(parts) / count) for number in range(count)}
     turns: list[Turn] = []
     for number, part in enumerate(parts):
         turns += part.turns

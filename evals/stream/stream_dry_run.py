@@ -53,7 +53,7 @@ def dry_run_stream(config: RunConfig) -> DryRun:
 
 
 def _cases(config: RunConfig) -> list[Case]:
-    return list(Stream(None, config.benchmark_options).cases(SETTING, config.limit))
+    return list(Stream(None, config.benchmark_options).cases(SETTING, config.limit, config.seed))
 
 
 def _sample_config(config: RunConfig, places: int) -> RunConfig:
