@@ -114,11 +114,10 @@ def test_a_text_cannot_leave_its_marks():
 
 
 def test_only_an_agent_that_writes_is_sequential_and_has_another_fingerprint():
-    writing, reading = agent(), agent(writes=False)
-    assert isinstance(writing, Sequential) and not isinstance(reading, Sequential)
-    assert (
-        writing.fingerprint["settings"]["writes"] and writing.fingerprint["prompts"] != reading.fingerprint["prompts"]
-    )
+    editors = agent(), agent(writes=False)
+    writing, reading = (editor.fingerprint for editor in editors)
+    assert [isinstance(editor, Sequential) for editor in editors] == [True, False]
+    assert writing["settings"]["writes"] and writing["prompts"] != reading["prompts"]
     with pytest.raises(BadSettings, match="writes"):
         agent(writes="perhaps")
 
