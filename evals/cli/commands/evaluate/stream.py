@@ -20,7 +20,7 @@ PLANTED_A_QUESTION = 3
 StreamFile = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="JSON lines with turns and questions, or a file of LongMemEval or MemoryAgentBench."
+        metavar="FILE", help="JSON lines with turns and questions, or a file of LongMemEval, MEME or MemoryAgentBench."
     ),
 ]
 
