@@ -52,12 +52,28 @@ class ScoringAnswerer(FunctionAnswerer):
         return self.respond(probe, targets)
 
 
+def with_first_steps(answerer: FunctionAnswerer, steps: Sequence[Step]) -> Answerer:
+    """The answerer, whose first answer also has the steps by which its edits were applied, before its own."""
+    left = [tuple(steps)]
+
+    def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
+        answer = answerer.respond(probe, targets)
+        try:
+            return answer.but(steps=(*left.pop(), *answer.steps))  # of several threads one gets them
+        except IndexError:
+            return answer
+
+    return replace(answerer, respond=respond)
+
+
 def direct_answerer(model: BaseChatModel, wording: str, cost: EditCost = NO_COST) -> Answerer:
     """An answerer that calls the model once per probe, without a memory."""
     return graph_answerer(GRAPHS.load(DIRECT)(), DirectContext(model, wording), model, cost)
 
 
-def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel, cost: EditCost = NO_COST) -> Answerer:
+def graph_answerer(
+    graph: Graph, context: RespondContext, scorer: BaseChatModel, cost: EditCost = NO_COST
+) -> FunctionAnswerer:
     """An answerer that runs a graph; it is `Scorable` exactly when the model `scorer` gives probabilities.
 
     The graph may set how its reply is to be read, by `reading` in its final state.

@@ -1,6 +1,7 @@
 """A tool-calling agent over the memory: the model decides what to look up, and when to answer."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -39,13 +40,18 @@ class AgentState(RagState, total=False):
 class AgentContext(RagContext):
     """The context of rag, with the tools and the maximum number of rounds; `empty` means that no edit is applied.
 
-    `tools` are further ones beside those over the edits.
+    `tools` are further ones beside those over the edits, which need a `toolbox`.
     """
 
-    toolbox: Toolbox = field(kw_only=True)
+    toolbox: Toolbox | None = None
     rounds: int = ROUNDS
     empty: bool = False
     tools: tuple[BaseTool, ...] = ()
+
+    @property
+    def all_tools(self) -> tuple[BaseTool, ...]:
+        """The tools that the model is offered."""
+        return self.tools if self.toolbox is None else (*TOOLS, *self.tools)
 
 
 def begin(state: AgentState, runtime: Runtime[AgentContext]) -> Literal["plan", "compose"]:
@@ -63,7 +69,7 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     context, messages = runtime.context, state["messages"]
     opening = [] if messages else _opening(state["probe"])
     try:
-        message = call_with_tools(context.model, [*opening, *messages], (*TOOLS, *context.tools))
+        message = call_with_tools(context.model, [*opening, *messages], context.all_tools)
     except ReplyRefused:
         raise
     except ModelReplyError as error:
@@ -97,7 +103,7 @@ def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     """Run the calls of the last message; a call that cannot be run returns the reason as its result."""
     last = state["messages"][-1]
     assert isinstance(last, AIMessage)
-    messages, hits = run_calls(last, runtime.context.tools)
+    messages, hits = run_calls(last, runtime.context.all_tools)
     return {
         "messages": messages,
         "hits": [*state.get("hits", ()), *as_hits(hits, len(hits))],
@@ -132,3 +138,15 @@ def build() -> Graph:
     graph.add_conditional_edges("plan", after_plan)
     graph.add_edge("respond", END)
     return graph.compile(name="agent").with_config(recursion_limit=RECURSION_LIMIT)
+
+
+@cache
+def build_reading() -> Graph:
+    """Plan -> use tools, again and again: no question is answered, but the messages of the state are worked on."""
+    graph = StateGraph(AgentState, context_schema=AgentContext)
+    graph.add_node("plan", plan)
+    graph.add_node("use_tools", use_tools)
+    graph.add_edge(START, "plan")
+    graph.add_edge("use_tools", "plan")
+    graph.add_conditional_edges("plan", after_plan, {"use_tools": "use_tools", "compose": END})
+    return graph.compile(name="agent_reading").with_config(recursion_limit=RECURSION_LIMIT)

@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 from emend.agents.roles.tools import NOTHING, SYSTEM, Toolbox, ToolResult
 from emend.memory.edit import prompt_id
 from emend.memory.retrieval.base import Hit
+from emend.memory.tools import fact_hits
 
 SHOWN = 200
 """Characters of a broken call that are shown to the model."""
@@ -26,7 +27,7 @@ class WithToolbox(Protocol):
     """A context that has the toolbox which the tools use."""
 
     @property
-    def toolbox(self) -> Toolbox:
+    def toolbox(self) -> Toolbox | None:
         """The toolbox that the tools search."""
         ...
 
@@ -37,7 +38,7 @@ def search_memory(
     runtime: ToolRuntime[WithToolbox, Any],
 ) -> ToolResult:
     """Find the changes whose wording or meaning is nearest to a query."""
-    return runtime.context.toolbox.search(query)
+    return _toolbox(runtime).search(query)
 
 
 @tool(response_format="content_and_artifact")
@@ -47,7 +48,7 @@ def lookup(
     runtime: ToolRuntime[WithToolbox, Any],
 ) -> ToolResult:
     """The current object of one relation of one subject, if it has changed."""
-    return runtime.context.toolbox.lookup(subject, relation)
+    return _toolbox(runtime).lookup(subject, relation)
 
 
 @tool(response_format="content_and_artifact")
@@ -56,7 +57,13 @@ def list_updates(
     runtime: ToolRuntime[WithToolbox, Any],
 ) -> ToolResult:
     """All changes that name an entity."""
-    return runtime.context.toolbox.list_updates(entity)
+    return _toolbox(runtime).list_updates(entity)
+
+
+def _toolbox(runtime: ToolRuntime[WithToolbox, Any]) -> Toolbox:
+    toolbox = runtime.context.toolbox
+    assert toolbox is not None, "these tools are offered with a toolbox only"
+    return toolbox
 
 
 TOOLS: tuple[BaseTool, ...] = (search_memory, lookup, list_updates)
@@ -68,10 +75,8 @@ def tools_prompt_id() -> str:
     return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in schemas])
 
 
-def run_calls(message: AIMessage, more_tools: Sequence[BaseTool] = ()) -> tuple[list[AnyMessage], list[Hit]]:
+def run_calls(message: AIMessage, tools: Sequence[BaseTool] = TOOLS) -> tuple[list[AnyMessage], list[Hit]]:
     """The message and one message per call, in their order, and the hits behind them; runs inside a node only.
-
-    `more_tools` are offered beside those over the edits.
 
     A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
     arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
@@ -81,9 +86,9 @@ def run_calls(message: AIMessage, more_tools: Sequence[BaseTool] = ()) -> tuple[
     answerable = {"tool_calls": [*message.tool_calls, *named], "invalid_tool_calls": []}
     # A result is only made for a call with an id.
     calls = [{**call, "id": call["id"] or ""} for call in message.tool_calls]
-    node = _make_node((*TOOLS, *more_tools)) if more_tools else _NODE
+    node = _NODE if tools == TOOLS else _make_node(tools)
     results: list[ToolMessage] = node.invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
-    hits = [hit for result in results for hit in result.artifact or ()]
+    hits = [hit for result in results for hit in (fact_hits(result) if result.artifact is None else result.artifact)]
     messages: list[AnyMessage] = [message.model_copy(update=answerable)]
     messages += [result.model_copy(update={"artifact": None}) for result in results]
     messages += [_refusal(call["name"] or "", id, _problem(call)) for id, call in broken.items()]

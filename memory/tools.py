@@ -1,26 +1,33 @@
 """Memories as tools and retrievers of LangChain; the tools' results are JSON, with the records of `facts.fact`."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.messages import ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
 from pydantic import ValidationError, create_model
 
 from emend.memory.errors import EmendError
-from emend.memory.facts.fact import Provenance
+from emend.memory.facts.fact import Fact, Provenance
 from emend.memory.facts.operations import OPERATIONS, FactOperation
-from emend.memory.retrieval.base import Corpus
+from emend.memory.retrieval.base import Corpus, Entry, Hit
 from emend.memory.retrieval.default import Default
 
 if TYPE_CHECKING:
     from emend.memory.facts.fact_memory import FactMemory
 
+_UNKNOWN = Provenance()
+_READING = frozenset(operation.name for operation in OPERATIONS if not operation.writes)
 
-def fact_tools(memory: "FactMemory", user: str = "", writes: bool = True, shared: bool = False) -> list[BaseTool]:
+
+def fact_tools(
+    memory: "FactMemory", user: str = "", writes: bool = True, shared: bool = False, origin: Provenance = _UNKNOWN
+) -> list[BaseTool]:
     """The operations of a memory as tools for an agent; a bad call is answered with what is wrong with it.
 
     They are called with a tool call, as agents do. Where the configuration of the call has a `thread_id`, a call of the
@@ -31,14 +38,16 @@ def fact_tools(memory: "FactMemory", user: str = "", writes: bool = True, shared
         user: whose facts are read and written; by default `user_id` in the configuration of the call.
         writes: include the operations that change the memory.
         shared: allow changes of everybody's facts.
+        origin: source and time of what is written, where the configuration names no message.
     """
-    return [_as_tool(memory, user, each, shared) for each in OPERATIONS if writes or not each.writes]
+    origin = origin.model_copy(update={"user": user})
+    return [_as_tool(memory, origin, each, shared) for each in OPERATIONS if writes or not each.writes]
 
 
-def _as_tool(memory: "FactMemory", user: str, operation: FactOperation, shared: bool) -> BaseTool:
+def _as_tool(memory: "FactMemory", origin: Provenance, operation: FactOperation, shared: bool) -> BaseTool:
     def run(config: RunnableConfig, tool_call_id: str, **arguments: Any) -> str:
         try:
-            provenance = _provenance(config, tool_call_id, user)
+            provenance = _provenance(config, tool_call_id, origin)
             return operation.call(memory, operation.arguments(**arguments), provenance, shared)
         except EmendError as error:
             raise ToolException(str(error)) from error
@@ -67,14 +76,33 @@ def _problem(error: Any) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _provenance(config: RunnableConfig, tool_call_id: str, user: str) -> Provenance:
+def _provenance(config: RunnableConfig, tool_call_id: str, origin: Provenance) -> Provenance:
     fields = config.get("configurable") or {}
     thread = str(fields.get("thread_id") or "")
     return Provenance(
-        user=user or str(fields.get("user_id") or ""),
-        source=str(fields.get("message_id") or f"tool call {tool_call_id}"),
+        user=origin.user or str(fields.get("user_id") or ""),
+        source=str(fields.get("message_id") or origin.source or f"tool call {tool_call_id}"),
+        recorded_at=origin.recorded_at,
         operation_id=f"{thread}/{tool_call_id}" if thread else "",
     )
+
+
+def fact_hits(result: ToolMessage) -> list[Hit]:
+    """The facts in the result of a tool that reads a memory of facts, as hits of the messages that they are from."""
+    if result.name not in _READING or result.status == "error":
+        return []
+    facts = {fact.id: fact for fact in _facts_in(json.loads(str(result.text)))}
+    return [Hit(entry=Entry(id=fact.id, edit_id=fact.source, text=fact.text), score=0.0) for fact in facts.values()]
+
+
+def _facts_in(value: Any) -> Iterator[Fact]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _facts_in(each)
+    elif isinstance(value, dict) and {"id", "subject", "object", "recorded_at"} <= value.keys():
+        yield Fact.model_validate(value)
+    elif isinstance(value, dict):
+        yield from _facts_in(list(value.values()))
 
 
 class HitRetriever(BaseRetriever):

@@ -25,6 +25,7 @@ from emend.memory.store.superseding import Claim, in_order, parse_time
 from emend.memory.typography import fold_text
 
 SYSTEM = PROMPTS["tools"]["system"]
+WRITING = PROMPTS["tools"]["writing"]
 NOTHING = "Nothing was found: no change bears on this."
 LISTED = 20
 """Maximum number of updates of one entity that are listed; the newest are."""

@@ -12,7 +12,7 @@ from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_promp
 from emend.agents.roles.completion import has_room
 from emend.agents.scoring import LimitedModel, is_chat_model
 from emend.editors.base import EditorContext
-from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
+from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.cot import CotContext
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
@@ -20,6 +20,7 @@ from emend.memory.edit import Edit
 from emend.memory.errors import MissingData
 from emend.memory.files import read_input
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
+from emend.memory.retrieval.none import NoRetrieval
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class InputAug(ChainEditor):
     def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
         """All entries of the applied edits, in the order of the edits."""
         if not edits:
-            return EmptyRetriever()
+            return NoRetrieval()
         self.memory.add(edits)
         ids = [edit.id for edit in edits]
         return AllEntries(self.memory.view(ids), ids)

@@ -17,7 +17,8 @@ from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.base import Corpus, Hit, Retriever
+from emend.memory.retrieval.base import Corpus, Retriever
+from emend.memory.retrieval.none import NoRetrieval
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class MemoryEditor:
     def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
         """A retriever over these edits alone, which are added to the memory."""
         if not edits:
-            return EmptyRetriever()
+            return NoRetrieval()  # strategies need not be able to index an empty view
         self.memory.add(edits)
         return self.retriever(self.memory.view([edit.id for edit in edits]))
 
@@ -93,14 +94,6 @@ class Rag(MemoryEditor):
     """Retrieves new facts for each probe."""
 
     name: ClassVar[str] = "rag"
-
-
-class EmptyRetriever:
-    """The retriever without applied edits: strategies need not be able to index an empty view."""
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        """No hits."""
-        return []
 
 
 def _require_memory(context: EditorContext, editor: str) -> tuple[MemoryLike, Callable[[Corpus], Retriever]]:

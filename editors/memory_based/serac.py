@@ -11,11 +11,12 @@ from pydantic import Field
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import EditorContext
-from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
+from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.editors.memory_based.scope import load_scope_for, scope_fingerprint
 from emend.graphs.serac import ScopeRetriever, SeracContext
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
+from emend.memory.retrieval.none import NoRetrieval
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Serac(MemoryEditor):
     def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
         """The classifier over the applied edits, or over those of them that the retriever finds."""
         if not edits:
-            return EmptyRetriever()
+            return NoRetrieval()
         self.memory.add(edits)
         view = self.memory.view([edit.id for edit in edits])
         narrow = self.retriever(view) if self.settings.candidates else None

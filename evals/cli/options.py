@@ -28,6 +28,9 @@ def _check_plot(file: Path | None) -> Path | None:
 
 
 Json = Annotated[bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
 
 

@@ -40,6 +40,12 @@ class StreamConfig(CallLimits):
         default="auto", description="Embedding of systems that search by vectors; as in emend run --embedding."
     )
     limit: int | None = Field(default=None, description="Maximum number of places with questions; default: all.")
+    places: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of places, spread evenly, at which questions are asked; all turns before them are "
+        "observed; default: all.",
+    )
     form: str | None = Field(
         default=None, description="How a model with a chat template is asked: plain or chat; as in emend run --form."
     )
@@ -58,11 +64,12 @@ class StreamConfig(CallLimits):
         Raises:
             BadSettings: see `RunConfig`.
         """
-        budget = {} if self.budget is None else {"budget": str(self.budget)}
+        numbers = {"budget": self.budget, "places": self.places}
+        options = {name: str(value) for name, value in numbers.items() if value is not None}
         names = (*SHARED, *CallLimits.model_fields)
         return RunConfig(
             benchmark="stream",
-            benchmark_options={"file": file} | budget,
+            benchmark_options={"file": file} | options,
             editors=tuple(dict.fromkeys(self.systems)),
             **{name: getattr(self, name) for name in names},
         )

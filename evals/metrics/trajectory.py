@@ -4,7 +4,7 @@ A trajectory is a sequence of turns, each with the calls that a model made toget
 al. 2024): the chance that all of k attempts succeed, estimated without bias from n attempts.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import comb
 from typing import Any, Literal
 
@@ -107,6 +107,36 @@ def matches(
     if mode == "subset":
         return _covers(gold_calls, calls, lambda gold_call, call: same(call, gold_call))
     raise BadSettings(f"unknown mode '{mode}' of trajectories: strict, unordered, subset or superset.")
+
+
+class StateComparison(FrozenModel):
+    """A memory's state against gold: facts in both, those that should not be there, and those that are not there."""
+
+    right: int
+    wrong: int
+    missing: int
+
+    @property
+    def precision(self) -> float | None:
+        """Share of the memory's facts that are in gold; None for an empty memory."""
+        return self.right / (self.right + self.wrong) if self.right + self.wrong else None
+
+    @property
+    def recall(self) -> float | None:
+        """Share of gold that is in the memory; None without gold."""
+        return self.right / (self.right + self.missing) if self.right + self.missing else None
+
+    @property
+    def is_equal(self) -> bool:
+        """True if the memory has all facts of gold, and no other."""
+        return not self.wrong and not self.missing
+
+
+def compare_states(facts: Iterable[Hashable], gold: Iterable[Hashable]) -> StateComparison:
+    """Compare the facts that a memory has after a trajectory with those that it should have, by whatever path."""
+    present, expected = set(facts), set(gold)
+    right = len(present & expected)
+    return StateComparison(right=right, wrong=len(present) - right, missing=len(expected) - right)
 
 
 def _agree(arguments: Mapping[str, Any], gold: Mapping[str, Any], rule: ArgumentRule) -> bool:

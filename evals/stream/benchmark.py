@@ -1,5 +1,6 @@
 """A stream as a benchmark: each place with questions is a case, its turns are edits, and its questions are probes."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from emend.memory.errors import BadSettings
 from emend.memory.probe import Probe
 from emend.memory.registry import nearest
 
-FILE, BUDGET = "file", "budget"
+FILE, BUDGET, PLACES = "file", "budget", "places"
 SETTING = "turns"
 DEFINITION = Definition.beside(__file__)
 
@@ -32,7 +33,7 @@ class Stream:
 
     Args:
         data: None; the file is an option.
-        options: `file`, and `budget` of tokens a question.
+        options: `file`, `budget` of tokens a question, and `places`, the number of those to ask at.
 
     Raises:
         MissingData: there is no such file.
@@ -46,11 +47,12 @@ class Stream:
     mode: ClassVar[str] = "sequential"
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        self.options = known_options(self.name, options, (FILE, BUDGET))
+        self.options = known_options(self.name, options, (FILE, BUDGET, PLACES))
         if not self.options.get(FILE):
             raise BadSettings("no stream is named: give its file, or make one with emend stream new.")
         self.file = Path(self.options[FILE]).expanduser()
-        self.budget = _budget(self.options.get(BUDGET))
+        self.budget = _number(self.options.get(BUDGET), BUDGET)
+        self.places = _number(self.options.get(PLACES), PLACES)
         self.items = load_stream(self.file)
 
     @cached_property
@@ -61,13 +63,17 @@ class Stream:
         return StreamPlan(turns, questions, self.budget)
 
     @cached_property
-    def _cases(self) -> list[Case]:
-        return [_case(segment) for segment in segments(self.items)]
+    def _segments(self) -> list[StreamSegment]:
+        return list(segments(self.items))
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """The places with questions in order, each with the turns since the place before; a limit takes the first."""
+        """The places with questions in order, each with the turns since the place before; a limit takes the first.
+
+        With the option `places` so many of them, spread evenly.
+        """
         check_request(self.name, setting, self.settings, limit)
-        return iter(self._cases[:limit])
+        parts = self._segments[:limit]
+        return map(_case, parts if self.places is None else _spread(parts, self.places, seed))
 
     def metrics(self) -> Sequence[Metric]:
         """Accuracy by kind of question, wrong answers by reason, and what the memory needs."""
@@ -104,12 +110,24 @@ class Stream:
         }
 
 
-def _budget(text: str | None) -> int | None:
+def _number(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise BadSettings(f"--budget is '{text}': give a number of tokens of 1 or more, or leave it out.")
+        raise BadSettings(f"--{name} is '{text}': give a number of 1 or more, or leave it out.")
     return int(text)
+
+
+def _spread(parts: Sequence[StreamSegment], count: int, seed: int) -> Iterator[StreamSegment]:
+    """So many parts, one drawn from each of equal stretches, with all turns since the one before."""
+    draw = random.Random(seed)  # kinds of questions may recur at equal distances
+    chosen = {int((number + draw.random()) * len(parts) / count) for number in range(count)}
+    turns: list[Turn] = []
+    for number, part in enumerate(parts):
+        turns += part.turns
+        if number in chosen:
+            yield StreamSegment(tuple(turns), part.questions)
+            turns = []
 
 
 def _case(segment: StreamSegment) -> Case:

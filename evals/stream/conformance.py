@@ -20,6 +20,7 @@ from emend.evals.stream.system import (
 )
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.probe import Answer
 
 TURNS = tuple(
     Turn(date=f"2025-01-{day:02d}", session="s1", text=text)
@@ -87,7 +88,8 @@ class SystemContract:
     def recalled(self, system: Any, question: StreamQuestion = EMPLOYER) -> str:
         """Texts that the system recalls for a question, or its answer."""
         if not isinstance(system, RecallSystem):
-            return str(system.answer(question.without_gold(), question.date))
+            answer = system.answer(question.without_gold(), question.date)
+            return str(answer.text if isinstance(answer, Answer) else answer)
         items = list(system.context_for(question.without_gold(), question.date))
         assert all(isinstance(item, ContextItem) for item in items), f"not context items: {items}"
         return "\n".join(item.text for item in items)

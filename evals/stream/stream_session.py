@@ -40,6 +40,8 @@ class StreamSession:
         self.turns: list[Turn] = []
         """Turns of the present stream so far."""
         self.places: dict[str, int] = {}
+        self.injections: list[int] = []
+        """For each poisoned turn since the last question, the number of calls by which it changed the store."""
 
     def __enter__(self) -> Self:
         if self._home is not None:
@@ -113,7 +115,10 @@ class StreamSession:
         return whole.decode().split("\n") if whole else []
 
     def _give(self, turn: Turn) -> None:
+        before = getattr(self._system, "changes", None)
         self._system.observe(turn.without_gold())
+        if turn.kind == "injection" and before is not None:
+            self.injections.append(self._system.changes - before)
         self._stored.append(turn.id)
         if self._folder is not None:  # after the turn: a system takes the same turn again without effect
             with open_file(self._folder / OBSERVED, "ab") as file:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # listing systems must not import LangChain
 
     from emend.agents.providers.policy import CallPolicy
     from emend.memory.embeddings.embed import Embedding
+    from emend.memory.probe import Answer
 
 
 class ContextItem(NamedTuple):
@@ -53,8 +54,8 @@ class RecallSystem(ObservingSystem, Protocol):
 class AnsweringSystem(ObservingSystem, Protocol):
     """A system that answers by itself."""
 
-    def answer(self, question: StreamQuestion, at: str) -> str:
-        """The answer to a question at a date."""
+    def answer(self, question: StreamQuestion, at: str) -> "str | Answer":
+        """The answer to a question at a date; one with steps is traced."""
         ...
 
 
@@ -91,6 +92,16 @@ class HasSize(Protocol):
 
     def size(self) -> StoreSize:
         """The size of the store now."""
+        ...
+
+
+@runtime_checkable
+class HasChanges(Protocol):
+    """A system whose model changes the store by calls of tools."""
+
+    @property
+    def changes(self) -> int:
+        """Number of calls that have changed the store."""
         ...
 
 
@@ -142,6 +153,10 @@ SYSTEMS: Registry[SystemFactory] = Registry(
         "facts": (
             "emend.evals.stream.systems.facts:Facts",
             "Keeps dated facts, corrections and rules in Emend's memory of facts, and looks them up.",
+        ),
+        "fact_agent": (
+            "emend.evals.stream.systems.fact_agent:FactAgentSystem",
+            "The model writes each turn into Emend's memory of facts by tools, and looks facts up there.",
         ),
         "langgraph_store": (
             "emend.evals.stream.systems.langgraph_store:LangGraphStore",

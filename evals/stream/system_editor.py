@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, ApplyMore, EditorContext
 from emend.evals.metrics.memory.answers import STORE
+from emend.evals.metrics.trajectory import compare_states
 from emend.evals.stream.budget import as_line, cut_to_budget, in_order
 from emend.evals.stream.gold import GoldState, StateFact
 from emend.evals.stream.stream_session import StreamSession
@@ -33,6 +35,15 @@ class StreamPlan:
     turns: Mapping[str, Turn]
     questions: Mapping[str, StreamQuestion]
     budget: int | None = None
+
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        """By stream, the place of its last questions."""
+        return {each.stream: each.place for each in sorted(self.questions.values(), key=lambda each: each.place)}
+
+    def is_last(self, question: StreamQuestion) -> bool:
+        """True if no question of the stream comes later."""
+        return question.place == self._ends[question.stream]
 
     def evidence(self, question: StreamQuestion) -> Sequence[Turn]:
         """The turns that decide the answer to a question."""
@@ -142,8 +153,7 @@ class _SystemAnswerer:
         question = self._plan.questions[probe.id]
         system = self._session.system_at(question)
         if isinstance(system, AnsweringSystem):
-            text = system.answer(question.without_gold(), question.date)
-            answer = Answer(text=text, steps=(Step(node="answer", update={"reply": text}, ms=0.0, place=1),))
+            answer = _as_answer(system.answer(question.without_gold(), question.date))
         else:
             answer = self._reader.answer(probe)
         return self._with_store(answer, question)
@@ -153,9 +163,15 @@ class _SystemAnswerer:
         if not answer.steps or not self._meter.is_due(question):
             return answer
         first, *others = answer.steps
-        store = self._meter.measure(self._session.system_at(question))
+        store = self._meter.measure(self._session.system_at(question), self._plan.is_last(question))
         first = first.model_copy(update={"update": first.update | {STORE: store}})
         return answer.but(steps=(first, *others))
+
+
+def _as_answer(answer: str | Answer) -> Answer:
+    if isinstance(answer, Answer):
+        return answer
+    return Answer(text=answer, steps=(Step(node="answer", update={"reply": answer}, ms=0.0, place=1),))
 
 
 class _StoreMeter:
@@ -172,17 +188,21 @@ class _StoreMeter:
         is_new, self._place = place != self._place, place
         return is_new
 
-    def measure(self, system: object) -> dict[str, float]:
-        """Size of the store, and precision and recall of its state."""
+    def measure(self, system: object, is_last: bool) -> dict[str, float]:
+        """Size of the store, how its state compares with gold, also at the end, and what poisoned turns changed."""
         store: dict[str, float] = {}
         if isinstance(system, HasSize):
             size = system.size()
             store |= {"store_items": size.items, "store_bytes": size.bytes}
         holds = self._current() if isinstance(system, HasState) else set()
         if isinstance(system, HasState) and holds:
-            facts = {*system.state()}
-            store["state_recall"] = len(holds & facts) / len(holds)
-            store |= {"state_precision": len(holds & facts) / len(facts)} if facts else {}
+            state = compare_states(system.state(), holds)
+            shares = {"state_recall": state.recall, "state_precision": state.precision}
+            store |= {name: share for name, share in shares.items() if share is not None}
+            store |= {"final_state": float(state.is_equal)} if is_last else {}
+        if injections := self._session.injections:
+            store["injected_calls"] = sum(injections) / len(injections)
+            injections.clear()
         return store
 
     def _current(self) -> set[StateFact]:

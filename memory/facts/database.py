@@ -2,25 +2,30 @@
 
 All texts are in the table `texts`, whose rows are added at the end and are overwritten in place when they are to be
 forgotten, so that no page of the file keeps an old copy. Everything else is numbers, times, and digests of names and
-words. The write-ahead log keeps old pages: it is emptied after something was forgotten, and when the file is opened.
+words. The write-ahead log keeps old pages: they are erased after something was forgotten, and when the file is opened.
 """
 
 import json
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from emend.memory.errors import BadData, MemoryMismatch, MemoryUnavailable
+from emend.memory.facts.log_frames import erase_former_frames, read_salt
 from emend.memory.files import connect_database
 
 FILE = "facts.sqlite3"
 VERSION = 1
 WAIT_SECONDS = 30
 """Time for which an operation waits for those of other processes."""
+RETRY_SECONDS = 0.005
+WIPED_BYTES = 2**21
+"""Size up to which it is faster to wipe a log than to cut it off."""
 _SCHEMA = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE texts (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
@@ -69,6 +74,7 @@ class FactDatabase:
         self.location = "in-process memory" if path is None else str(path)
         self._lock = threading.RLock()
         self._has_erased = False
+        self._log = path.with_name(f"{path.name}-wal") if path else None
         options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": WAIT_SECONDS}
         with self._errors():
             self._connection = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
@@ -105,7 +111,7 @@ class FactDatabase:
             self.rows(commit)
             if self._has_erased and not self._connection.in_transaction:
                 self._has_erased = False
-                if not self._empty_log():
+                if not self._wipe_log():
                     raise MemoryUnavailable(
                         f"another process reads from {self.location}, so that its log cannot be emptied: what was "
                         "forgotten is in no answer, and will be gone from the disk when the file is next opened."
@@ -139,10 +145,48 @@ class FactDatabase:
         self._has_erased = True
         self.rows("UPDATE texts SET content = zeroblob(length(content)) WHERE number = ?", number)
 
+    def _wipe_log(self) -> bool:
+        """Write the pages of the log to the file and overwrite the log with zeros; False if a reader is in the way.
+
+        It takes half as long as cutting the log off, after which each write allocates its place on the disk anew.
+        """
+        if self._log is None:
+            return True
+        if self._log.stat().st_size > WIPED_BYTES:
+            return self._empty_log()
+        salt = read_salt(self._log)
+        if not self._checkpoint("RESTART"):
+            return False
+        self._begin_log()
+        self.rows("BEGIN IMMEDIATE")  # nobody else writes now
+        try:
+            is_new = read_salt(self._log) != salt
+            if is_new:
+                erase_former_frames(self._log)
+        finally:
+            self.rows("ROLLBACK")
+        return is_new or self._empty_log()
+
+    def _begin_log(self) -> None:
+        """Write something, so that a log whose pages are all in the file begins anew; nothing of worth may be lost."""
+        self.rows("PRAGMA synchronous = OFF")
+        try:
+            self.rows(f"PRAGMA user_version = {VERSION}")
+        finally:
+            self.rows("PRAGMA synchronous = FULL")
+
     def _empty_log(self) -> bool:
         """Write the pages of the write-ahead log to the file and empty the log; False if a reader is in the way."""
-        [(busy, *_)] = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        return not busy
+        return self._checkpoint("TRUNCATE")
+
+    def _checkpoint(self, kind: str) -> bool:
+        """Write the pages of the log to the file; False if a reader is in the way for `WAIT_SECONDS`."""
+        end = time.monotonic() + WAIT_SECONDS
+        while self.rows(f"PRAGMA wal_checkpoint({kind})")[0][0]:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(RETRY_SECONDS)  # SQLite waits for readers, but for no other checkpoint
+        return True
 
     def _create(self) -> None:
         """Make the tables of a new file."""

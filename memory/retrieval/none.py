@@ -6,7 +6,7 @@ from emend.memory.retrieval.base import Corpus, Hit
 class NoRetrieval:
     """A strategy without hits: every query is out of scope."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus | None = None) -> None:
         del corpus  # none of its entries is ever a hit
 
     def search(self, query: str, k: int) -> list[Hit]:

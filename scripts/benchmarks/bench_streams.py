@@ -1,6 +1,7 @@
 """Memory systems over generated streams, read by a model without faults on 127.0.0.1: every wrong answer is a memory's.
 
     python scripts/benchmarks/bench_streams.py --turns 100 1000 --seeds 1 2 3
+    python scripts/benchmarks/bench_streams.py --turns 10000 --seeds 1 --places 100
     python scripts/benchmarks/bench_streams.py --poison --turns 300
     python scripts/benchmarks/bench_streams.py --turns 100 --seeds 1 --model hf:FOLDER
 
@@ -80,7 +81,13 @@ def ask_systems(items: Sequence[StreamItem], options: argparse.Namespace, *, obe
         if not spec:
             spec = stack.enter_context(Provider(lambda asked: reply(asked, obeys=obeys))).spec("chat")
         write_stream(items, home / "stream.jsonl")
-        config = StreamConfig(systems=tuple(options.systems), model=spec, embedding="lexical", budget=options.budget)
+        config = StreamConfig(
+            systems=tuple(options.systems),
+            model=spec,
+            embedding="lexical",
+            budget=options.budget,
+            places=options.places,
+        )
         run(config.run_config(str(home / "stream.jsonl")), home / "run")
         answers: Answers = defaultdict(list)
         for record in read_records(home / "run"):
@@ -160,6 +167,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--budget", type=int, default=500)
+    parser.add_argument("--places", type=int, help="places at which questions are asked; default: all")
     parser.add_argument("--model", default="", help="model that reads, in place of the reader without faults")
     parser.add_argument("--poison", action="store_true")
     parser.add_argument("--injections", type=int, default=30)

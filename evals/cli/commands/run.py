@@ -1,11 +1,12 @@
 """The commands `emend run`, `resume`, `merge` and `demo`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunFolder, grouped, read_run
+from emend.evals.cli.estimates import DryRun, show_estimates
+from emend.evals.cli.options import Junit, Mirror, OptionalFields, Out, Require, RunFolder, grouped, read_run
 from emend.evals.cli.output import print_text
 from emend.evals.cli.reported_run import run_and_report
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
@@ -14,13 +15,6 @@ from emend.evals.config.run_config import OF_THE_CALL, RESUMABLE_FIELDS, RunConf
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_names, trust_typed
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")
-]
 DEMO_EDITORS = ("unedited", "in_context", "rag", "ike", "ft")
 
 
@@ -41,9 +35,7 @@ def run(
     save_config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the options, with those of CONFIG, into this YAML file.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print units, calls, tokens, cost and time, and ask no model.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Evaluate editors on a benchmark and print the table of metrics.
 
@@ -59,7 +51,7 @@ def run(
     if save_config is not None:
         plan.write(save_config)
     if dry_run:
-        _show_estimates(plan.configs)
+        show_estimates(plan.configs)
         return
     if junit is not None and len(plan.configs) > 1:
         raise BadSettings("--junit is about one model: name one.")
@@ -163,15 +155,6 @@ def demo(
     show_explanation(Manifest.read(folder), folder, console_for())
     if view:
         show_runs([folder])
-
-
-def _show_estimates(configs: "Sequence[RunConfig]") -> None:
-    from emend.evals.results.estimates.dry_run import dry_run
-    from emend.evals.show.report.dry_run import estimate_lines
-
-    for config in configs:
-        for line in estimate_lines(dry_run(config)):
-            print_text(line)
 
 
 def _show_together(folders: list[Path]) -> None:

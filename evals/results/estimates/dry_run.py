@@ -4,7 +4,7 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from emend.agents.roles.decompose import count_sampled, sample_round
 from emend.agents.roles.relation_chain import sample_chain
 from emend.agents.scoring import TargetScores
 from emend.editors.registry import EDITORS
+from emend.evals.case import Case
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.manifest import CaseList
@@ -163,6 +164,8 @@ class DryRun(FrozenModel):
     seconds: float | None
     needs: tuple[str, ...] = ()
     """Lines about memory and missing files of a local model."""
+    sample: str = f"{SAMPLE} cases of each setting"
+    """What the stand-in was asked."""
 
     def total(self, name: str) -> int:
         """Return the sum of a column."""
@@ -185,7 +188,7 @@ def dry_run(config: RunConfig) -> DryRun:
         setup = load_setup(counting, Path(home), StandIn())
         cases = list_cases(setup, None)
         sample = _sample_config(config, setup)
-        model = _stand_in(config, _usual_answer(setup))
+        model = make_stand_in(config, usual_answer(_first_cases(setup)))
         with without_warnings():  # of a sample; the run will have its own
             run(sample, Path(home) / "run", model=model)
         rows = tuple(_rows(config, Path(home) / "run", cases, setup))
@@ -243,15 +246,19 @@ def stand_in_for(spec: str) -> type[StandIn]:
     return StandIn if spec.partition(":")[0] in API_PROVIDERS else ScoringStandIn
 
 
-def _stand_in(config: RunConfig, text: str) -> StandIn:
+def make_stand_in(config: RunConfig, text: str) -> StandIn:
+    """A stand-in for the model of a run, which answers that text if the model is behind an API."""
     if not is_local(config):
         return stand_in_for(config.model)(text=text)
     return LocalStandIn(text=text, max_reply=config.overrides.get("model", {}).get("max_new_tokens", REPLY_LIMIT))
 
 
-def _usual_answer(setup: RunSetup) -> str:
-    """A text as long as the benchmark's answers are in the mean."""
-    cases = (case for setting in setup.source.settings for case in islice(setup.source.cases(setting), SAMPLE))
+def _first_cases(setup: RunSetup) -> Iterator[Case]:
+    return (case for setting in setup.source.settings for case in islice(setup.source.cases(setting), SAMPLE))
+
+
+def usual_answer(cases: Iterable[Case]) -> str:
+    """A text as long as the answers to these cases are in the mean."""
     lengths = [len(probe.gold[0]) for case in cases for probe in case.probes if probe.gold] or [10]
     return ("answer " * 1000)[: max(1, sum(lengths) // len(lengths))]
 

@@ -5,7 +5,6 @@ from emend.evals.results.estimates.dry_run import (
     COUNTS,
     HOPS,
     REPLY_SHARE,
-    SAMPLE,
     SECONDS_PER_CALL,
     UNTAUGHT,
     DryRun,
@@ -45,7 +44,7 @@ def estimate_lines(estimate: DryRun) -> list[str]:
             f"replies of {REPLY_SHARE:.0%} of their limit, {UNTAUGHT * REPLY_SHARE:.0%} without an edit in the prompt"
         )
     lines.append(
-        f"  Units are counted; the rest is estimated from {SAMPLE} cases of each setting: 4 characters a token, "
+        f"  Units are counted; the rest is estimated from {estimate.sample}: 4 characters a token, "
         f"{replies}, {HOPS} subquestions for mello, one tool for agent; no thoughts, retries or cache."
     )
     return lines

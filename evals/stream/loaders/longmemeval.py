@@ -7,16 +7,13 @@ The fields are those of `longmemeval_s_cleaned.json` and its like: a list of obj
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from emend.evals.data.benchmarks.files import read_text
 from emend.evals.stream.files import StreamItem
 from emend.evals.stream.turn import QuestionKind, StreamQuestion, Turn
-from emend.memory.errors import BadData, MissingData
-from emend.memory.json_files import parse_json
+from emend.memory.errors import BadData
 
 SOURCE = "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned"
 REMEDY = f"Give longmemeval_s_cleaned.json, or another file of {SOURCE}."
@@ -50,21 +47,13 @@ class _Entry(BaseModel):
     answer_session_ids: list[str] = []
 
 
-def read_longmemeval(path: Path) -> list[StreamItem]:
-    """A stream for each question: the messages of its history by date, then the question.
+def longmemeval_stream(fields: Any, place: str) -> Iterator[StreamItem]:
+    """The stream of a question: the messages of its history by date, then the question.
 
     Raises:
-        MissingData: there is no such file.
-        BadData: it is no such file; names the entry and field.
+        BadData: it is no such entry; names the field.
     """
-    if not path.is_file():
-        raise MissingData(f"there is no file '{path}'. {REMEDY}")
-    entries = parse_json(read_text(path, REMEDY), str(path))
-    if not (isinstance(entries, list) and entries):
-        raise BadData(f"{path} is no list of questions. {REMEDY}")
-    return [
-        item for number, fields in enumerate(entries) for item in _stream(_entry(fields, f"{path}, entry {number}"))
-    ]
+    return _stream(_entry(fields, place))
 
 
 def _entry(fields: Any, place: str) -> _Entry:
@@ -84,18 +73,18 @@ def _stream(entry: _Entry) -> Iterator[StreamItem]:
     sessions = zip(entry.haystack_dates, entry.haystack_session_ids, entry.haystack_sessions, strict=True)
     evidence: list[str] = []
     place = 0
-    for number, (date, session, messages) in enumerate(sorted(sessions, key=lambda each: _iso(each[0]))):
+    for number, (date, session, messages) in enumerate(sorted(sessions, key=lambda each: iso_date(each[0]))):
         for position, message in enumerate(messages):
             turn = f"{name}:{number}:{position}"
             evidence.extend([turn] if message.has_answer else ())
             place += 1
             role = "assistant" if message.role == "assistant" else "user"
-            yield Turn(id=turn, stream=name, session=session, date=_iso(date), role=role, text=message.content)
+            yield Turn(id=turn, stream=name, session=session, date=iso_date(date), role=role, text=message.content)
     is_unknown = name.endswith(ABSTAINS)
     yield StreamQuestion(
         id=name,
         stream=name,
-        date=_iso(entry.question_date),
+        date=iso_date(entry.question_date),
         text=entry.question,
         kind="abstention" if is_unknown else KINDS[entry.question_type],
         gold=() if is_unknown else (str(entry.answer),),
@@ -105,7 +94,7 @@ def _stream(entry: _Entry) -> Iterator[StreamItem]:
     )
 
 
-def _iso(date: str) -> str:
+def iso_date(date: str) -> str:
     """A date such as `2023/05/30 (Tue) 23:40` as ISO 8601; any other text as it is."""
     hit = _DATE.match(date.strip())
     return f"{hit[1]}-{hit[2]}-{hit[3]}{f' {hit[4]}' if hit[4] else ''}" if hit else date.strip()

@@ -42,6 +42,12 @@ def _one_object_each(table: RelationTable) -> RelationTable:
     return replace(table, kinds=dict.fromkeys(table.kinds, "functional"))
 
 
+def nouns_of_streams(table: RelationTable) -> dict[str, str]:
+    """The relations of generated streams by the names that a memory gives them."""
+    nouns = (*(each.noun for each in relations().values()), *DERIVED)
+    return {table.name_of(noun): noun for noun in nouns}
+
+
 class _Value(NamedTuple):
     """The object of a fact that was looked up, derived ones with the facts that they follow from, and since when."""
 
@@ -62,8 +68,7 @@ class Facts:
         self._folder = context.folder
         self.memory = FactMemory(context.folder, _one_object_each(RelationTable.load()))
         self._users: set[str] = set()
-        nouns = (*(each.noun for each in relations().values()), *DERIVED)
-        self._nouns = {self.memory.table.name_of(noun): noun for noun in nouns}
+        self._nouns = nouns_of_streams(self.memory.table)
 
     def observe(self, turn: Turn) -> None:
         """Do the operations that the turn asks for; a document asks for none."""

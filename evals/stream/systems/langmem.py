@@ -35,6 +35,7 @@ class LangMem:
         self._manager: Any = langmem.create_memory_store_manager(
             context.model, namespace=("memories", f"{{{USER}}}"), store=self._store, enable_deletes=True
         )
+        self.changes = 0
         self._observed: set[str] = set()
         self._turns: dict[str, str] = {}
         """By memory, the turn that wrote it last."""
@@ -49,6 +50,7 @@ class LangMem:
         written = self._manager.invoke(
             {"messages": [{"role": role, "content": text}]}, config={"configurable": {USER: _safe(turn.user)}}
         )
+        self.changes += len(written)
         self._turns |= {memory["key"]: turn.id for memory in written}
 
     def context_for(self, question: StreamQuestion, at: str) -> Sequence[ContextItem]:

@@ -12,6 +12,7 @@ from emend.evals.metrics.trajectory import (
     MatchMode,
     ToolCall,
     TrajectoryCounts,
+    compare_states,
     count_calls,
     matches,
     pass_hat_k,
@@ -211,6 +212,23 @@ def test_calls_are_scored_by_the_edits_that_they_return():
 def test_a_refused_call_returns_nothing_and_may_be_mended():
     values = scored(("0", "find", {"q": "Ana"}, "There is no tool; Ana was born in Kesselby.", "error"), GOVERNS)
     assert values["edits_found"] == 0.5 and values["invalid_calls"] == 1.0 and values["recovered"] == 1.0
+
+
+def test_the_final_state_is_compared_whatever_calls_led_to_it():
+    gold = {("Ana", "city", "Lund"), ("Ana", "job", "judge")}
+    whole = compare_states([*gold, *gold], gold)
+    assert (whole.right, whole.wrong, whole.missing, whole.precision, whole.recall) == (
+        2,
+        0,
+        0,
+        1,
+        1,
+    ) and whole.is_equal
+    stale = compare_states({("Ana", "city", "Oslo"), ("Ana", "job", "judge"), ("Ben", "job", "cook")}, gold)
+    assert (stale.right, stale.wrong, stale.missing) == (1, 2, 1) and not stale.is_equal
+    assert (stale.precision, stale.recall) == (1 / 3, 1 / 2)
+    assert compare_states((), gold).precision is None and compare_states(gold, ()).recall is None
+    assert compare_states((), ()).is_equal
 
 
 def test_answers_without_calls_or_relevant_edits_have_no_such_scores():

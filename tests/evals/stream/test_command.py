@@ -79,6 +79,17 @@ def test_impossible_numbers_are_refused(emend: Any, words: tuple[str, ...]):  # 
     assert emend("stream", *command, *words).code == 2
 
 
+def test_a_dry_run_prints_calls_and_asks_nobody(emend: Any, tmp_path: Path):  # noqa: F811
+    stream_file(tmp_path, generated(turns=40))
+    words = ("--system", "grep", "--system", "empty", "--model", "openai:none", "--embedding", "lexical", "--dry-run")
+    output = emend("stream", "run", "stream.jsonl", *words)
+    assert (output.code, "grep: " in output.out, "places" in output.out) == (0, True, True)
+    options = ("--benchmark", "stream", "--benchmark-option", "file=stream.jsonl", "--embedding", "lexical")
+    same = emend("run", *options, "--editor", "grep", "--editor", "empty", "--model", "openai:none", "--dry-run")
+    assert same.out == output.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stream.jsonl"]
+
+
 def test_answers_are_analysed_by_hops_and_age(emend: Any, tmp_path: Path):  # noqa: F811
     stream_file(tmp_path, generated(turns=80))
     words = ("--system", "oracle", "--system", "empty", "--model", READER, "--out", "run")

@@ -109,6 +109,14 @@ def test_the_budget_cuts_every_context(tmp_path: Path):
         assert 0 < max(tokens) <= budget
 
 
+def test_questions_at_a_few_places_have_the_context_that_they_have_in_the_whole_stream(tmp_path: Path):
+    file = stream_file(tmp_path, generated(turns=120))
+    whole = {each.probe: each.values["context_tokens"] for each in run_systems(tmp_path, "full_context", file=file)}
+    few = run_systems(tmp_path / "few", "full_context", file=file, places=3)
+    assert len({each.case for each in few}) == 3
+    assert {each.probe: each.values["context_tokens"] for each in few}.items() <= whole.items()
+
+
 def test_an_editor_of_edits_takes_part_with_the_turns_as_texts(tmp_path: Path):
     records = run_systems(tmp_path, "rag", file=stream_file(tmp_path, generated(turns=30)), limit=3)
     assert records and all("correct" in record.values for record in records)

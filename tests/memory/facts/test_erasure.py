@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,21 +85,77 @@ def test_a_batch_that_forgets_leaves_nothing_either(tmp_path):
         assert files_with(tmp_path, "number-of-old") == []
 
 
-def test_a_process_killed_before_the_log_is_emptied_has_forgotten_and_the_next_one_empties_it(tmp_path):
+@pytest.mark.parametrize("place", ["_wipe_log", "_begin_log", "erase_former_frames"])
+def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one_empties_it(place, tmp_path):
     with FactMemory(tmp_path) as memory:
         memory.remember("Ann", "phone number", "number-of-old")
     code = (
         "import os, signal, sys\n"
-        "from emend.memory.facts.database import FactDatabase\n"
+        "from emend.memory.facts import database\n"
         "from emend.memory.facts.fact_memory import FactMemory\n"
         "memory = FactMemory(sys.argv[1])\n"
-        "FactDatabase._empty_log = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "owner = database if hasattr(database, sys.argv[2]) else database.FactDatabase\n"
+        "setattr(owner, sys.argv[2], lambda _: os.kill(os.getpid(), signal.SIGKILL))\n"
         "memory.forget(subject='Ann')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path), place], timeout=60)
     assert done.returncode == -signal.SIGKILL
     with FactMemory(tmp_path) as memory:
         assert memory.count() == 0 and files_with(tmp_path, "number-of-old") == []
+
+
+def test_a_log_is_wiped_also_of_what_earlier_rounds_left_in_it_and_a_large_one_is_cut_off(tmp_path, monkeypatch):
+    log = tmp_path / f"{FILE}-wal"
+    with FactMemory(tmp_path) as memory:
+        with memory.batch():
+            for number in range(300):
+                memory.remember(f"Person {number}", "tasks", f"text-in-database-{number}")
+        for _ in range(3):
+            memory.remember("Ann", "phone number", "number-of-old")
+            memory.forget(subject="Ann")
+            assert log.stat().st_size > 10_000
+            assert {name for name, _ in files_with(tmp_path, "text-in-database", "number-of-old")} == {FILE}
+        monkeypatch.setattr(database, "WIPED_BYTES", 10_000)
+        memory.remember("Ann", "phone number", "number-of-old")
+        memory.forget(subject="Ann")
+        assert log.stat().st_size == 0
+        assert memory.count() == 300
+    with FactMemory(tmp_path) as memory:
+        assert memory.count() == 300
+
+
+def test_what_others_write_while_texts_are_forgotten_is_not_lost(tmp_path):
+    def write() -> None:
+        with FactMemory(tmp_path) as other:
+            for number in range(20):
+                other.remember("Ben", "tasks", f"task {number}")
+
+    writer = threading.Thread(target=write)
+    with FactMemory(tmp_path) as memory:
+        writer.start()
+        while writer.is_alive():
+            memory.remember("Ann", "phone number", "number-of-old")
+            memory.forget(subject="Ann")
+        writer.join()
+        assert files_with(tmp_path, "number-of-old") == []
+    with FactMemory(tmp_path) as memory:
+        assert memory.count() == 20
+
+
+def test_a_log_that_somebody_begins_anew_meanwhile_is_wiped_and_one_that_goes_on_is_cut_off(tmp_path, monkeypatch):
+    with FactMemory(tmp_path) as memory, FactMemory(tmp_path) as other:
+        begin_log = FactDatabase._begin_log
+
+        def write_before(self: FactDatabase) -> None:
+            other.remember("Ben", "tasks", "task of Ben")
+            begin_log(self)
+
+        for begin, is_wiped in ((write_before, True), (lambda _: None, False)):
+            memory.remember("Ann", "phone number", "number-of-old")
+            monkeypatch.setattr(FactDatabase, "_begin_log", begin)
+            memory.forget(subject="Ann")
+            assert bool((tmp_path / f"{FILE}-wal").stat().st_size) == is_wiped
+            assert files_with(tmp_path, "number-of-old") == [] and memory.lookup("Ben", "tasks").facts
 
 
 def test_a_reader_in_the_way_is_named_and_the_text_is_gone_afterwards(tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.options import Json, grouped
+from emend.evals.cli.estimates import DryRun, show_estimates
+from emend.evals.cli.options import Json, Out, grouped
 from emend.evals.cli.output import emit, print_text
 from emend.evals.config.stream_config import StreamConfig
 from emend.evals.stream.options import StreamOptions
@@ -19,7 +20,7 @@ PLANTED_A_QUESTION = 3
 StreamFile = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="JSON lines with turns and questions, or a file of LongMemEval or MemoryAgentBench."
+        metavar="FILE", help="JSON lines with turns and questions, or a file of LongMemEval, MEME or MemoryAgentBench."
     ),
 ]
 
@@ -56,19 +57,26 @@ def new(
 def run(
     file: StreamFile,
     config: StreamConfig,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Run folder; the same call continues it.")],
+    out: Out = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Ask memory systems the questions of a stream, each after the turns before it, and print the table.
 
     An interrupted run is continued by the same command, or by emend resume.
     """
+    from emend.evals.api.run import new_folder
     from emend.evals.cli.reported_run import run_and_report
 
-    run_and_report(config.run_config(str(file)), out)
-    print_text(f"\nThe run is in {out}. Next:")
-    print_text(f"  emend view {out}")
-    print_text(f"  emend compare {out}")
-    print_text(f"  emend analyse {out} memory")
+    run_config = config.run_config(str(file))
+    if dry_run:
+        show_estimates([run_config])
+        return
+    folder = out or new_folder(run_config.benchmark)
+    run_and_report(run_config, folder)
+    print_text(f"\nThe run is in {folder}. Next:")
+    print_text(f"  emend view {folder}")
+    print_text(f"  emend compare {folder}")
+    print_text(f"  emend analyse {folder} memory")
 
 
 @stream.command()

@@ -87,18 +87,86 @@ def test_sessions_are_read_in_the_order_of_their_dates_with_a_stream_for_each_qu
     assert {turn.stream for turn in second.turns} == {"q2_abs"}
 
 
+EPISODE: dict[str, Any] = {
+    "episode_id": "pl_001",
+    "domain": "personal_life",
+    "sessions": [
+        {
+            "session_id": "s1",
+            "type": "evidence",
+            "timestamp": "2023/03/03 (Fri) 11:55",
+            "conversation": [
+                {"role": "user", "content": "I take Zalvex. If my health changes, I take Thryne."},
+                {"role": "assistant", "content": "Noted."},
+            ],
+            "gold_facts": [{"entity": "medication", "value": "Zalvex"}, {"entity": "health"}],
+        },
+        {"session_id": "f1", "type": "filler", "conversation": [{"role": "user", "content": "Tell me a joke."}]},
+        {
+            "session_id": "s2",
+            "type": "evidence",
+            "timestamp": "2023/03/20 (Mon) 08:00",
+            "conversation": [{"role": "user", "content": "My health has changed. Forget my address."}],
+            "gold_facts": [{"entity": "health"}],
+        },
+    ],
+    "before_questions": {
+        "timestamp": "2023/03/19 (Sun) 00:18",
+        "position_after_session": 1,
+        "questions": [
+            {"task_type": "Cas", "entity": ["medication"], "question": "What do I take?", "expected_answer": "Zalvex"}
+        ],
+    },
+    "after_questions": {
+        "timestamp": "2023/03/27 (Mon) 06:29",
+        "position_after_session": 2,
+        "questions": [
+            {
+                "task_type": "Cas",
+                "entity": ["medication"],
+                "question": "What do I take now?",
+                "gold_answer": "Thryne",
+                "hop": 2,
+            },
+            {"task_type": "Del", "entity": "address", "question": "Where do I live?", "gold_answer": "not known"},
+        ],
+    },
+}
+
+
+def meme(folder: Path, *episodes: dict[str, Any]) -> Path:
+    file = folder / "meme_filler32k.json"
+    file.write_text(json.dumps(list(episodes)))
+    return file
+
+
+def test_questions_of_an_episode_come_after_the_sessions_at_which_they_are_asked(tmp_path: Path):
+    before, after = segments(load_stream(meme(tmp_path, EPISODE)))
+    assert [len(before.turns), len(after.turns)] == [3, 1]
+    assert [(each.kind, each.gold, each.date) for each in before.questions] == [
+        ("current", ("Zalvex",), "2023-03-19 00:18")
+    ]
+    cascade, deleted = after.questions
+    assert (cascade.kind, cascade.gold, cascade.hops, cascade.place) == ("cascade", ("Thryne",), 2, 4)
+    assert [(wrong.value, wrong.why) for wrong in cascade.wrong] == [("Zalvex", "stale")]
+    assert cascade.evidence == tuple(turn.id for turn in before.turns[:2])
+    assert (deleted.kind, deleted.gold, deleted.abstains, deleted.evidence) == ("deleted", (), True, ())
+    assert {turn.role for turn in before.turns} == {"user", "assistant"}
+
+
 def test_emends_own_lines_are_read_too(tmp_path: Path):
     items = generated(turns=20)
     write_stream(items, tmp_path / "own.jsonl")
     assert load_stream(tmp_path / "own.jsonl") == items
 
 
-def test_systems_are_asked_over_both(tmp_path: Path):
+def test_systems_are_asked_over_all(tmp_path: Path):
     from tests.evals.toys import ScriptedModel
 
-    for file in (parquet(tmp_path), longmemeval(tmp_path, ENTRY, ENTRY | {"question_id": "q2"})):
-        records = run_systems(tmp_path / file.suffix[1:], "full_context", "memory", file=file, model=ScriptedModel())
-        assert len(records) == 4
+    two = longmemeval(tmp_path, ENTRY, ENTRY | {"question_id": "q2"})
+    for file, count in ((parquet(tmp_path), 4), (two, 4), (meme(tmp_path, EPISODE), 6)):
+        records = run_systems(tmp_path / file.stem, "full_context", "memory", file=file, model=ScriptedModel())
+        assert len(records) == count
         assert 0 <= accuracy(records, "full_context") <= 1
 
 
@@ -109,6 +177,8 @@ def test_systems_are_asked_over_both(tmp_path: Path):
         ("x.json", json.dumps([{"question_id": "q"}]), "entry 0, question_type"),
         ("x.json", json.dumps([ENTRY | {"haystack_dates": []}]), "entry 0"),
         ("x.json", json.dumps([ENTRY | {"question_type": "odd"}]), "entry 0"),
+        ("x.json", json.dumps([EPISODE | {"sessions": [{}]}]), "entry 0, sessions.0"),
+        ("x.json", json.dumps([EPISODE, EPISODE | {"episode_id": "x", "after_questions": {}}]), "entry 1, after_q"),
         ("x.parquet", "not parquet", "x.parquet"),
     ],
 )

@@ -1,0 +1,41 @@
+"""The frames of an SQLite write-ahead log, and the erasure of those that are out of use.
+
+A log is written from its start again once all of its frames are in the database, and gets another salt then: frames
+with a former salt are read by nobody, but stay in the file (https://www.sqlite.org/fileformat2.html#walformat).
+"""
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from emend.memory.files import open_file
+
+HEADER, FRAME_HEADER = 32, 24
+_BLOCK = 2**15
+
+
+def read_salt(path: Path) -> bytes:
+    """The salt of the present round of a log; empty if the file is."""
+    with open_file(path, buffering=0) as file:
+        return file.read(HEADER)[16:24]
+
+
+def erase_former_frames(path: Path) -> None:
+    """Overwrite the frames of former rounds with zeros, while nobody writes to the log."""
+    with open_file(path, "r+b", buffering=0) as file:
+        header = file.read(HEADER)
+        end, length = HEADER, FRAME_HEADER + int.from_bytes(header[8:12], "big")
+        while file.read(FRAME_HEADER)[8:16] == header[16:24]:
+            end += length
+            file.seek(end)
+        file.seek(end)
+        _overwrite(file)
+
+
+def _overwrite(file: BinaryIO) -> None:
+    """Overwrite the rest of a file where it has anything but zeros."""
+    while block := file.read(_BLOCK):
+        zeros = bytes(len(block))
+        if block != zeros:
+            file.seek(-len(block), os.SEEK_CUR)
+            file.write(zeros)
