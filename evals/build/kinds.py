@@ -16,6 +16,7 @@ from emend.evals.build.elken import tendencies
 from emend.evals.build.recoe import files as recoe
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.graphs.construction.pipeline import Recipe
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -29,14 +30,16 @@ class BuildKind:
         write: writes the items that are kept into a folder; it also gets the fields of all items of the source.
         text: the text that was written for an item.
         limits: what a user of the benchmark should know.
-        count_dropped: counts of what `write` leaves out.
+        thin: drops what repeats other items, by recipe and language, and counts it.
     """
 
     read: Callable[[str], tuple[Iterator[SourceItem], SourceNotes]]
     write: Callable[[Sequence[KeptItem], Sequence[dict[str, Any]], Path], BenchmarkFiles]
     text: Callable[[KeptItem], str]
     limits: tuple[str, ...]
-    count_dropped: Callable[[Sequence[KeptItem]], tuple[FilterCount, ...]] = lambda items: ()
+    thin: Callable[[Sequence[KeptItem], Recipe, str], tuple[Sequence[KeptItem], tuple[FilterCount, ...]]] = (
+        lambda items, recipe, language: (items, ())
+    )
 
 
 KINDS: Mapping[str, BuildKind] = {
@@ -87,7 +90,7 @@ KINDS: Mapping[str, BuildKind] = {
         write=lambda items, sources, folder: tendencies.write_rows(items, folder),
         text=tendencies.events_of,
         limits=tendencies.LIMITS,
-        count_dropped=tendencies.count_duplicates,
+        thin=tendencies.drop_duplicates,
     ),
 }
 

@@ -86,6 +86,6 @@ def rank(quantities: Sequence[Quantity], falling: bool) -> list[int] | None:
     ranked = [quantities[place] for place in order]
     if any(lower.high >= higher.low for lower, higher in zip(ranked, ranked[1:], strict=False)):
         return None
-    if not all(one.is_comparable(other) for one in ranked for other in ranked):
+    if not all(first.is_comparable(second) for first in ranked for second in ranked):
         return None
     return order[::-1] if falling else order
