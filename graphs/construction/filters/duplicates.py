@@ -1,5 +1,6 @@
 """Near duplicates among short texts: by the words that they share, or by their vectors."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -13,6 +14,8 @@ THRESHOLD = 0.4
 """ROUGE-1 above which ELKEN drops one of two events (appendix A.2)."""
 SIMILARITY = 0.72
 """Cosine of MiniLM's vectors above which two events are near in meaning, chosen on ELKEN's released ones."""
+
+_LOADING = threading.Lock()
 
 
 def rouge_1(first: Counter[str], second: Counter[str]) -> float:
@@ -43,11 +46,14 @@ def _find_near(count: int, is_near: Callable[[int, int], bool]) -> dict[int, int
     return dropped
 
 
-@cache
 def meaning_embedding(language: str) -> Embedding | None:
     """MiniLM, to which `SIMILARITY` belongs; None for a language other than English, or where it is not installed."""
-    if language != "en":
-        return None
+    with _LOADING:  # items are made in several threads, and one of them loads it
+        return _load_minilm() if language == "en" else None
+
+
+@cache
+def _load_minilm() -> Embedding | None:
     try:
         return load_embedding("minilm", cache_folder("vectors"))
     except MissingExtra:
