@@ -8,6 +8,7 @@ from typing import Any
 from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.card import FilterCount
 from emend.evals.build.chains import files as chains
+from emend.evals.build.chains import stated_facts
 from emend.evals.build.composed.stored_items import read_items
 from emend.evals.build.docter import files as docter
 from emend.evals.build.docter.source import read_source as read_counterfactuals
@@ -60,6 +61,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=questions.write_rows,
         text=questions.written_text,
         limits=questions.LIMITS,
+    ),
+    "facts": BuildKind(
+        read=questions.read_source,
+        write=lambda items, sources, folder: stated_facts.write_rows(items, folder),
+        text=stated_facts.stated_lines,
+        limits=stated_facts.LIMITS,
     ),
     "chains": BuildKind(
         read=read_items,
