@@ -69,7 +69,7 @@ def assemble(run: Path, out: Path, status: Status, review: Review | None = None)
         raise BadData(f"no item of {len(built)} was kept ({reasons}): look at them with emend view {run}.")
     sources = [each.built.item for each in built if each.built]
     options = manifest.config.benchmark_options
-    items, counts = kind.thin([item for _, item in selected], options["recipe"], options["language"])  # type: ignore[arg-type]
+    items, counts = kind.thin([item for _, item in selected], options["recipe"], options["language"])
     content = kind.write(items, sources, out)
     card = _card(manifest, built, selected, dropped, kind)
     card = card.model_copy(

@@ -17,7 +17,6 @@ from emend.evals.build.elken import tendencies
 from emend.evals.build.recoe import files as recoe
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
-from emend.graphs.construction.pipeline import Recipe
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -38,7 +37,7 @@ class BuildKind:
     write: Callable[[Sequence[KeptItem], Sequence[dict[str, Any]], Path], BenchmarkFiles]
     text: Callable[[KeptItem], str]
     limits: tuple[str, ...]
-    thin: Callable[[Sequence[KeptItem], Recipe, str], tuple[Sequence[KeptItem], tuple[FilterCount, ...]]] = (
+    thin: Callable[[Sequence[KeptItem], str, str], tuple[Sequence[KeptItem], tuple[FilterCount, ...]]] = (
         lambda items, recipe, language: (items, ())
     )
 

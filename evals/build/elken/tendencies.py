@@ -15,7 +15,6 @@ from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.files import sha256
 from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
-from emend.graphs.construction.pipeline import Recipe
 from emend.graphs.construction.tendencies import candidate_of
 from emend.memory.errors import BadData
 from emend.memory.files import read_input, replace_file
@@ -89,7 +88,7 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
 
 
 def drop_duplicates(
-    items: Sequence[KeptItem], recipe: Recipe, language: str
+    items: Sequence[KeptItem], recipe: str, language: str
 ) -> tuple[list[KeptItem], tuple[FilterCount, ...]]:
     """The items without events that are near an earlier one of their topic, or equal to one of another topic.
 

@@ -26,12 +26,13 @@ _EFFECT = re.compile(
     r"|(?:is|are) expected to|(?:will|may|might|could) (?:lead|result|cause|boost|harm|affect|impact)"
     r"|as a (?:result|consequence)|impacting)\b"
     r"|,\s(?:thereby |thus |\w+ly )?(?:affect|boost|caus|chang|cutt|driv|eas|endanger|forc|improv|increas|lift|lower"
-    r"|leav|mak|pav|prompt|promis|push|rais|reduc|revolutioni[sz]|shak|spark|strengthen|threaten|transform|trigger|weaken)"
-    r"ing\b"
+    r"|leav|mak|pav|prompt|promis|push|rais|reduc|revolutioni[sz]|shak|spark|strengthen|threaten|transform|trigger"
+    r"|weaken)ing\b"
     r"|,\swhich (?:\w+ly )?(?:affects|boosts|causes|changes|cuts|drives|eases|endangers|forces|improves|increases"
     r"|leads|lifts|lowers|makes|pushes|raises|reduces|sparks|strengthens|threatens|triggers|weakens)\b"
-    r"|,\s(?:so|thus|hence|therefore|thereby)\b"
-    r"|,\s(?:was|wodurch)\b|\bwird (?:voraussichtlich|wohl)\b|\binfolgedessen\b"
+    r"|,\s(?:so\b(?! d(?:as|er|ie)\b)|thus\b|hence\b|therefore\b|thereby\b)"
+    r"|,\s(?:wodurch\b|was [^.,]*\b(?:bedeutet|führt|sorgt|verursacht)\b)"
+    r"|\bwird (?:voraussichtlich|wohl)\b|\binfolgedessen\b"
     r"|导致|将(?:会)?使|从而|预计(?:将|会)|引发|ため、",
     re.IGNORECASE,
 )
