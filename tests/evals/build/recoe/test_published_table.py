@@ -21,7 +21,8 @@ def answer_by_facts(asked: Asked) -> str:
     """A model that knows the lengths of all rivers, and takes those that its prompt states."""
     question = asked.prompt.rpartition("Which of ")[2].partition("?")[0]
     lengths = LENGTHS | dict(re.findall(r"(River \d+) has a length of (\d+ km)", asked.prompt))
-    return max(re.findall(r"River \d+", question), key=lambda name: int(lengths[name].removesuffix(" km")))
+    rivers: list[str] = re.findall(r"River \d+", question)
+    return max(rivers, key=lambda name: int(lengths[name].removesuffix(" km")))
 
 
 @pytest.mark.usefixtures("keys")
