@@ -81,6 +81,10 @@ CONSTRUCTIONS: "Registry[Pipeline]" = Registry(
             "emend.graphs.construction.elken:PIPELINE",
             "Events of which facts follow, worded as a journalist would (ELKEN).",
         ),
+        "facts": (
+            "emend.graphs.construction.fact_lines:PIPELINE",
+            "A table of the facts that your own documents state.",
+        ),
         "questions": (
             "emend.graphs.construction.questions:PIPELINE",
             "Questions about your own documents, each with the sentence that proves its answer.",

@@ -68,9 +68,17 @@ def assemble(run: Path, out: Path, status: Status, review: Review | None = None)
         reasons = ", ".join(f"{name} {count}" for name, count in dropped.items()) or "none was finished"
         raise BadData(f"no item of {len(built)} was kept ({reasons}): look at them with emend view {run}.")
     sources = [each.built.item for each in built if each.built]
-    content = kind.write([item for _, item in selected], sources, out)
-    card = _card(manifest, built, selected, dropped, kind).model_copy(
-        update={"content": content, "status": status, "agreement": review.agreement if review else {}}
+    options = manifest.config.benchmark_options
+    items, counts = kind.thin([item for _, item in selected], options["recipe"], options["language"])
+    content = kind.write(items, sources, out)
+    card = _card(manifest, built, selected, dropped, kind)
+    card = card.model_copy(
+        update={
+            "content": content,
+            "status": status,
+            "filters": (*card.filters, *counts),
+            "agreement": review.agreement if review else {},
+        }
     )
     replace(out / CARD, card)
     replace(out / CARD_TEXT, card_text(card).encode())
@@ -135,7 +143,7 @@ def _card(
         kept_share=estimate([float(case in chosen) for case in cases], cases),
         failed=manifest.units - sum(each.built is not None for each in built),
         dropped=dict(sorted(dropped.items(), key=lambda pair: -pair[1])),
-        filters=(*_filters(options, built), *kind.count_dropped([item for _, item in selected])),
+        filters=tuple(_filters(options, built)),
         attempts=sum(each.built.attempts for each in built if each.built),
         cost=cost,
         cost_per_kept=cost.per(len(selected)),

@@ -8,6 +8,7 @@ from typing import Any
 from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.card import FilterCount
 from emend.evals.build.chains import files as chains
+from emend.evals.build.chains import stated_facts
 from emend.evals.build.composed.stored_items import read_items
 from emend.evals.build.docter import files as docter
 from emend.evals.build.docter.source import read_source as read_counterfactuals
@@ -29,14 +30,16 @@ class BuildKind:
         write: writes the items that are kept into a folder; it also gets the fields of all items of the source.
         text: the text that was written for an item.
         limits: what a user of the benchmark should know.
-        count_dropped: counts of what `write` leaves out.
+        thin: drops what repeats other items, by recipe and language, and counts it.
     """
 
     read: Callable[[str], tuple[Iterator[SourceItem], SourceNotes]]
     write: Callable[[Sequence[KeptItem], Sequence[dict[str, Any]], Path], BenchmarkFiles]
     text: Callable[[KeptItem], str]
     limits: tuple[str, ...]
-    count_dropped: Callable[[Sequence[KeptItem]], tuple[FilterCount, ...]] = lambda items: ()
+    thin: Callable[[Sequence[KeptItem], str, str], tuple[Sequence[KeptItem], tuple[FilterCount, ...]]] = (
+        lambda items, recipe, language: (items, ())
+    )
 
 
 KINDS: Mapping[str, BuildKind] = {
@@ -57,6 +60,12 @@ KINDS: Mapping[str, BuildKind] = {
         write=questions.write_rows,
         text=questions.written_text,
         limits=questions.LIMITS,
+    ),
+    "facts": BuildKind(
+        read=questions.read_source,
+        write=lambda items, sources, folder: stated_facts.write_rows(items, folder),
+        text=stated_facts.stated_lines,
+        limits=stated_facts.LIMITS,
     ),
     "chains": BuildKind(
         read=read_items,
@@ -87,7 +96,7 @@ KINDS: Mapping[str, BuildKind] = {
         write=lambda items, sources, folder: tendencies.write_rows(items, folder),
         text=tendencies.events_of,
         limits=tendencies.LIMITS,
-        count_dropped=tendencies.count_duplicates,
+        thin=tendencies.drop_duplicates,
     ),
 }
 

@@ -2,13 +2,13 @@
 
 An item is one call for ten events of a topic in a region. Each event gets six questions in scope, two of them about
 somebody whom it does not name, and two out of scope; the options are two opposites and, as C, no impact. `paper` takes
-what can be read and drops near duplicates; `best` filters events and questions, and lets a reader try each question
-with the event in both orders of its options, and without it.
+what can be read and drops near duplicates by their words; `best` drops those in other words too, filters events and
+questions, and lets a reader try each question with the event in both orders of its options, and without it.
 """
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from langgraph.graph import START, StateGraph
@@ -19,16 +19,11 @@ from emend.agents.roles.author import SHIPPED, choose_option, write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.akew import LANGUAGES
-from emend.graphs.construction.filters.duplicates import find_duplicates
+from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
 from emend.graphs.construction.filters.name_forms import names
-from emend.graphs.construction.filters.tendencies import (
-    EVENT_FILTERS,
-    QUESTION_FILTERS,
-    Rejected,
-    event_fault,
-    question_fault,
-    summaries,
-)
+from emend.graphs.construction.filters.tendency_events import EVENT_FILTERS, EVENT_REJECTS
+from emend.graphs.construction.filters.tendency_questions import QUESTION_FILTERS, QUESTION_REJECTS, QuestionDraft
+from emend.graphs.construction.filters.texts import AuthoredDraft, summary_of
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -51,10 +46,18 @@ FEWEST = 3
 TOKENS = 640
 """Limit of new tokens of a local author's events, or questions."""
 NO_IMPACT = "No significant impact"
+DUPLICATE, SAME_MEANING = "duplicate", "same_meaning"
 ANY_EVENT, READABLE, ANOTHER, ENOUGH = "any_event", "readable", "another_entity", "enough_questions"
 FOLLOWS, STEADY, UNGUESSABLE = "chosen", "order", "not_guessable"
 NO_EVENT = "none"
-_MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):])\s*")
+_MARK = re.compile(r"^\s*(?:[-•]|\*(?!\*)|\(?\d+[.):])\s*")
+
+
+class Rejected(NamedTuple):
+    """A filter that a text did not pass, and why; both empty where it passed all."""
+
+    filter: str
+    reason: str
 
 
 class TendencyDraft(BaseModel):
@@ -79,6 +82,7 @@ class TendencyDrafts(BaseModel):
 class TendencyState(ConstructionState, total=False):
     """The item has `topic` and `region`; `events` come out, each with its questions in scope and out of it."""
 
+    prompt: str
     lines: list[str]
     events: list[dict[str, Any]]
 
@@ -94,6 +98,7 @@ def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
     written = write_text(context.author, prompt, TOKENS)
     lines = [] if written.is_refused else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
+        "prompt": prompt.text.rpartition(context.prompt("tendency_events").label)[0],
         "lines": [line for line in lines if line][:COUNT],
         "attempts": state.get("attempts", 0) + 1,
         "usage": written.usage,
@@ -101,36 +106,64 @@ def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
 
 
 def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the lines that state an event by itself and are no near duplicates of earlier ones."""
+    """Take the lines that state an event by itself and are near no earlier one, in words or in meaning."""
     language = runtime.context.language
-    rejected = [(line, event_fault(line, language)) for line in state["lines"]]
-    texts = [line for line, fault in rejected if not fault.filter]
-    duplicates = find_duplicates(texts)
+    rejected = [(line, event_fault(line, language, state["prompt"])) for line in state["lines"]]
     faults = [(line, fault) for line, fault in rejected if fault.filter]
-    faults += [(texts[place], Rejected("duplicate", f"near '{texts[other]}'")) for place, other in duplicates.items()]
-    events = [text for place, text in enumerate(texts) if place not in duplicates]
-    return _taken(state, faults, [{"event": text} for text in events], "no line states an event in one sentence")
+    texts = _without_near([line for line, fault in rejected if not fault.filter], DUPLICATE, find_duplicates, faults)
+    if embedding := meaning_embedding(language):
+        texts = _without_near(texts, SAME_MEANING, lambda texts: find_same_meaning(texts, embedding), faults)
+    return _taken(state, faults, texts, "no line states an event in one sentence")
 
 
 def take_lines(state: TendencyState) -> dict[str, Any]:
     """Take all lines but near duplicates of earlier ones, as the paper does."""
-    lines = state["lines"]
-    duplicates = find_duplicates(lines)
-    faults = [(lines[place], Rejected("duplicate", f"near '{lines[other]}'")) for place, other in duplicates.items()]
-    events = [{"event": line} for place, line in enumerate(lines) if place not in duplicates]
-    return _taken(state, faults, events, "the author wrote no event")
+    faults = list[tuple[str, Rejected]]()
+    texts = _without_near(state["lines"], DUPLICATE, find_duplicates, faults)
+    return _taken(state, faults, texts, "the author wrote no event")
+
+
+def event_fault(event: str, language: str, prompt: str = "") -> Rejected:
+    """The first filter that a line does not pass, by what was asked."""
+    draft = AuthoredDraft(event, "", "", prompt=prompt, language=language)
+    return _first((name, find(draft)) for name, find in EVENT_FILTERS.items())
+
+
+def question_fault(question: Mapping[str, Any], event: str, language: str) -> Rejected:
+    """The first filter that a question about an event does not pass."""
+    draft = QuestionDraft.from_fields(question, event, language)
+    return _first((name, find(draft)) for name, find in QUESTION_FILTERS.items())
+
+
+def _first(reasons: Iterable[tuple[str, str]]) -> Rejected:
+    return next((Rejected(name, reason) for name, reason in reasons if reason), Rejected("", ""))
+
+
+def _without_near(
+    texts: Sequence[str],
+    name: str,
+    find: Callable[[Sequence[str]], Mapping[int, int]],
+    faults: list[tuple[str, Rejected]],
+) -> list[str]:
+    """The texts that are near no earlier one; the others are added to the faults."""
+    near = find(texts)
+    faults += [(texts[place], Rejected(name, f"near '{texts[other]}'")) for place, other in near.items()]
+    return [text for place, text in enumerate(texts) if place not in near]
 
 
 def _taken(
-    state: TendencyState, faults: Sequence[tuple[str, Rejected]], events: list[dict[str, Any]], problem: str
+    state: TendencyState, faults: Sequence[tuple[str, Rejected]], texts: Sequence[str], problem: str
 ) -> dict[str, Any]:
     rejections = [each for text, fault in faults for each in _rejections(state, fault, text)]
-    passed = dict.fromkeys((fault.filter for _, fault in faults), False) | {ANY_EVENT: bool(events)}
-    if not events:
+    passed = dict.fromkeys((fault.filter for _, fault in faults), False) | {ANY_EVENT: bool(texts)}
+    if not texts:
         rejections += reject(state, ANY_EVENT, problem)["rejections"]
     return {
-        "events": events, "rejections": rejections, "passed": passed, "problem": "" if events else problem,
-    }  # fmt: skip
+        "events": [{"event": text} for text in texts],
+        "rejections": rejections,
+        "passed": passed,
+        "problem": "" if texts else problem,
+    }
 
 
 def _rejections(state: ConstructionState, fault: Rejected, text: str) -> list[dict[str, Any]]:
@@ -175,7 +208,7 @@ def check_questions(state: TendencyState, runtime: Runtime[ConstructionContext])
     """Take the questions that can be asked without the event and offer a choice."""
 
     def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Rejected:
-        return question_fault(question, runtime.context.language)
+        return question_fault(question, event["event"], runtime.context.language)
 
     return _questions_passing(state, fault_of)
 
@@ -306,17 +339,23 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     any_event = FilterInfo(rejects="No event is left of a reply.")
     readable = FilterInfo(rejects="The questions about an event cannot be read.")
     if recipe == "paper":
-        return {"duplicate": duplicate, ANY_EVENT: any_event, READABLE: readable}
-    events = {name: FilterInfo(rejects=rejects) for name, rejects in summaries(EVENT_FILTERS).items()}
-    questions = {name: FilterInfo(rejects=rejects) for name, rejects in summaries(QUESTION_FILTERS).items()}
+        return {DUPLICATE: duplicate, ANY_EVENT: any_event, READABLE: readable}
+    same_meaning = FilterInfo(rejects="An English event is near an earlier one in meaning (MiniLM, cosine above 0.72).")
+    events = _described(EVENT_FILTERS, EVENT_REJECTS)
+    questions = _described(QUESTION_FILTERS, QUESTION_REJECTS)
     return {
-        **events, "duplicate": duplicate, ANY_EVENT: any_event, READABLE: readable, **questions,
+        **events, DUPLICATE: duplicate, SAME_MEANING: same_meaning, ANY_EVENT: any_event, READABLE: readable,
+        **questions,
         FOLLOWS: FilterInfo(rejects="A reader of the event chooses another option than planned."),
         STEADY: FilterInfo(rejects="With the options in another order a reader chooses another one."),
         UNGUESSABLE: FilterInfo(rejects="A reader without the event chooses the planned option."),
         ANOTHER: FilterInfo(rejects="No question in scope is about somebody whom the event does not name."),
         ENOUGH: FilterInfo(rejects="An event has too few questions left."),
     }  # fmt: skip
+
+
+def _described(filters: Mapping[str, Callable[..., str]], rejects: Mapping[str, str]) -> dict[str, FilterInfo]:
+    return {name: FilterInfo(rejects=rejects.get(name) or summary_of(find)) for name, find in filters.items()}
 
 
 def sample(prompt: str) -> str:

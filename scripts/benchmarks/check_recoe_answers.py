@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.tokens import stems, words
+from scripts.benchmarks.fact_quantities import Quantity, first_quantity, rank, years
 
 RISING = frozenset(
     "small smallest smaller short shortest shorter low lowest lower least less few fewest fewer early "
@@ -44,13 +45,11 @@ SYNONYMS = {
     ),
 }
 """What a question may call a quantity, and what facts call it."""
-_NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s*(thousand|million|billion|trillion)\b)?(?!\w)")
-_YEAR = re.compile(r"\b(1\d{3}|20[0-3]\d)\b")
 _CONDITION = re.compile(
-    r"\bthan (?:or equal to )?\d|\bat (?:the time of )?(?:their )?deaths?\b|\bdens|\brating|\bfirst film\b"
+    r"\bthan (?:or equal to )?\d|\bat (?:the time of )?(?:their )?deaths?\b|\bwhen (?:he|she|they)\b"
+    r"|\bdens|\brating|\bfirst film\b"
 )
 """A condition in place of a comparison, or a quantity that is computed of others."""
-SCALES = {"": 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 
 
 class Entity(NamedTuple):
@@ -87,11 +86,9 @@ def derive(row: Mapping[str, Any]) -> list[str] | None:
     falling = direction(text)
     if falling is None or len(entities) < 2:
         return None
-    values = [value_of(each, text) for each in entities]
-    if None in values or len(set(values)) < len(values):
-        return None
-    ranked = sorted(zip(values, entities, strict=True), key=lambda pair: float(pair[0] or 0), reverse=falling)
-    return [entity.name for _, entity in ranked]
+    values = [value for each in entities if (value := value_of(each, text))]
+    order = rank(values, falling) if len(values) == len(entities) else None
+    return None if order is None else [entities[place].name for place in order]
 
 
 def direction(text: str) -> bool | None:
@@ -102,38 +99,47 @@ def direction(text: str) -> bool | None:
     return falls[0] if falls and len(set(falls)) == 1 else None
 
 
-def value_of(entity: Entity, question: str) -> float | None:
-    """The one number of the facts that speak of what the question compares."""
+def value_of(entity: Entity, question: str) -> Quantity | None:
+    """The one quantity of the facts that speak of what the question compares."""
     quantity = {stem for stem in stems(question) if stem not in FUNCTION_WORDS}
     is_dated = bool(quantity & DATED) and not quantity & set(stems("area population height elevation length size"))
     for in_question, in_facts in SYNONYMS.items():
         if quantity & in_question:
             quantity |= in_facts
     about = [fact for fact in entity.facts if quantity & (set(stems(fact)) - set(stems(entity.name)))]
-    values = {value for fact in about for value in numbers(fact, is_dated)}
-    return next(iter(values)) if len(values) == 1 else None
+    values = [value for fact in about for value in quantities(fact.replace(entity.name, " "), is_dated)]
+    return values[0] if values and all(value.equals(values[0]) for value in values) else None
 
 
-def numbers(fact: str, is_dated: bool) -> Iterator[float]:
-    """The years of a fact, or its other numbers; of several, as in two units, the first."""
+def quantities(fact: str, is_dated: bool) -> Iterator[Quantity]:
+    """The years of a fact, or its first other number."""
     if is_dated:
-        yield from {float(year) for year in _YEAR.findall(fact)}
-        return
-    for number, scale in _NUMBER.findall(fact):
-        if not (_YEAR.fullmatch(number) and not scale):
-            yield float(number.replace(",", "")) * SCALES[scale]
-            return
+        yield from years(fact)
+    elif value := first_quantity(fact):
+        yield value
 
 
 def agrees(row: Mapping[str, Any], ranked: Sequence[str]) -> bool:
     """True if the released answer follows from an order of the entities."""
     answer, names = plain(str(row["answer"])), [plain(name) for name in ranked]
     if answer in ("yes", "no"):
-        places = sorted(names, key=plain(str(row["question"])).find)
-        return (places[0] == names[0]) == (answer == "yes")
+        first = min(names, key=lambda name: _first_mention(name, names, plain(str(row["question"]))))
+        return (first == names[0]) == (answer == "yes")
     if "," in answer:
         return [plain(part) for part in answer.split(",")] == names
-    return answer == names[0]
+    return answer == names[0] or bool(set(words(answer)) & distinct_words(names[0], names))
+
+
+def _first_mention(name: str, names: Sequence[str], question: str) -> int:
+    """Where a question first mentions an entity, by any word that only its name has; its length if it does not."""
+    distinct, asked = distinct_words(name, names), words(question)
+    return next((place for place, word in enumerate(asked) if word in distinct), len(asked))
+
+
+def distinct_words(name: str, names: Sequence[str]) -> set[str]:
+    """The words of a name that no other one has."""
+    others = {word for each in names if each != name for word in words(each)}
+    return set(words(name, FUNCTION_WORDS)) - others
 
 
 def plain(name: str) -> str:

@@ -7,6 +7,7 @@ undisturbed command: none lost, none doubled, and no more calls made again than 
     python scripts/benchmarks/kill_commands.py reproduce --kills 20
     python scripts/benchmarks/kill_commands.py akew --kills 20
     python scripts/benchmarks/kill_commands.py questions --kills 20
+    python scripts/benchmarks/kill_commands.py facts --kills 20
     python scripts/benchmarks/kill_commands.py wikiupdate --kills 20
     python scripts/benchmarks/kill_commands.py docter --kills 20
     python scripts/benchmarks/kill_commands.py elken --kills 20
@@ -234,6 +235,7 @@ SCENARIOS = {
     "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
     "akew": Scenario(author, make_facts, partial(build_words, "akew", "facts.jsonl"), built_outcome),
     "questions": Scenario(author, make_documents, partial(build_words, "questions", "documents"), built_outcome),
+    "facts": Scenario(author, make_documents, partial(build_words, "facts", "documents"), built_outcome),
     "wikiupdate": Scenario(author, make_dump, update_words, built_outcome),
     "docter": Scenario(author, make_table, partial(build_words, "docter", TABLE_FILE), built_outcome),
     "elken": Scenario(author, make_table, partial(composed_words, "elken"), built_outcome),

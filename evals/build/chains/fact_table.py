@@ -31,7 +31,7 @@ def read_fact_table(source: str) -> FactTable:
     if not is_fact_file(source):
         raise BadSettings(
             f"chains are made of a table of facts, and '{source}' is none: give --from a .csv, .tsv, .jsonl, .json or "
-            ".yaml file with the columns subject, relation and object."
+            ".yaml file with the columns subject, relation and object; emend build facts makes one of documents."
         )
     rows = read_facts(source, _with_prompt)
     facts = [row for row in rows if row.subject and row.relation and row.object]

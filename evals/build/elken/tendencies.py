@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ from emend.evals.build.elken.files import TEST, TRAIN
 from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.files import sha256
-from emend.graphs.construction.filters.duplicates import find_duplicates
+from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
 from emend.graphs.construction.tendencies import candidate_of
 from emend.memory.errors import BadData
 from emend.memory.files import read_input, replace_file
@@ -30,7 +30,7 @@ REGIONS = (
 """One for each of the paper's ten calls about a topic, so that no two of them give the same events."""
 LIMITS = (
     "Events are invented, and what they make likely is a model's opinion, tried by a reader; the paper had people.",
-    "Near duplicates are looked for within a topic, by shared words alone.",
+    "Near duplicates are looked for within a topic; those in other words in English alone, with MiniLM installed.",
 )
 _TOPICS = TypeAdapter(dict[str, Literal["test", "train"]])
 
@@ -75,11 +75,10 @@ def events_of(item: KeptItem) -> str:
 
 
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
-    """Write ELKEN's test file and that for training, without near duplicates among the events of a topic."""
+    """Write ELKEN's test file and that for training."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for event in _placed_events(items):
-        if not event.is_duplicate:
-            rows[event.split].append(_row(event))
+    for item in items:
+        rows[item.fields["split"]] += [_row(item.fields["topic"], event) for event in item.result["events"]]
     files = [file for file, split in ((TEST, "test"), (TRAIN, "train")) if rows[split]]
     for file in files:
         content = json.dumps(rows[file.removesuffix(".json")], ensure_ascii=False, indent=1)
@@ -88,41 +87,74 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     return BenchmarkFiles(benchmark="elken", options=options, files=tuple(files))
 
 
-def count_duplicates(items: Sequence[KeptItem]) -> tuple[FilterCount, ...]:
-    """The near duplicates among all events of a topic, and equal events of several, which `write_rows` leaves out."""
-    outcomes = {str(place): not event.is_duplicate for place, event in enumerate(_placed_events(items))}
+def drop_duplicates(
+    items: Sequence[KeptItem], recipe: str, language: str
+) -> tuple[list[KeptItem], tuple[FilterCount, ...]]:
+    """The items without events that are near an earlier one of their topic, or equal to one of another topic.
+
+    Recipe `best` also drops those that are near in meaning, where there is an embedding for the language.
+    """
+    embedding = meaning_embedding(language) if recipe == "best" else None
     rejects = "An event shares too many words with one of another call about its topic (ROUGE-1 above 0.4)."
-    return (count_filter("duplicate_in_topic", outcomes, sum(not each for each in outcomes.values()), rejects, ""),)
+    items, count = _drop_near(items, "duplicate_in_topic", rejects, find_duplicates)
+    if embedding is None:
+        return items, (count,)
+    rejects = "An event is near one of another call about its topic in meaning (MiniLM, cosine above 0.72)."
+    items, meant = _drop_near(
+        items, "same_meaning_in_topic", rejects, lambda texts: find_same_meaning(texts, embedding)
+    )
+    return items, (count, meant)
 
 
-class _PlacedEvent(NamedTuple):
-    """An event with its topic and part of the data, and whether an earlier one is too near to it."""
+class _TopicEvent(NamedTuple):
+    """An event with the place of its item, and its topic with the part of the data."""
 
-    topic: str
-    split: str
+    item: int
+    topic: tuple[str, str]
     fields: dict[str, Any]
-    is_duplicate: bool
+
+    @property
+    def text(self) -> str:
+        return str(self.fields["event"])
 
 
-def _placed_events(items: Sequence[KeptItem]) -> Iterator[_PlacedEvent]:
-    """The events of all calls by topic; equal ones of different topics are duplicates too."""
-    topics: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for item in items:
-        topics[item.fields["topic"], item.fields["split"]] += item.result["events"]
-    texts: set[str] = set()
-    for (topic, split), events in topics.items():
-        duplicates = find_duplicates([event["event"] for event in events])
-        for place, event in enumerate(events):
-            text = fold_text(event["event"])
-            yield _PlacedEvent(topic, split, event, place in duplicates or text in texts)
-            texts.add(text)
+def _drop_near(
+    items: Sequence[KeptItem], name: str, rejects: str, find: Callable[[Sequence[str]], Mapping[int, int]]
+) -> tuple[list[KeptItem], FilterCount]:
+    """The items without such events, and the count of the filter; an item with no event left is dropped."""
+    events = [
+        _TopicEvent(place, (item.fields["topic"], item.fields["split"]), event)
+        for place, item in enumerate(items)
+        for event in item.result["events"]
+    ]
+    dropped = _near_in_topics(events, find) | _repeated(events)
+    remaining: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for index, event in enumerate(events):
+        if index not in dropped:
+            remaining[event.item].append(event.fields)
+    thinned = [items[place]._replace(result={"events": each}) for place, each in remaining.items()]
+    outcomes = {str(index): index not in dropped for index in range(len(events))}
+    return thinned, count_filter(name, outcomes, len(dropped), rejects, "")
 
 
-def _row(event: _PlacedEvent) -> dict[str, Any]:
-    scopes = {name: [_question(each) for each in event.fields[scope]] for name, scope in _SCOPES.items()}
+def _near_in_topics(events: Sequence[_TopicEvent], find: Callable[[Sequence[str]], Mapping[int, int]]) -> set[int]:
+    topics: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, event in enumerate(events):
+        topics[event.topic].append(index)
+    return {indices[place] for indices in topics.values() for place in find([events[index].text for index in indices])}
+
+
+def _repeated(events: Sequence[_TopicEvent]) -> set[int]:
+    """The events whose text an earlier one of any topic has."""
+    first: dict[str, int] = {}
+    return {index for index, event in enumerate(events) if first.setdefault(fold_text(event.text), index) != index}
+
+
+def _row(topic: str, event: Mapping[str, Any]) -> dict[str, Any]:
+    scopes = {name: [_question(each) for each in event[scope]] for name, scope in _SCOPES.items()}
     return {
-        "event_type": event.topic,
-        "event": event.fields["event"],
+        "event_type": topic,
+        "event": event["event"],
         "fact": {"qas": [], "local_qas": []},
         "tendency": scopes,
     }

@@ -19,7 +19,7 @@ def build(
         str,
         typer.Argument(
             metavar="KIND",
-            help="Kind: akew, wikiupdate, questions, chains, docter, elken, tendencies, recoe; or fresh.",
+            help="Kind: akew, wikiupdate, questions, facts, chains, docter, elken, tendencies, recoe; or fresh.",
         ),
     ],
     config: BuildConfig,

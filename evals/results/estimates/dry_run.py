@@ -3,6 +3,7 @@
 import json
 import logging
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,6 +70,7 @@ class StandIn(BaseChatModel):
     reply_to: Callable[[str], str] | None = None
     """Gives the reply to a prompt, in place of `text`."""
     _usage: Usage = PrivateAttr(default_factory=Usage)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
 
     @property
     def usage(self) -> Usage:
@@ -105,8 +107,12 @@ class StandIn(BaseChatModel):
         reply.usage_metadata = UsageMetadata(
             input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
         )
-        self._usage = self._usage.plus(Usage(input_tokens=tokens_in, output_tokens=tokens_out, calls=1))
+        self._add(Usage(input_tokens=tokens_in, output_tokens=tokens_out, calls=1))
         return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    def _add(self, usage: Usage) -> None:
+        with self._lock:  # units are evaluated in several threads
+            self._usage = self._usage.plus(usage)
 
     def _arguments(self, schema: Mapping[str, Any], prompt: str) -> dict[str, Any]:
         """Arguments of a tool: the text, twice in a list, and true once a question has been decomposed."""
@@ -122,7 +128,7 @@ class ScoringStandIn(StandIn):
         """Score each target a little below the one before it."""
         tokens = count_tokens_approximately([prompt, *targets] if isinstance(prompt, str) else [*prompt, *targets])
         usage = Usage(input_tokens=tokens, calls=1)
-        self._usage = self._usage.plus(usage)
+        self._add(usage)
         return TargetScores(log_probs=tuple(-1.0 - place for place in range(len(targets))), usage=usage)
 
 

@@ -136,6 +136,15 @@ def find_other_language(draft: AuthoredDraft) -> str:
 
 def find_foreign_language(draft: AuthoredDraft) -> str:
     """The text has letters, or usual words, of another language; names alone say nothing."""
+    if foreign := find_foreign_words(draft):
+        return foreign
+    tokens, usual = words(draft.text), _USUAL_WORDS.get(draft.language)
+    is_other = usual and len(tokens) >= RUNNING and sum(word in usual for word in tokens) < FEWEST * len(tokens)
+    return f"the text has almost no usual words of the language '{draft.language}'" if is_other else ""
+
+
+def find_foreign_words(draft: AuthoredDraft) -> str:
+    """The text has letters of another language, or more of its usual words; a sentence may have none of its own."""
     if foreign := find_foreign_letters(draft):
         return foreign
     tokens = words(draft.text)
@@ -143,8 +152,7 @@ def find_foreign_language(draft: AuthoredDraft) -> str:
     likeliest = max(counts, key=lambda language: counts[language])
     if draft.language in counts and counts[likeliest] > counts[draft.language]:
         return f"the words are usual ones of the language '{likeliest}', and not '{draft.language}'"
-    is_other = draft.language in counts and len(tokens) >= RUNNING and counts[draft.language] < FEWEST * len(tokens)
-    return f"the text has almost no usual words of the language '{draft.language}'" if is_other else ""
+    return ""
 
 
 def find_foreign_besides(draft: AuthoredDraft, names: Iterable[str]) -> str:

@@ -41,6 +41,8 @@ def author(asked: Asked) -> str:
         return CONSTRUCTIONS.load("recoe").sample(prompt)
     if any(TASKS[name] in prompt for name in ("tendency_events", "tendency_questions", "tendency_choice")):
         return CONSTRUCTIONS.load("tendencies").sample(prompt)
+    if TASKS["fact_lines"] in prompt:
+        return CONSTRUCTIONS.load("facts").sample(prompt)
     if TASKS["chain_questions"] in prompt or TASKS["asks_same"] in prompt:
         return CONSTRUCTIONS.load("chains").sample(prompt)
     if any(TASKS[name] in prompt for name in DOCTER) or "How does this sentence end" in prompt:

