@@ -160,9 +160,9 @@ def recall_chain(model: BaseChatModel, entity: str, relations: Sequence[str]) ->
     """
     first, prompt = f"{relations[0]}:", Prompt()
     for example in CHAIN_EXAMPLES.split("\n\n"):
-        start, relation_line, answered = example.split("\n", 2)
-        asked = f"{start}\n{relation_line}"
-        prompt = prompt.asked(f"{asked}\n", asked).begun(f"{answered}\n\n", answered)
+        entity_line, relation_line, objects = example.split("\n", 2)
+        task = f"{entity_line}\n{relation_line}"
+        prompt = prompt.asked(f"{task}\n", task).begun(f"{objects}\n\n", objects)
     lead = f"{ENTITY} {entity}\n{RELATIONS} {f'{SEPARATOR} '.join(relations)}"
     prompt = prompt.asked(f"{lead}\n", lead).begun(first, first)
     reply = continue_text(model, prompt, ["\n\n", ENTITY], LINE_TOKENS * len(relations))
