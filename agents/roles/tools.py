@@ -144,12 +144,16 @@ def can_call_tools(model: BaseChatModel) -> bool:
 def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage], tools: Sequence[BaseTool]) -> AIMessage:
     """The model's next message, in which it may call the tools; calls written as text are parsed.
 
+    Where the reply stops at its limit of tokens, its whole calls count.
+
     Raises:
-        ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is unusable.
+        ReplyCutOff: it has none: half a call, or half an answer, is unusable.
     """
     message: AIMessage = model.bind_tools(list(tools)).invoke(list(messages))
     if was_cut_off(message):
-        raise cut_off_error(message, str(message.text))
+        if not message.tool_calls:
+            raise cut_off_error(message, str(message.text))
+        return message.model_copy(update={"content": "", "invalid_tool_calls": []})
     if message.tool_calls or message.invalid_tool_calls:
         return message
     return with_calls_from_text(message, {each.name for each in tools}, str(len(messages)))

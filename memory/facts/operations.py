@@ -20,7 +20,8 @@ SHOWN = 50
 """Facts in one result."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=TEXT_LIMIT)]
 Optional = Annotated[str, StringConstraints(strip_whitespace=True, max_length=TEXT_LIMIT)]
-_TIME = "ISO 8601: 2026, 2026-05, 2026-05-31 or 2026-05-31T09:00+02:00"
+_TIME = "an ISO 8601 year, month, day or time"
+"""Without an example, since small models copy it into every call."""
 Time = Annotated[str, Field(description=_TIME, max_length=40)]
 
 
@@ -30,15 +31,15 @@ class _Arguments(FrozenModel):
 
 class _Fact(_Arguments):
     subject: Annotated[Text, Field(description="the full name of what the fact is about")]
-    relation: Annotated[Text, Field(description="the relation in a few words, such as 'home city'")]
+    relation: Annotated[Text, Field(description="the relation in a few words, as in the message or question")]
 
 
 class Remember(_Fact):
     """Arguments of `remember`."""
 
     object: Annotated[Text, Field(description="the value of the relation")]
-    valid_from: Annotated[Time, Field(description=f"when it began to hold, if that was said; {_TIME}")] = ""
-    valid_to: Annotated[Time, Field(description=f"when it ceases to hold, if that was said; {_TIME}")] = ""
+    valid_from: Annotated[Time, Field(description=f"empty, unless it was said when it began to hold: {_TIME}")] = ""
+    valid_to: Annotated[Time, Field(description=f"empty, unless it was said when it ceases to hold: {_TIME}")] = ""
     shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
 
 
@@ -47,7 +48,7 @@ class Update(_Fact):
 
     object: Annotated[Optional, Field(description="the new value; empty if the old one has only ended")] = ""
     replaces: Annotated[Optional, Field(description="the old value; needed where several hold")] = ""
-    valid_from: Annotated[Time, Field(description=f"when it changed, if that was said; {_TIME}")] = ""
+    valid_from: Annotated[Time, Field(description=f"empty, unless it was said when it changed: {_TIME}")] = ""
     shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
 
 
@@ -56,7 +57,7 @@ class Correct(_Arguments):
 
     fact_id: Annotated[Text, Field(description="id of the wrong fact")]
     object: Annotated[Text, Field(description="the value that should have been said")]
-    valid_from: Annotated[Time, Field(description=f"the right beginning, if that was wrong; {_TIME}")] = ""
+    valid_from: Annotated[Time, Field(description=f"empty, unless the beginning was wrong: {_TIME}")] = ""
     shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
 
 
@@ -105,7 +106,7 @@ class Forget(_Arguments):
 class LookUp(_Fact):
     """Arguments of `lookup`."""
 
-    at: Annotated[Time, Field(description=f"when it shall hold; empty for now; {_TIME}")] = ""
+    at: Annotated[Time, Field(description=f"empty for now, else when it shall hold: {_TIME}")] = ""
 
 
 class AsOf(_Arguments):

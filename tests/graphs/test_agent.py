@@ -176,6 +176,17 @@ def test_the_text_of_a_reply_that_was_cut_off_is_in_the_trace():
     assert [(call.reply["content"], call.finish) for call in steps[0].calls] == [("Let me think about", "length")]
 
 
+def test_the_whole_calls_of_a_reply_that_was_cut_off_count():
+    whole: Any = {"name": "lookup", "args": {"subject": "Veldania", "relation": "capital"}, "id": "c0"}
+    half: Any = {"name": "search_memory", "args": '{"query": ', "id": "c1", "error": "no JSON"}
+    message = AIMessage(
+        "", tool_calls=[whole], invalid_tool_calls=[half], response_metadata={"finish_reason": "length"}
+    )
+    final, nodes, model = run(message, AIMessage("Ostrim"))
+    assert nodes == ["plan", "use_tools", "plan", "compose", "respond"] and final["reply"] == "Ostrim"
+    assert [result.tool_call_id for result in model.seen[1][3:]] == ["c0"]
+
+
 def test_a_broken_call_beside_a_whole_one_is_answered_with_what_is_wrong():
     whole: Any = {"name": "search_memory", "args": {"query": "Veldania"}, "id": "c0"}
     broken: Any = {"name": "search_memory", "args": '{"query": ', "id": "c1", "error": "no JSON"}
