@@ -109,6 +109,18 @@ def edit_links(hits: Sequence[HitState], entity: str | None, edits: Mapping[str,
                 yield EditLink(order[edit.id], hit, triplet, edit)
 
 
+def alike_links(hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]) -> Iterator[EditLink]:
+    """The triplets whose subject has all words of an entity side by side, or the other way round.
+
+    A model that recalls an entity may call it `United States` where an edit says `United States of America`.
+    """
+    name = f" {plain_name(entity)} "
+    for each in edit_links(hits, None, edits):
+        subject = f" {plain_name(each.triplet.subject)} "
+        if name.strip() and subject.strip() and (name in subject or subject in name):
+            yield each
+
+
 def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["match", "compose"]:
     """Match, unless no edit is applied, or there are no targets to score."""
     return "compose" if not runtime.context.edits or state.get("targets") == [] else "match"
@@ -189,6 +201,10 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
         return {"hops": [*hops, hop], "hits": [*state["hits"], followed.hit], "recalled": []}
     if not relation:
         return {"ended": True}
+    if not about and hops and "fact" not in hops[-1]:
+        alike = same_relation(list(alike_links(hits, entity, context.edits)), relation, context.similarity)
+        about = [alike.hit] if alike else []
+        hop["facts"] = [hit["text"] for hit in about]
     hop["relation"], recalled = relation, [] if about else state.get("recalled", [])
     if recalled:
         hop["answer"] = recalled[0]
@@ -285,7 +301,7 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     if abstains(reply.answer, hop["relation"]):
         return {"stopped": f"not known: {reply.answer}", "usage": reply.usage}
     about = [hit for hit in state["hits"] if hit["text"] in hop["facts"]]
-    links = [each for each in edit_links(about, hop["entity"], context.edits) if names(reply.answer, each.triplet)]
+    links = [each for each in alike_links(about, hop["entity"], context.edits) if names(reply.answer, each.triplet)]
     hops[-1] = {**hop, "answer": reply.answer}
     if links:
         last = max(links, key=lambda each: each.order)

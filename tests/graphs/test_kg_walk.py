@@ -116,6 +116,20 @@ def test_hops_that_no_fact_is_about_are_recalled_in_one_call(edits: tuple[Edit, 
     assert final["reply"] == answer and final["usage"].calls == len(model.calls) == 1 + len(replies)
 
 
+@pytest.mark.parametrize(("said", "answer"), [("Ida Moe", "Ida Moe"), ("Eva Lind", "Eva Lind")])
+def test_an_edit_of_a_like_name_is_shown_for_an_entity_that_the_model_recalled(said: str, answer: str):
+    edit = fact("Kesselby on Sea", "mayor", "Ida Moe")
+    final, _, model, _ = walk(PLAN, " Kesselby\nmayor: Per Dahl", f" {said}", edits=(edit,))
+    assert model.calls[2].endswith(f"New Fact: {edit.text}\nQuestion: What is the mayor of Kesselby?\nAnswer:")
+    assert final["reply"] == answer and ("fact" in final["hops"][1]) == (said == "Ida Moe")
+
+
+def test_an_edit_of_a_like_name_is_not_shown_for_an_entity_of_the_question_or_for_another_relation():
+    edits = (fact("Ana Rojo Diaz", "birthplace", "Brask"), fact("Kesselby on Sea", "river", "Aa"))
+    final, _, model, _ = walk(PLAN, " Kesselby\nmayor: Per Dahl", edits=edits)
+    assert final["reply"] == "Per Dahl" and len(model.calls) == 2
+
+
 def test_an_edit_worded_otherwise_is_shown_to_the_model_which_links_it():
     edit = fact("Ana Rojo", "P19", "Kesselby", "{} comes from the town of")
     final, _, model, _ = walk(PLAN, " Kesselby", " Paul Roy", edits=(edit,))
