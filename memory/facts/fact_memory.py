@@ -359,7 +359,7 @@ class FactMemory:
             )
         times = self._instant(start), self._instant(end)
         if all(times) and times[1] <= times[0]:
-            raise BadData(f"a fact that holds from {start} cannot end at {end}: leave times out that nobody said.")
+            raise BadData(f"a fact that holds from {start} cannot end at {end}: give a later `valid_to`, or none.")
         return Draft(triplet.subject, self.table.name_of(triplet.relation), triplet.object, *times)
 
     def _instant(self, time: str) -> str:
