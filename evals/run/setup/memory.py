@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,18 @@ class _Addition:
 
 
 class LazyMemory:
-    """A memory that is opened on first use, because most editors never use one; `embedding` is its encoder."""
+    """A memory that is opened on first use, because most editors never use one; so is its encoder, `embedding`."""
 
-    def __init__(self, open_memory: Callable[[], Any], embedding: Embedding | None = None) -> None:
-        self._open, self.embedding = open_memory, embedding
+    def __init__(self, open_memory: Callable[[Embedding], Any], load_encoder: Callable[[], Embedding]) -> None:
+        self._open, self._load_encoder = open_memory, load_encoder
         self._lock, self._adding = threading.Lock(), threading.Lock()
         self._additions = deque[_Addition]()
         self._memory: Any = None
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        """The encoder of the texts."""
+        return self._load_encoder()
 
     def add(self, edits: Sequence[Edit]) -> None:
         """Store the edits, with those of all threads that wait: each write takes as long as that of many edits."""
@@ -76,13 +82,13 @@ class LazyMemory:
     def _opened(self) -> MemoryLike:
         with self._lock:
             if self._memory is None:
-                self._memory = self._open()
+                self._memory = self._open(self.embedding)
         return self._memory  # type: ignore[no-any-return]
 
 
 def open_lazily(path: Path, embedding: str, encoder: Embedding | None = None) -> LazyMemory:
     """A memory in a folder, made when an editor first uses it."""
-    return LazyMemory(lambda: _open_memory(private_folder(path), _encoder(encoder, embedding)), encoder)
+    return LazyMemory(lambda loaded: _open_memory(private_folder(path), loaded), lambda: _encoder(encoder, embedding))
 
 
 def run_memory(config: RunConfig, folder: Path, benchmark: Benchmark, encoder: Embedding | None) -> LazyMemory:
@@ -91,14 +97,13 @@ def run_memory(config: RunConfig, folder: Path, benchmark: Benchmark, encoder: E
     if address is None:
         return open_lazily(folder / MEMORY, config.embedding, encoder)
 
-    def connect() -> Any:
+    def connect(loaded: Embedding) -> Any:
         # Named by what the run is, so that its shares and workers use one memory, and other runs another.
         fields = decisive_fields({"config": config.model_dump(mode="json", exclude={"share"})})
-        loaded = _encoder(encoder, config.embedding)
         name = content_id("memory of a run", fields, loaded.identity, benchmark.provenance)
         return _open_memory(address, loaded, f"run-{name}")
 
-    return LazyMemory(connect, encoder)
+    return LazyMemory(connect, lambda: _encoder(encoder, config.embedding))
 
 
 def _encoder(encoder: Embedding | None, embedding: str) -> Embedding:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from emend.evals.run.setup.memory import LazyMemory
 from emend.memory.edit import Edit
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData
 
 THREADS = 6
@@ -36,7 +37,7 @@ def wait_until(happens: Callable[[], bool]) -> None:
 
 def add_all(memory: SlowMemory) -> dict[str, Exception | None]:
     """What each thread's addition raised: the first begins, and the others come meanwhile."""
-    lazy = LazyMemory(lambda: memory)
+    lazy = LazyMemory(lambda encoder: memory, LexicalEmbedding)
 
     def add(number: int) -> Exception | None:
         try:
