@@ -1,11 +1,12 @@
 """A walk over the graph of edited facts: plan the relations at once, follow edits where there are some, else the model.
 
 After GMeLLo (Chen et al. 2024) and KEDKG (Lu et al. 2025), which turn a question into a chain of relations and look
-each hop up among the edits; the model is asked only for a hop that no edit decides. An edit is a hop's if it has all
-words of its relation, or is alike by a sentence encoder; else the model answers the hop under the facts that speak of
-its entity, and so links them. A small model leaves hops out of its plan: an edit of the entity at hand that the
-question asks for, and the plan does not have, is followed too. A question that asks for an edit's own fact is answered
-by that edit without a plan, and a walk ends when its hops have all words of the question.
+each hop up among the edits; the model is asked only for what no edit decides. An edit is a hop's if it has all words of
+its relation, or is alike by a sentence encoder; else the model answers the hop under the facts that speak of its
+entity, and so links them. Hops that no fact is about are recalled in one call, as far as the plan goes, and an edit of
+an entity on the way still leads elsewhere. A small model leaves hops out of its plan: an edit of the entity at hand
+that the question asks for, and the plan does not have, is followed too. A question that asks for an edit's own fact is
+answered by that edit without a plan, and a walk ends when its hops have all words of the question.
 """
 
 from collections import Counter

@@ -1,9 +1,11 @@
 """Every bench gets to its end, on inputs that are small enough: what it measures is no test's."""
 
 import io
+import json
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from emend.agents.llm import load_model
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import metrics_under
 from emend.evals.results.aggregate.rows import report
+from emend.evals.run.setup.benchmark import load_benchmark
+from scripts.benchmarks import fact_files
 from scripts.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
 from scripts.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
 from scripts.benchmarks.bench_real_models import PROTOCOLS, table
@@ -156,3 +160,21 @@ def test_the_ways_agree_and_the_table_has_their_ratios(random_lm):
     file = io.StringIO()
     Console(file=file, width=120).print(show("a few", measured))
     assert all(name in file.getvalue() for name in WAYS) and "1.00" in file.getvalue()
+
+
+def test_files_made_of_published_rows_are_read_by_their_benchmarks(tmp_path: Path) -> None:
+    if not (SHARED / "data").is_dir():
+        pytest.skip(f"{SHARED / 'data'} is absent")
+    data = SHARED / "data"
+    edits = list(fact_files.read_edits(data / "mquake" / "mquake_cf_3k.edits.json"))[:3]
+    (tmp_path / "counterfact_easyedit_1k.json").write_text(json.dumps(edits))
+    (tmp_path / "documents.jsonl").write_text(
+        "".join(
+            json.dumps(row) + "\n" for row in islice(fact_files.read_documents(data / "akew" / "mquake_cf.json"), 2)
+        )
+    )
+    flat, _ = load_benchmark("counterfact", str(tmp_path), {"dataset": "flat"}, ())
+    documents, (setting, *_) = load_benchmark(str(tmp_path / "documents.jsonl"), None, {}, ())
+    assert [case.edits[0].subject for case in flat.cases("triplet")] == [row["subject"] for row in edits]
+    kinds = {probe.kind for case in documents.cases(setting) for probe in case.probes}
+    assert {"long_answer", "sub_question", "locality"} <= kinds

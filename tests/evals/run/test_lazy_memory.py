@@ -4,8 +4,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from emend.evals.run.setup.memory import LazyMemory
+from emend.evals.run.setup.memory import LazyMemory, open_lazily
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData
@@ -68,3 +69,8 @@ def test_an_edit_that_cannot_be_stored_is_an_error_of_its_own_thread_alone():
     assert [name for name, error in raised.items() if error] == ["fact 3"]
     stored = {name for write in memory.writes if "fact 3" not in write for name in write}
     assert stored == raised.keys() - {"fact 3"}
+
+
+def test_an_editor_gets_the_encoder_of_a_memory_that_is_not_open_yet(tmp_path: Path) -> None:
+    lazy = open_lazily(tmp_path / "memory", "lexical")
+    assert lazy.embedding.identity == LexicalEmbedding().identity and not (tmp_path / "memory").exists()
