@@ -79,11 +79,17 @@ OTHERS: dict[str, str] = {
     "correct_flip": EXACT,
     "correct_flip_clean": EXACT,
     "pre_edit": EXACT,
+    "correct_flip_contains": CONTAINS,
+    "pre_edit_contains": CONTAINS,
     "generated": CONTAINS,
     "correct": CONTAINS,
     "judged": "judge",
 }
 """Protocol of the outputs that a benchmark defines by itself, whatever protocols a run names."""
+FLIPS = {EXACT: "correct_flip", CONTAINS: "contains_flip"}
+"""ReCoE's scorer under each protocol."""
+FLIP_OUTPUTS = {"correct_flip": "correct_flip_contains", "pre_edit": "pre_edit_contains"}
+"""Outputs of the first of them, with their counterparts of the second."""
 PROBABILITIES = {"reasoning", "effectiveness"}
 """Scorers of benchmarks that compare probabilities, as their papers do on plain text."""
 SCORES = ("em", "right", "success", "success_token")
@@ -115,7 +121,9 @@ def under_protocols(probe: Probe, names: Sequence[str]) -> Probe:
     """
     published = [SCORERS[scorer] for scorer in probe.scorers if scorer in SCORERS]
     if not published:
-        return probe
+        flips = [FLIPS[name] for name in names or FLIPS if name in FLIPS] or [FLIPS[EXACT]]
+        scorers = [each for scorer in probe.scorers for each in (flips if scorer == FLIPS[EXACT] else [scorer])]
+        return probe.model_copy(update={"scorers": tuple(scorers)})
     chosen = list(names) or _with_contains(published)
     scorers = [scorer for scorer in probe.scorers if SCORERS.get(scorer) in (None, *chosen)]
     scorers += [PROTOCOLS[name].scorer for name in chosen if name not in published]
@@ -153,6 +161,8 @@ def metrics_under(metrics: Sequence[Metric], names: Sequence[str]) -> list[Metri
         if metric.value in SCORES and metric.group == labelled[0].group:
             chosen = names or _with_contains([metric.protocol])
             columns += [_counterpart(metric, name, labelled) for name in chosen]
+        elif metric.value in FLIP_OUTPUTS:
+            columns += _flip_metrics(metric, names)
         elif metric.value not in OUTPUTS or not names or metric.protocol in names:
             columns.append(metric)
     by_name: dict[str, Metric] = {}
@@ -173,6 +183,14 @@ def protocol_of(output: str) -> str:
 
 def _with_contains(protocols: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*protocols, *([CONTAINS] if EXACT in protocols else [])]))
+
+
+def _flip_metrics(metric: Metric, names: Sequence[str]) -> list[Metric]:
+    """A metric of ReCoE's flips under the protocols that it is defined for; the paper's own where none of them is."""
+    named = {"name": f"{metric.name} {CONTAINS}", "summary": f"{metric.summary}: {PROTOCOLS[CONTAINS].summary}"}
+    contains = metric.model_copy(update={**named, "value": FLIP_OUTPUTS[metric.value], "protocol": CONTAINS})
+    chosen = {EXACT: metric, CONTAINS: contains}
+    return [chosen[name] for name in names or chosen if name in chosen] or [metric]
 
 
 def _counterpart(metric: Metric, name: str, metrics: Sequence[Metric]) -> Metric:

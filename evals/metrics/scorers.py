@@ -19,7 +19,7 @@ from emend.evals.metrics.likelihood import (
 )
 from emend.evals.metrics.memory.answers import score_memory
 from emend.evals.metrics.papers import counterfact, elken
-from emend.evals.metrics.papers.recoe import correct_flip, effectiveness
+from emend.evals.metrics.papers.recoe import contains_flip, correct_flip, effectiveness
 from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, ProbeScores, Scorer
 from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, rouge_l, strict_match
 from emend.memory.embeddings.embed import Embedding, load_embedding
@@ -269,6 +269,7 @@ SCORERS: dict[str, Scorer] = {
     "elken_option": elken.score_option,
     "elken_option_same": elken.score_option_same,
     "correct_flip": correct_flip,
+    "contains_flip": contains_flip,
     "effectiveness": effectiveness,
     "judged": score_awaiting,
     "judged_same": score_awaiting,
@@ -280,6 +281,7 @@ SCORERS: dict[str, Scorer] = {
 COMPARED = frozenset(
     {
         "agreement",
+        "contains_flip",
         "correct_flip",
         "effectiveness",
         "elken_fact_same",
@@ -289,7 +291,7 @@ COMPARED = frozenset(
     }
 )
 """Scorers that compare with the unedited model's answer to the same probe."""
-SCORE_BASELINE = frozenset({"correct_flip", "effectiveness"})
+SCORE_BASELINE = frozenset({"contains_flip", "correct_flip", "effectiveness"})
 """Scorers among them that also score the unedited model alone, whatever the edited one answers."""
 RIGHT = ("exact_match", "elken_fact", "contains", "likelihood", "per_token", "teacher_forced", "choice", "reasoning")
 RIGHT_OUTPUTS = ("em", "right", "contains", "success", "success_token", "token_accuracy", "choice", "acc")

@@ -7,14 +7,17 @@ perplexity are in `effectiveness`.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 
+from emend.evals.metrics.papers.named_option import names_option
 from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, ProbeScores
 from emend.evals.metrics.text import normalise
 from emend.memory.probe import Answer, Probe
 
 OUTPUTS = ("pre_edit", "correct_flip")
+CONTAINS_OUTPUTS = ("pre_edit_contains", "correct_flip_contains")
+"""The same by the rule of `contains`."""
 CLEAN = "correct_flip_clean"
 """`correct_flip` over the records that no other record contradicts."""
 EFFECTIVE = "effective"
@@ -83,26 +86,58 @@ def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeSc
     unscored with the reason. So is a probe with a form that stands for both answers, as it cannot show a flip. A probe
     without the tag `contested` has the same value again as `correct_flip_clean`.
     """
-    values, unscored = _flip(probe, answer, before)
+    values, unscored = _flip(probe, answer, before, OUTPUTS, lambda given, golds, _: matches(given.text or "", golds))
     if not probe.tags.get("contested"):
         values |= {CLEAN: values["correct_flip"]} if "correct_flip" in values else {}
         unscored |= {CLEAN: unscored["correct_flip"]} if "correct_flip" in unscored else {}
     return ProbeScores(values, unscored)
 
 
-def _flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
+def contains_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`pre_edit_contains` and `correct_flip_contains`: the same of answers in sentences, by the rule of `contains`.
+
+    Chat models answer in sentences, of which the paper's exact match finds none right.
+    """
+
+    def gives(given: Answer, golds: Sequence[str], rivals: Sequence[str]) -> bool:
+        passage = (given.text or "") if given.passage is None else given.passage
+        return matches(given.text or "", golds) or names_option(
+            passage, _written(golds), _written(rivals), probe.prompt
+        )
+
+    return ProbeScores(*_flip(probe, answer, before, CONTAINS_OUTPUTS, gives))
+
+
+def _flip(
+    probe: Probe,
+    answer: Answer,
+    before: Answer | None,
+    outputs: tuple[str, str],
+    gives: Callable[[Answer, Sequence[str], Sequence[str]], bool],
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Both outputs, where `gives` says whether an answer gives one of some answers and none of its rivals."""
+    known, flip = outputs
     if before is None or before.text is None:
         reason = NO_BASELINE if before is None else f"{NO_BASELINE} for text"
-        return {}, dict.fromkeys(OUTPUTS, reason)
-    right = matches(before.text, originals(probe))
-    values = {"pre_edit": float(right)}
+        return {}, dict.fromkeys(outputs, reason)
+    right = gives(before, originals(probe), probe.gold)
+    values = {known: float(right)}
     if not right:
-        return values, {"correct_flip": "the unedited model did not give the original answer"}
+        return values, {flip: "the unedited model did not give the original answer"}
     if answer.text is None:
-        return values, {"correct_flip": NO_TEXT}
+        return values, {flip: NO_TEXT}
     if shared := shared_forms(probe.gold, originals(probe)):
-        return values, {"correct_flip": f"'{min(shared)}' stands for both the original and the new answer"}
-    return values | {"correct_flip": float(matches(answer.text, probe.gold))}, {}
+        return values, {flip: f"'{min(shared)}' stands for both the original and the new answer"}
+    return values | {flip: float(gives(answer, probe.gold, originals(probe)))}, {}
+
+
+def _written(answers: Iterable[str]) -> list[str]:
+    """The answers, and those that are numbers in digits and in words."""
+    forms = []
+    for answer in answers:
+        value = number(answer)
+        forms += [answer, *([] if value is None else [word for word, size in _spelled().items() if size == value])]
+    return forms
 
 
 def indicator(before: float, after: float) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, decided, estimate, harmonic, macro
+from emend.evals.metrics.protocols import FLIP_OUTPUTS
 from emend.memory.edit import FrozenModel, content_id
 
 NO_CASES = np.empty(0, np.int64)
@@ -327,7 +328,7 @@ def gather(records: Iterable[Record]) -> RecordTable:
     return gathered
 
 
-NOT_ANSWERS = ("correct_flip", "correct_flip_clean", "pre_edit")
+NOT_ANSWERS = ("correct_flip", "correct_flip_clean", "pre_edit", *FLIP_OUTPUTS.values())
 """Outputs that need an answer of the unedited model too, so that a missing one is not a wrong answer."""
 
 

@@ -48,7 +48,9 @@ def test_each_protocol_has_a_scorer_and_each_of_its_scorers_exists():
         (("per_token", "likelihood"), ("likelihood", "exact"), ("per_token", "likelihood", "exact_match")),
         (("likelihood",), ("teacher_forced", "judge"), ("teacher_forced", "equivalence")),
         (("choice",), ("likelihood",), ("choice",)),
-        (("correct_flip",), ("contains",), ("correct_flip",)),
+        (("correct_flip",), (), ("correct_flip", "contains_flip")),
+        (("correct_flip",), ("contains",), ("contains_flip",)),
+        (("correct_flip",), ("likelihood",), ("correct_flip",)),
         (("agreement",), ("exact",), ("agreement",)),
     ],
 )

@@ -248,7 +248,7 @@ def test_what_the_model_knew_before_is_told_though_its_answer_now_is_no_use(tmp_
         return "Old-0"
 
     record, _ = said_to(tmp_path, cut, benchmark="Known")
-    assert set(record.values) == {"pre_edit"}
+    assert set(record.values) == {"pre_edit", "pre_edit_contains"}
     assert record.unscored["correct_flip"] == "the reply was cut off"
     assert record.unscored["hit@1"].startswith("no triplet was read out of the document")
 

@@ -96,6 +96,16 @@ def test_a_record_that_another_contradicts_counts_but_not_among_the_clean_ones()
     assert flip(probe, "yes", "no") == ({"pre_edit": 1.0, "correct_flip": 1.0}, {})
 
 
+def test_answers_in_sentences_flip_by_contains_and_not_by_the_papers_rule():
+    probe = probes("counting")[0].model_copy(update={"scorers": ("correct_flip", "contains_flip")})
+    before, after = "There are five of them.", "There are now four of them."
+    values, unscored = flip(probe, before, after)
+    assert values == {"pre_edit": 0.0, "pre_edit_contains": 1.0, "correct_flip_contains": 1.0}
+    assert set(unscored) == {"correct_flip", "correct_flip_clean"}
+    assert flip(probe, before, before).values["correct_flip_contains"] == 0.0
+    assert flip(probe, after, after).unscored["correct_flip_contains"]
+
+
 def test_where_one_form_stands_for_both_answers_no_flip_is_claimed():
     _, turned, equal, _ = probes("subtraction")
     for probe, said in ((turned, "3"), (equal, "7")):

@@ -1,0 +1,39 @@
+"""Which of the options that a question lists a sentence names as its answer."""
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+
+from emend.evals.metrics.assertion import asserts
+from emend.memory.retrieval.tokens import whole
+from emend.memory.typography import fold_typography
+
+_LIST = re.compile(r",| and | or ")
+_NAME = re.compile(r"(?<=\s)[A-Z][\w'-]*")
+_GLUE = re.compile(r"\s*(?:,|,? and |,? or |&)\s*$")
+
+
+def names_option(passage: str, golds: Sequence[str], rivals: Iterable[str], question: str) -> bool:
+    """Return whether a passage names a gold answer as its answer by the rule of `contains`.
+
+    A list of options said again ("Which of Anguilla, Kosovo and Sudan has ...") is no answer. Where the question names
+    the gold answer, among others, it is the first of its names that comes then, and not one of several.
+    """
+    rest = _without_list(passage, question)
+    if not asserts(rest, golds, rivals, question):
+        return False
+    if not any(whole(gold).search(question) for gold in golds):
+        return True
+    start, end = min((hit.span() for gold in golds for hit in whole(gold).finditer(rest)), default=(0, 0))
+    words = {word for gold in golds for word in gold.split()}
+    others = {name for name in _NAME.findall(question) if name not in words}
+    places = [hit.start() for name in others for hit in whole(name).finditer(rest)]
+    return not any(place < start or _GLUE.match(rest[end:place]) for place in places)
+
+
+def _without_list(passage: str, question: str) -> str:
+    """The passage without the list of options that it takes over from the question."""
+    said, listed = (re.sub(r", (and|or) ", r" \1 ", fold_typography(text)) for text in (passage, question))
+    match = SequenceMatcher(None, said, listed, autojunk=False).find_longest_match()
+    shared = said[match.a : match.a + match.size]
+    return said.replace(shared, " ") if _LIST.search(shared) else said

@@ -1,0 +1,32 @@
+import pytest
+
+from emend.evals.metrics.papers.named_option import names_option
+
+QUESTION = "Which of Anguilla, Kosovo, New Zealand and Sudan has the greatest coastline?"
+CASES = [
+    ("New Zealand", True),
+    ("The country with the greatest coastline is New Zealand.", True),
+    ("Among Anguilla, Kosovo, New Zealand, and Sudan, New Zealand has the greatest coastline.", True),
+    ("New Zealand has a greater coastline than Anguilla.", True),
+    ("New Zealand has the greatest coastline, followed by Sudan.", True),
+    ("Anguilla, Kosovo, New Zealand and Sudan have the greatest coastline.", False),
+    ("New Zealand and Sudan have the greatest coastline.", False),
+    ("New Zealand, Sudan and Kosovo do.", False),
+    ("Sudan has a greater coastline than New Zealand.", False),
+    ("Kosovo has the greatest coastline. New Zealand is second.", False),
+    ("It is not New Zealand.", False),
+    ("None of them.", False),
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("passage", "right"), CASES)
+def test_a_list_said_again_is_no_answer_and_the_first_option_after_it_is(passage, right):
+    assert names_option(passage, ["New Zealand"], ["Sudan"], QUESTION) is right
+
+
+def test_an_answer_that_the_question_does_not_name_may_stand_anywhere():
+    question = "How many of Alder, Brisk and Corran have a harbour?"
+    assert names_option("Of Alder, Brisk and Corran, two have a harbour.", ["2", "two"], ["3", "three"], question)
+    assert not names_option("All three of them have one.", ["2", "two"], ["3", "three"], question)
+    assert names_option("Yes, Alder is deeper than Corran.", ["yes"], ["no"], "Is Alder deeper than Corran?")
