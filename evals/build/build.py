@@ -1,5 +1,6 @@
 """Construction of a benchmark: a run makes its items, and what is kept becomes the folder."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from emend.evals.build.assemble import assemble, read_built
@@ -33,7 +34,8 @@ def build(
     Args:
         kind: of benchmark.
         config: what to build from, with which models.
-        out: the benchmark's folder, with the run of its construction in `run`; the same call continues it.
+        out: the benchmark's folder, with the run of its construction in `run`; the same call continues it. A new one
+            in which nothing was written is removed again.
         needs_review: False ends the recipe `paper` without its human step.
         progress: called for every item.
 
@@ -43,6 +45,16 @@ def build(
         BadData: the source cannot be read, or no item was kept.
         EmendError: see `run`.
     """
+    is_new = not out.exists()
+    try:
+        return _build(kind, config, out, needs_review, progress)
+    finally:
+        if is_new:
+            with suppress(OSError):  # there is something in it
+                out.rmdir()
+
+
+def _build(kind: str, config: BuildConfig, out: Path, needs_review: bool, progress: Progress | None) -> Card:
     composed = kind in COMPOSERS
     config.require_source(needs_author=not composed)
     if kind == FRESH:

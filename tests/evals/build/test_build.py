@@ -169,7 +169,7 @@ def test_a_wrong_source_is_refused_with_file_line_and_field(tmp_path: Path, row:
     with Provider(author) as provider, pytest.raises(BadData) as error:
         build("akew", config(source, provider), tmp_path / "out")
     assert named in str(error.value) and "line 1" in str(error.value)
-    assert provider.count == 0
+    assert provider.count == 0 and not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_another_construction_is_refused(tmp_path: Path):
