@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.papers.recoe import EFFECTIVE
+from emend.evals.metrics.papers.recoe import CONTAINS_OUTPUTS, EFFECTIVE, OUTPUTS
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,
@@ -96,11 +96,12 @@ def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """correct_flip by reasoning scheme, and what the unedited model knew (Tables 3 and 4)."""
     bins = Bins(runs, NO_FLIPS)
     for run, record in records_of(runs):
-        if "pre_edit" in record.values or "pre_edit" in record.unscored:
-            for name in ("correct_flip", "pre_edit"):
-                # What the unedited model got wrong is not unscored, but outside the paper's denominator.
-                if name in record.values or record.values.get("pre_edit", 1.0) == 1.0:
-                    bins.take(run, name, record.kind, record, name)
+        for known, flip in (OUTPUTS, CONTAINS_OUTPUTS):
+            if known in record.values or known in record.unscored:
+                for name in (flip, known):
+                    # What the unedited model got wrong is not unscored, but outside the paper's denominator.
+                    if name in record.values or record.values.get(known, 1.0) == 1.0:
+                        bins.take(run, name, record.kind, record, name)
     return Analysis(
         kind="scheme",
         title="Answers that turned to the new one, and answers known before, by scheme",
@@ -110,6 +111,7 @@ def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
         notes=(
             "correct_flip: of the questions that the unedited model answered right; those that it did not are left out",
             "pre_edit: of all questions, the same for every editor",
+            "..._contains: by answers in sentences, where the paper compares whole answers",
         ),
     )
 

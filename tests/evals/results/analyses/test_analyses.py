@@ -187,6 +187,15 @@ def test_flips_are_of_those_answered_right_before(tmp_path: Path) -> None:
     assert not any(row.unscored for row in found.rows)
 
 
+def test_flips_of_answers_in_sentences_have_panels_of_their_own(tmp_path: Path) -> None:
+    values = {"pre_edit": 0.0, "pre_edit_contains": 1.0, "correct_flip_contains": 1.0}
+    told = [record("1", kind="sorting", probe="q", values=values, unscored={"correct_flip": "not known before"})]
+    metrics = (Metric(name="flip", value="correct_flip", kinds=("sorting",), scale=100),)
+    found = analysed("scheme", write_run(tmp_path / "a", told, "recoe", metrics))
+    panels = {row.panel: (row.mean, row.n) for row in found.rows}
+    assert panels == {"pre_edit": (0.0, 1), "pre_edit_contains": (100.0, 1), "correct_flip_contains": (100.0, 1)}
+
+
 def test_recall_against_coherence(tmp_path: Path) -> None:
     one, two = recoe_run(tmp_path / "a"), recoe_run(tmp_path / "b")
     panels = {row.panel for row in analysed("recall-coherence", one, two).rows}
