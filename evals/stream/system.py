@@ -170,6 +170,10 @@ SYSTEMS: Registry[SystemFactory] = Registry(
             "emend.evals.stream.systems.mem0:Mem0",
             "Mem0: the model reads each turn and adds memories, in a local Qdrant folder (extra mem0).",
         ),
+        "graphiti": (
+            "emend.evals.stream.systems.graphiti:Graphiti",
+            "Graphiti: the model reads each turn into a graph of dated facts, in a local Kuzu file (extra graphiti).",
+        ),
         "memory": (
             "emend.evals.stream.systems.memory:Memory",
             "Reads facts out of turns into Emend's memory, where the newest of a fact is current.",
