@@ -177,7 +177,8 @@ def _as_time(date: str) -> datetime:
 class ModelClient:
     """A chat model as Graphiti's client of language models: replies in the schema of each prompt."""
 
-    token_tracker = None
+    max_tokens: ClassVar[int | None] = None
+    token_tracker: ClassVar[object] = None
 
     def __init__(self, model: BaseChatModel) -> None:
         self._model = model
