@@ -1,4 +1,4 @@
-"""A model that writes down the messages that it reads as they are, in the forms of LangMem, Mem0 and Graphiti."""
+"""A model that writes messages down as they are, in the forms of LangMem, Mem0, A-Mem and Graphiti."""
 
 import ast
 import json
@@ -21,6 +21,8 @@ def write_down(asked: Asked) -> str | Said | None:
         texts = re.findall(r"(?:user|assistant): (.*)", part(asked.prompt, "## New Messages", "\n##"))
         return json.dumps({"memory": [{"id": str(number), "text": text} for number, text in enumerate(texts)]})
     schema = asked.body.get("response_format", {}).get("json_schema", {}).get("name", "")
+    if schema in A_MEM:
+        return json.dumps(A_MEM[schema])
     return json.dumps(GRAPHITI[schema](asked.prompt)) if schema in GRAPHITI else None
 
 
@@ -103,3 +105,16 @@ GRAPHITI = {
     "SummarizedEntities": lambda prompt: {"summaries": []},
 }
 """By the name of a schema, the reply to a prompt of Graphiti's."""
+
+A_MEM = {
+    "NoteAnalysis": {"keywords": [], "context": "General", "tags": []},
+    "NoteEvolution": {
+        "should_evolve": False,
+        "actions": [],
+        "suggested_connections": [],
+        "tags_to_update": [],
+        "new_context_neighborhood": [],
+        "new_tags_neighborhood": [],
+    },
+}
+"""By the name of the schema, the reply to a prompt of A-Mem's: a note is its content alone."""

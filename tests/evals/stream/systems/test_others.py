@@ -62,3 +62,10 @@ class TestMem0WithoutExtraction(TestMem0):
 class TestGraphiti(_Provided):
     package = "graphiti_core"
     system_name = "graphiti"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("provider")
+class TestAMem(_Provided):
+    package = "agentic_memory"
+    system_name = "amem"
