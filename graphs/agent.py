@@ -140,11 +140,11 @@ def build() -> Graph:
     return graph.compile(name="agent").with_config(recursion_limit=RECURSION_LIMIT)
 
 
-def after_reading(state: AgentState) -> Literal["plan", "__end__"]:
-    """End where the model makes the calls of the round before again, as small models do: they change nothing more."""
+def repeats_itself(state: AgentState) -> bool:
+    """True if the model made the calls of the round before again, as small models do: they change nothing more."""
     rounds = [message.tool_calls for message in state["messages"] if isinstance(message, AIMessage)]
     calls = [[(call["name"], call["args"]) for call in each] for each in rounds[-2:]]
-    return END if len(calls) == 2 and calls[0] == calls[1] != [] else "plan"
+    return len(calls) == 2 and calls[0] == calls[1] != []
 
 
 @cache
@@ -154,6 +154,6 @@ def build_reading() -> Graph:
     graph.add_node("plan", plan)
     graph.add_node("use_tools", use_tools)
     graph.add_edge(START, "plan")
-    graph.add_conditional_edges("use_tools", after_reading)
+    graph.add_conditional_edges("use_tools", repeats_itself, {True: END, False: "plan"})
     graph.add_conditional_edges("plan", after_plan, {"use_tools": "use_tools", "compose": END})
     return graph.compile(name="agent_reading").with_config(recursion_limit=RECURSION_LIMIT)

@@ -340,7 +340,7 @@ def _read_sample(folder: Path) -> _Sample:
 
 
 def _usage_of_edits(sample: _Sample, used: Usage, baseline: Usage) -> dict[tuple[str, str], Usage]:
-    """What editors needed to read edits, by setting and editor: what answers did not need, shared out by tokens."""
+    """Usage of editors that read edits, by setting and editor: what answers did not need, shared out by tokens."""
     tokens: dict[tuple[str, str], int] = defaultdict(int)
     for (setting, editor, _), number in sample.edit_tokens.items():
         tokens[setting, editor] += number

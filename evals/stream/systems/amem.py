@@ -21,6 +21,7 @@ from emend.evals.stream.systems.embeddings import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError
+from emend.memory.store.superseding import parse_time
 
 NEW_TOKENS = 1024
 """Of a local model's reply, which has the context and tags of five neighbours."""
@@ -38,7 +39,7 @@ class AMemSettings:
 
 
 class NoteAnalysis(FrozenModel):
-    """What A-Mem asks the model about a note."""
+    """Reply to A-Mem's question about a note."""
 
     keywords: list[str]
     context: str
@@ -46,7 +47,7 @@ class NoteAnalysis(FrozenModel):
 
 
 class NoteEvolution(FrozenModel):
-    """What A-Mem asks the model about a note and its nearest neighbours."""
+    """Reply to A-Mem's question about a note and its nearest neighbours."""
 
     should_evolve: bool
     actions: list[str]
@@ -87,10 +88,10 @@ class AMem:
         system = self._system_of(turn.user)
         if not turn.text.strip() or system.retriever.get_by_id(turn.id):
             return
+        date = parse_time(turn.date)
+        time = f"{date:%Y%m%d%H%M}" if date else None
         with contextlib.redirect_stdout(sys.stderr):  # where it prints what it cannot read in a reply
-            system.add_note(
-                item_of(turn).text, time=turn.date.replace("-", "") + "0000" if turn.date else None, id=turn.id
-            )
+            system.add_note(item_of(turn).text, time=time, id=turn.id)
         if error := self._controller.take_error():
             system.delete(turn.id)
             raise error
@@ -130,14 +131,12 @@ class AMem:
 
 def _item(note: Any) -> ContextItem:
     """A note as an item: its content, then what the model wrote about it."""
-    written = {"context": note.context.removeprefix("General"), "keywords": note.keywords, "tags": note.tags}
-    about = "; ".join(
-        f"{name}: {value if isinstance(value, str) else ', '.join(value)}" for name, value in written.items() if value
-    )
+    context = "" if note.context == "General" else note.context
+    written = {"context": context, "keywords": ", ".join(note.keywords), "tags": ", ".join(note.tags)}
+    about = "; ".join(f"{name}: {text}" for name, text in written.items() if text)
     time = str(note.timestamp)
-    return ContextItem(
-        f"{note.content} ({about})" if about else note.content, note.id, f"{time[:4]}-{time[4:6]}-{time[6:8]}"
-    )
+    date = f"{time[:4]}-{time[4:6]}-{time[6:8]}"
+    return ContextItem(f"{note.content} ({about})" if about else note.content, note.id, date)
 
 
 class ModelController:
@@ -153,8 +152,8 @@ class ModelController:
         Raises:
             EmendError: the call failed; A-Mem goes on without a reply.
         """
-        asked = response_format["json_schema"]["schema"]["properties"]
-        schema: type[FrozenModel] = NoteEvolution if "should_evolve" in asked else NoteAnalysis
+        fields = response_format["json_schema"]["schema"]["properties"]
+        schema: type[FrozenModel] = NoteEvolution if "should_evolve" in fields else NoteAnalysis
         messages = [SystemMessage("You must respond with a JSON object."), HumanMessage(prompt)]
         try:
             return ask_structured(self._model, messages, schema, new_tokens=NEW_TOKENS).value.model_dump_json()
@@ -202,7 +201,7 @@ def _load(folder: Path, controller: ModelController, embeddings: AsEmbeddings) -
     os.environ["ANONYMIZED_TELEMETRY"] = "False"  # Chroma would report its use to a server
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # and LiteLLM would fetch a list of prices
     try:
-        retrievers = import_module("agentic_memory.retrievers")
+        retrievers: Any = import_module("agentic_memory.retrievers")
         memory_system = import_module("agentic_memory.memory_system")
     except ImportError as error:
         raise MissingExtra("the memory system 'amem' needs the package a-mem: pip install a-mem") from error

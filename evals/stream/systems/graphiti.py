@@ -25,6 +25,7 @@ from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, ite
 from emend.evals.stream.systems.embeddings import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError
+from emend.memory.store.superseding import parse_time
 
 NEW_TOKENS = 1024
 """Of a local model's reply, a list of entities or facts in JSON."""
@@ -169,9 +170,8 @@ def _group(user: str) -> str:
 
 
 def _as_time(date: str) -> datetime:
-    """A turn's date as Graphiti's reference time; now without one."""
-    time = datetime.fromisoformat(date) if date else datetime.now(UTC)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    """A turn's date as Graphiti's reference time; now where it has none."""
+    return parse_time(date) or datetime.now(UTC)
 
 
 class ModelClient:

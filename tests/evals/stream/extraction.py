@@ -106,7 +106,7 @@ GRAPHITI = {
 }
 """By the name of a schema, the reply to a prompt of Graphiti's."""
 
-A_MEM = {
+A_MEM: dict[str, dict[str, Any]] = {
     "NoteAnalysis": {"keywords": [], "context": "General", "tags": []},
     "NoteEvolution": {
         "should_evolve": False,
