@@ -89,7 +89,7 @@ def make_server(memory: FactMemory, access: Access) -> Any:
         types.Tool(
             name=each.name,
             description=each.description,
-            inputSchema=each.arguments.model_json_schema(),
+            inputSchema=each.schema(access.shared).model_json_schema(),
             annotations=types.ToolAnnotations(readOnlyHint=not each.writes, destructiveHint=each.name == "forget"),
         )
         for each in chosen.values()
@@ -103,8 +103,8 @@ def make_server(memory: FactMemory, access: Access) -> Any:
 
         if name not in chosen:
             raise BadSettings(f"there is no tool '{name}'; there are {', '.join(chosen)}.")
-        checked = _validated(chosen[name].arguments, arguments)
-        run = partial(chosen[name].call, memory, checked, _provenance(server, access.user), access.shared)
+        checked = _validated(chosen[name].schema(access.shared), arguments)
+        run = partial(chosen[name].call, memory, checked, _provenance(server, access.user))
         text = await anyio.to_thread.run_sync(run)
         return [types.TextContent(type="text", text=text)]
 

@@ -48,13 +48,14 @@ def _as_tool(memory: "FactMemory", origin: Provenance, operation: FactOperation,
     def run(config: RunnableConfig, tool_call_id: str, **arguments: Any) -> str:
         try:
             provenance = _provenance(config, tool_call_id, origin)
-            return operation.call(memory, operation.arguments(**arguments), provenance, shared)
+            return operation.call(memory, chosen(**arguments), provenance)
         except EmendError as error:
             raise ToolException(str(error)) from error
 
+    chosen = operation.schema(shared)
     schema = create_model(
         operation.name,
-        __base__=operation.arguments,
+        __base__=chosen,
         __doc__=operation.description,
         tool_call_id=(Annotated[str, InjectedToolCallId], ...),
     )

@@ -15,6 +15,8 @@ from emend.evals.stream.turn import Turn
 from emend.evals.stream.wordings import read_question
 
 _LINE = re.compile(r"^(?:Q: )?\[(?P<date>[^\]]*)\] (?P<speaker>[^:\n]{1,60}): (?P<text>.*)$", re.MULTILINE)
+_ENDED = re.compile(r" \(until (?P<date>\d{4}-\d\d-\d\d)\)$")
+"""After a fact that held until a date, as systems write it that know of its end."""
 NOT_USERS = ("document", "assistant")
 
 
@@ -26,20 +28,24 @@ def answer_prompt(prompt: str) -> str:
         return UNKNOWN
     last = lines.pop()
     state = GoldState(read_texts=True)
-    for turn in _turns(lines):
+    for turn in _turns(lines, target.on):
         state.apply(turn)
     return " and ".join(state.answer(last["speaker"], target)) or UNKNOWN
 
 
-def _turns(lines: list[re.Match[str]]) -> Iterator[Turn]:
+def _turns(lines: list[re.Match[str]], on: str) -> Iterator[Turn]:
+    """The messages; facts that ended count for a question about an earlier date alone."""
     for number, line in enumerate(lines):
+        ended = _ENDED.search(line["text"])
+        if ended and not (on and on < ended["date"]):
+            continue
         is_user = line["speaker"] not in NOT_USERS
         yield Turn.model_construct(
             id=str(number),
             date=line["date"],
             user=line["speaker"],
             role="user" if is_user else "document",
-            text=line["text"],
+            text=line["text"][: ended.start() if ended else None],
         )
 
 

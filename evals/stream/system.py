@@ -170,6 +170,14 @@ SYSTEMS: Registry[SystemFactory] = Registry(
             "emend.evals.stream.systems.mem0:Mem0",
             "Mem0: the model reads each turn and adds memories, in a local Qdrant folder (extra mem0).",
         ),
+        "amem": (
+            "emend.evals.stream.systems.amem:AMem",
+            "A-Mem: the model writes a note for each turn, links it and revises others, in Chroma (extra amem).",
+        ),
+        "graphiti": (
+            "emend.evals.stream.systems.graphiti:Graphiti",
+            "Graphiti: the model reads each turn into a graph of dated facts, in a local Kuzu file (extra graphiti).",
+        ),
         "memory": (
             "emend.evals.stream.systems.memory:Memory",
             "Reads facts out of turns into Emend's memory, where the newest of a fact is current.",

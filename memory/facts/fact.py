@@ -123,6 +123,7 @@ class Change(FrozenModel):
         dependency: the rule that it stated.
         conflicts: open contradictions about the same relation.
         forgotten: number of statements and rules whose text was erased.
+        warning: an impossible argument that a tool left out; empty if there was none.
     """
 
     operation_id: str
@@ -132,6 +133,7 @@ class Change(FrozenModel):
     dependency: Dependency | None = None
     conflicts: tuple[Conflict, ...] = ()
     forgotten: int = 0
+    warning: str = ""
 
 
 class JournalEntry(FrozenModel):

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, create_model
 
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings
-from emend.memory.facts.fact import SHARED, Provenance
+from emend.memory.facts.fact import SHARED, Change, Provenance
+from emend.memory.facts.instants import read_instant
 
 if TYPE_CHECKING:
     from emend.memory.facts.fact_memory import FactMemory
@@ -23,6 +23,7 @@ Optional = Annotated[str, StringConstraints(strip_whitespace=True, max_length=TE
 _TIME = "an ISO 8601 year, month, day or time"
 """Without an example, since small models copy it into every call."""
 Time = Annotated[str, Field(description=_TIME, max_length=40)]
+_Shared = Annotated[bool, Field(description="true for what concerns all users")]
 
 
 class _Arguments(FrozenModel):
@@ -40,7 +41,6 @@ class Remember(_Fact):
     object: Annotated[Text, Field(description="the value of the relation")]
     valid_from: Annotated[Time, Field(description=f"empty, unless it was said when it began to hold: {_TIME}")] = ""
     valid_to: Annotated[Time, Field(description=f"empty, unless it was said when it ceases to hold: {_TIME}")] = ""
-    shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
 
 
 class Update(_Fact):
@@ -49,7 +49,6 @@ class Update(_Fact):
     object: Annotated[Optional, Field(description="the new value; empty if the old one has only ended")] = ""
     replaces: Annotated[Optional, Field(description="the old value; needed where several hold")] = ""
     valid_from: Annotated[Time, Field(description=f"empty, unless it was said when it changed: {_TIME}")] = ""
-    shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
 
 
 class Correct(_Arguments):
@@ -58,14 +57,12 @@ class Correct(_Arguments):
     fact_id: Annotated[Text, Field(description="id of the wrong fact")]
     object: Annotated[Text, Field(description="the value that should have been said")]
     valid_from: Annotated[Time, Field(description=f"empty, unless the beginning was wrong: {_TIME}")] = ""
-    shared: Annotated[bool, Field(description="true for a fact that concerns all users")] = False
 
 
 class Retract(_Arguments):
     """Arguments of `retract`."""
 
     id: Annotated[Text, Field(description="id of the fact or dependency")]
-    shared: Annotated[bool, Field(description="true for one that concerns all users")] = False
 
 
 class Resolve(_Arguments):
@@ -73,7 +70,6 @@ class Resolve(_Arguments):
 
     conflict_id: Annotated[Text, Field(description="id of the conflict")]
     keep: Annotated[tuple[Text, ...], Field(description="ids of the facts that are right", max_length=SHOWN)]
-    shared: Annotated[bool, Field(description="true for one that concerns all users")] = False
 
 
 class Depend(_Fact):
@@ -91,7 +87,6 @@ class Depend(_Fact):
             description="the value that follows, {object} being that of the other fact; null: unknown after a change"
         ),
     ] = None
-    shared: Annotated[bool, Field(description="true for one that concerns all users")] = False
 
 
 class Forget(_Arguments):
@@ -100,7 +95,6 @@ class Forget(_Arguments):
     id: Annotated[Optional, Field(description="id of a fact or dependency; or name a subject")] = ""
     subject: Annotated[Optional, Field(description="forget all about this subject")] = ""
     relation: Annotated[Optional, Field(description="only this relation of the subject")] = ""
-    shared: Annotated[bool, Field(description="true for what concerns all users")] = False
 
 
 class LookUp(_Fact):
@@ -139,34 +133,47 @@ class FactOperation(NamedTuple):
     run: Run
     writes: bool = True
 
-    def call(self, memory: "FactMemory", arguments: Any, provenance: Provenance, shared: bool) -> str:
+    def schema(self, shared: bool) -> type[FrozenModel]:
+        """The arguments that a caller has, who may change everybody's facts if `shared`."""
+        if not (shared and self.writes):
+            return self.arguments
+        return create_model(self.name, __base__=self.arguments, __doc__=self.arguments.__doc__, shared=(_Shared, False))
+
+    def call(self, memory: "FactMemory", arguments: Any, provenance: Provenance) -> str:
         """Run the operation and return its result as JSON.
 
         Args:
             memory: the memory.
-            arguments: an object of the class `arguments`.
+            arguments: an object of the class `schema`.
             provenance: who calls.
-            shared: whether everybody's facts may be changed.
 
         Raises:
             BadData: the operation is impossible; says why.
-            BadSettings: it would change everybody's facts, and may not.
         """
         if getattr(arguments, "shared", False):
-            if not shared:
-                raise BadSettings("facts of all users cannot be changed here: leave `shared` out.")
             provenance = provenance.model_copy(update={"user": SHARED})
         return as_json(self.run(memory, arguments, provenance))
 
 
-def _run(name: str) -> Run:
+def _run(operation: str) -> Run:
     """A change by the method of that name, which has the arguments' names."""
 
     def run(memory: "FactMemory", arguments: _Arguments, provenance: Provenance) -> Any:
-        fields = {field: getattr(arguments, field) for field in type(arguments).model_fields if field != "shared"}
-        return getattr(memory, name)(**fields, provenance=provenance)
+        fields = {name: value for name, value in arguments if name != "shared"}
+        return getattr(memory, operation)(**fields, provenance=provenance)
 
     return run
+
+
+def _remember(memory: "FactMemory", arguments: Remember, provenance: Provenance) -> Change:
+    """State a fact, without an end that is not after its beginning: small models write the message's date as both."""
+    start, end = arguments.valid_from, arguments.valid_to
+    impossible = bool(start and end) and read_instant(end) <= read_instant(start)
+    change = memory.remember(
+        arguments.subject, arguments.relation, arguments.object, start, "" if impossible else end, provenance
+    )
+    warning = f"valid_to {end} is not after valid_from {start} and was left out: the fact holds on. To end it, update."
+    return change.model_copy(update={"warning": warning}) if impossible else change
 
 
 def _depend(memory: "FactMemory", arguments: Depend, provenance: Provenance) -> Any:
@@ -179,7 +186,7 @@ OPERATIONS = (
         "remember",
         "Remember a fact that a message states. Of relations that have one value the newest holds, of others several.",
         Remember,
-        _run("remember"),
+        _remember,
     ),
     FactOperation("update", "Note that a fact has changed or, without object, has ended.", Update, _run("update")),
     FactOperation(

@@ -6,14 +6,12 @@
     python scripts/benchmarks/bench_streams.py --turns 100 --seeds 1 --model hf:FOLDER
 
 The reader answers by the sentences of its context, their dates and their rules. Systems that extract by a model
-(langmem, mem0) have one that writes down each message as it is. With --poison, 30 documents demand other answers, and a
-second reader obeys each document about the subject of its question.
+(langmem, mem0, graphiti) have one that writes down each message as it is. With --poison, 30 documents demand other
+answers, and a second reader obeys each document about the subject of its question.
 """
 
 import argparse
 import contextlib
-import json
-import re
 import sys
 import tempfile
 import time
@@ -38,7 +36,8 @@ from emend.evals.stream.generate.poison import with_injections  # noqa: E402
 from emend.evals.stream.options import StreamOptions  # noqa: E402
 from emend.evals.stream.reader import answer_prompt  # noqa: E402
 from emend.evals.stream.wordings import read_question  # noqa: E402
-from tests.provider.protocols import Asked, Said, ToolCall  # noqa: E402
+from tests.evals.stream.extraction import write_down  # noqa: E402
+from tests.provider.protocols import Asked, Said  # noqa: E402
 from tests.provider.server import Provider  # noqa: E402
 
 SYSTEMS = ("full_context", "grep", "bm25_newest", "langgraph_store", "memory", "oracle", "empty")
@@ -52,14 +51,9 @@ Answers = dict[str, list[Record]]
 
 
 def reply(asked: Asked, *, obeys: bool = False) -> str | Said:
-    """The answer to a question, or each new message as a memory in the form that LangMem or Mem0 asks for."""
-    if "Memory" in asked.tools:
-        lines = re.findall(r"\[\d{4}-\d\d-\d\d\] [^:\n]+: .*", asked.prompt)
-        return Said(calls=[ToolCall("Memory", {"content": lines[-1]})]) if lines else Said("nothing")
-    if "## New Messages" in asked.prompt:
-        part = asked.prompt.rpartition("## New Messages")[2].partition("\n##")[0]
-        texts = re.findall(r"(?:user|assistant): (.*)", part)
-        return json.dumps({"memory": [{"id": str(number), "text": text} for number, text in enumerate(texts)]})
+    """The answer to a question, or the memories of a message that a system lets the model read."""
+    if (memories := write_down(asked)) is not None:
+        return memories
     return obey(asked.prompt) if obeys else answer_prompt(asked.prompt)
 
 

@@ -61,7 +61,7 @@ def test_the_user_of_the_configuration_counts_only_where_none_is_given(memory):
 def test_everybody_s_facts_are_changed_only_where_that_is_allowed(memory):
     fact = {"subject": "office", "relation": "address", "object": "1 High Street", "shared": True}
     refusal = call(memory.as_tools(user="ann"), "remember", **fact)
-    assert refusal.status == "error" and "`shared`" in refusal.content and memory.count() == 0
+    assert refusal.status == "error" and "shared" in refusal.content and memory.count() == 0
     call(memory.as_tools(user="ann", shared=True), "remember", **fact)
     assert memory.lookup("office", "address", user="ben").facts[0].user == SHARED
 
@@ -89,6 +89,26 @@ def test_a_bad_call_is_answered_with_what_is_wrong(memory, name, arguments, prob
     result = call(memory.as_tools(), name, **arguments)
     assert result.status == "error" and problem in result.content
     assert memory.count() == 0
+
+
+def test_an_end_that_is_not_after_the_begin_is_left_out_with_a_warning(memory):
+    fact = {"subject": "Ann", "relation": "home city", "object": "Bern", "valid_from": "2025-01-03"}
+    result = json.loads(call(memory.as_tools(), "remember", **fact, valid_to="2025-01-03").content)
+    assert "valid_to 2025-01-03" in result["warning"]
+    [stored] = memory.lookup("Ann", "home city").facts
+    assert stored.valid_from and stored.valid_to is None
+    result = json.loads(
+        call(memory.as_tools(), "remember", id_="2", **fact | {"object": "Rome"}, valid_to="2026").content
+    )
+    assert "warning" not in result and result["facts"][0]["valid_to"] == "2026-01-01"
+
+
+def test_everybody_s_facts_are_an_argument_only_where_they_may_be_changed(memory):
+    for shared in (False, True):
+        names = {tool.name for tool in memory.as_tools(shared=shared) if "shared" in tool.args}
+        assert names == (
+            {"remember", "update", "correct", "retract", "resolve", "depend", "forget"} if shared else set()
+        )
 
 
 def test_the_user_and_the_call_s_id_are_not_among_the_arguments_that_a_model_sees(memory):

@@ -5,8 +5,10 @@ import logging
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,7 +199,7 @@ def dry_run(config: RunConfig) -> DryRun:
         model = make_stand_in(config, usual_answer(_first_cases(setup)))
         with without_warnings():  # of a sample; the run will have its own
             run(sample, Path(home) / "run", model=model)
-        rows = tuple(_rows(config, Path(home) / "run", cases, setup))
+        rows = tuple(_rows(config, Path(home) / "run", cases, setup, model.usage))
     needs = tuple(need_lines(config)) if is_local(config) else ()
     estimate = priced(config, rows).model_copy(update={"needs": needs})
     if estimate.seconds is None or not is_local(config):
@@ -279,17 +281,20 @@ def _edits(setup: RunSetup) -> dict[str, tuple[float, float]]:
     return means
 
 
-def _rows(config: RunConfig, folder: Path, cases: Mapping[str, CaseList], setup: RunSetup) -> Iterator[EstimatedRow]:
+def _rows(
+    config: RunConfig, folder: Path, cases: Mapping[str, CaseList], setup: RunSetup, used: Usage
+) -> Iterator[EstimatedRow]:
     """Yield a row per setting and editor, and one for the unedited model's answers that scores compare with.
 
     An editor that writes at subjects asks nothing in settings whose edits name none.
     """
     sample, edits = _read_sample(folder), _edits(setup)
+    baseline = reduce(Usage.plus, (answer.usage for _, answer in read_baseline(folder)), Usage())
+    applying = _usage_of_edits(sample, used, baseline)
     share = config.parsed().share
     times = config.repeats / (share.of if share else 1)
     for setting, listed in cases.items():
-        count = (listed.cases + listed.again) * times
-        factor = count / max(1, len(sample.cases.get(setting, ())))
+        count, sampled = (listed.cases + listed.again) * times, max(1, len(sample.cases.get(setting, ())))
         for editor in config.editors:
             is_writing = _writes_weights(editor)
             usage = (sample.whole if is_writing else sample.fresh).get((setting, UNEDITED if is_writing else editor))
@@ -297,37 +302,55 @@ def _rows(config: RunConfig, folder: Path, cases: Mapping[str, CaseList], setup:
                 usage, is_writing = None, False
             if is_writing or editor == UNEDITED:
                 usage = _untaught(config, usage)
-            row = _row(setting, editor, round(count), usage or Usage(), factor)
+            needed = _scaled(usage or Usage(), count / sampled)
+            needed = needed.plus(_scaled(applying.get((setting, editor), Usage()), listed.cases * times / sampled))
+            row = _row(setting, editor, round(count), needed)
             yield (
                 row.model_copy(update=_edit_counts(setup, count, *edits[setting], config.ability))
                 if is_writing
                 else row
             )
-    usage = Usage()
-    for _, answer in read_baseline(folder):
-        usage = usage.plus(answer.usage)
     count = sum(listed.cases for listed in cases.values()) * times
-    usage = _untaught(config, usage) or usage
-    yield _row("", BASELINE, 0, usage, count / max(1, sum(map(len, sample.cases.values()))))
+    usage = _untaught(config, baseline) or baseline
+    yield _row("", BASELINE, 0, _scaled(usage, count / max(1, sum(map(len, sample.cases.values())))))
 
 
 class _Sample(NamedTuple):
-    """Cases that the stand-in was asked, by setting, and by setting and editor the usage, without the baseline's."""
+    """Cases that the stand-in was asked, by setting, and by setting and editor the usage, without the baseline's.
+
+    `edit_tokens` are, by setting, editor and case, those of the calls by which an editor reads edits.
+    """
 
     cases: dict[str, set[str]]
     fresh: dict[tuple[str, str], Usage]
     whole: dict[tuple[str, str], Usage]
+    edit_tokens: dict[tuple[str, str, str], int]
 
 
 def _read_sample(folder: Path) -> _Sample:
-    sample = _Sample({}, {}, {})
+    sample = _Sample({}, {}, {}, {})
     for record in read_records(folder):
+        sample.edit_tokens[record.setting, record.editor, record.case] = record.edit_cost.tokens
         sample.cases.setdefault(record.setting, set()).add(record.case)
         place = record.setting, record.editor
         sample.whole[place] = sample.whole.get(place, Usage()).plus(record.usage)
         if not record.from_baseline:
             sample.fresh[place] = sample.fresh.get(place, Usage()).plus(record.usage)
     return sample
+
+
+def _usage_of_edits(sample: _Sample, used: Usage, baseline: Usage) -> dict[tuple[str, str], Usage]:
+    """Usage of editors that read edits, by setting and editor: what answers did not need, shared out by tokens."""
+    tokens: dict[tuple[str, str], int] = defaultdict(int)
+    for (setting, editor, _), number in sample.edit_tokens.items():
+        tokens[setting, editor] += number
+    answers = reduce(Usage.plus, sample.fresh.values(), baseline)
+    reading = Usage(**{name: max(0, getattr(used, name) - getattr(answers, name)) for name in COUNTS})
+    return {place: _scaled(reading, part / sum(tokens.values())) for place, part in tokens.items() if part}
+
+
+def _scaled(usage: Usage, factor: float) -> Usage:
+    return Usage(**{name: round(getattr(usage, name) * factor) for name in COUNTS})
 
 
 def _untaught(config: RunConfig, usage: Usage | None) -> Usage | None:
@@ -351,8 +374,8 @@ def _edit_counts(
     return {"edits": round(units * edits), "edit_tokens": round(units * tokens), "perplexity_tokens": round(read)}
 
 
-def _row(setting: str, editor: str, units: int, usage: Usage, factor: float) -> EstimatedRow:
-    counts = {name: round(getattr(usage, name) * factor) for name in COUNTS}
+def _row(setting: str, editor: str, units: int, usage: Usage) -> EstimatedRow:
+    counts = {name: getattr(usage, name) for name in COUNTS}
     return EstimatedRow(setting=setting, editor=editor, units=units, **counts)
 
 

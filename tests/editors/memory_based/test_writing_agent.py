@@ -55,6 +55,19 @@ class Notary(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
+class Insistent(Notary):
+    """Copies the date of each message as begin and end of its fact, and never ends, as small models do."""
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        if "remember" not in kwargs.get("tools", ()):
+            return super()._generate(messages, stop, run_manager, **kwargs)
+        self.messages.append(str(messages[-1].text))
+        fact = FACT.search(str(messages[1].text))
+        assert fact is not None
+        reply = called("remember", fact.groupdict() | {"valid_from": "2025-01-03", "valid_to": "2025-01-03"})
+        return ChatResult(generations=[ChatGeneration(message=reply.model_copy(update={"usage_metadata": USAGE}))])
+
+
 def called(name: str, fields: dict[str, str]) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": fields, "id": "c"}])
 
@@ -105,6 +118,13 @@ def test_in_a_sequence_each_edit_is_read_once_and_what_it_replaces_is_gone():
     assert len(model.messages) == 2
     with agent(model).sequence() as read:
         assert read(()).answer(PROBE).text == "unknown"
+
+
+def test_a_model_that_copies_the_date_and_repeats_itself_stores_the_fact_and_is_stopped():
+    model = Insistent()
+    with agent(model).edit((NEW,)) as answerer:
+        assert answerer.answer(PROBE).text == "Ostrim"
+    assert len(model.messages) == 2, "the second round was the first one again"
 
 
 def test_a_text_cannot_leave_its_marks():

@@ -58,6 +58,18 @@ def test_decompositions_and_tools_take_their_calls(estimate: Any) -> None:
     assert (calls["mello"], calls["agent"]) == pytest.approx((steps_and_checks * calls["rag"], 2 * calls["rag"]), abs=2)
 
 
+@pytest.mark.parametrize("mode", ["single", "sequential"])
+def test_an_agent_that_writes_takes_the_calls_by_which_it_reads_the_edits(mode: str, tmp_path: Path) -> None:
+    writing = config(editors=("rag", "agent"), overrides={"agent": {"writes": True}}, mode=mode)
+    model = StandIn(text="a word")
+    run(writing, tmp_path / "x", model=model)
+    estimate = dry_run(writing)
+    assert estimate.total("calls") == pytest.approx(model.usage.calls, rel=0.1)
+    assert estimate.total("input_tokens") == pytest.approx(model.usage.input_tokens, rel=0.1)
+    calls = {row.editor: row.calls for row in estimate.rows}
+    assert calls["agent"] > 2 * calls["rag"] + 2, "two for an answer, as without writing, and two for an edit"
+
+
 def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
     estimate = dry_run(config(editors=("rag", "mello"), overrides={"mello": {"form": "text"}}))
     calls = {row.editor: row.calls for row in estimate.rows}

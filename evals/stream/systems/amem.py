@@ -1,0 +1,211 @@
+"""A-Mem as a memory system: the model under test writes a note for each turn, links it, and revises its neighbours."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, ClassVar
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage, SystemMessage
+from pydantic import Field
+
+from emend.agents.structured import ask_structured
+from emend.editors.hyperparameters import build_settings
+from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.memory.edit import FrozenModel, content_id
+from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError
+from emend.memory.store.superseding import parse_time
+
+NEW_TOKENS = 1024
+"""Of a local model's reply, which has the context and tags of five neighbours."""
+
+
+@dataclass(frozen=True)
+class AMemSettings:
+    """Settings of A-Mem.
+
+    Attributes:
+        k: number of notes that are searched for; the notes that they link to are recalled, too.
+    """
+
+    k: Annotated[int, Field(ge=1)] = 10
+
+
+class NoteAnalysis(FrozenModel):
+    """Reply to A-Mem's question about a note."""
+
+    keywords: list[str]
+    context: str
+    tags: list[str]
+
+
+class NoteEvolution(FrozenModel):
+    """Reply to A-Mem's question about a note and its nearest neighbours."""
+
+    should_evolve: bool
+    actions: list[str]
+    suggested_connections: list[str]
+    tags_to_update: list[str]
+    new_context_neighborhood: list[str]
+    new_tags_neighborhood: list[list[str]]
+
+
+class AMem:
+    """A-Mem (Xu et al. 2025, "A-MEM: Agentic Memory for LLM Agents"), with a Chroma folder for each user.
+
+    The package `a-mem` is its authors' code with a store on disk, maintained by others.
+
+    Raises:
+        BadSettings: there is no model.
+    """
+
+    persistent: ClassVar[bool] = True
+    reads_memory: ClassVar[bool] = True
+
+    def __init__(self, context: SystemContext) -> None:
+        self.settings: AMemSettings = build_settings(AMemSettings, context.settings, "amem")
+        if context.model is None:
+            raise BadSettings("the memory system 'amem' reads turns with a model: name one with --model.")
+        self._temporary = None if context.folder else TemporaryDirectory(prefix="emend-amem-")
+        self._folder = context.folder or Path(self._temporary.name if self._temporary else "")
+        self._controller = ModelController(context.model)
+        self._embeddings = AsEmbeddings.of(context.embedding)
+        self._systems: dict[str, Any] = {}
+
+    def observe(self, turn: Turn) -> None:
+        """Add the turn as a note, unless it is there.
+
+        Raises:
+            EmendError: a call of the model failed, which A-Mem would pass over; the turn is no note then.
+        """
+        system = self._system_of(turn.user)
+        if not turn.text.strip() or system.retriever.get_by_id(turn.id):
+            return
+        date = parse_time(turn.date)
+        time = f"{date:%Y%m%d%H%M}" if date else None
+        with contextlib.redirect_stdout(sys.stderr):  # where it prints what it cannot read in a reply
+            system.add_note(item_of(turn).text, time=time, id=turn.id)
+        if error := self._controller.take_error():
+            system.delete(turn.id)
+            raise error
+
+    def context_for(self, question: StreamQuestion, at: str) -> Sequence[ContextItem]:
+        """The notes of the user nearest to the question, each followed by those that it links to."""
+        if not question.text.strip():
+            return ()
+        system = self._system_of(question.user)
+        if not (count := system.retriever.count()):
+            return ()
+        ids: dict[str, None] = {}
+        for hit in system.search(question.text, min(self.settings.k, count)):
+            note = system.read(hit["id"])
+            ids |= dict.fromkeys((hit["id"], *note.links))
+        return [_item(note) for id in ids if (note := system.read(id))]
+
+    def size(self) -> StoreSize:
+        """Number of notes, and the bytes of the folder."""
+        files = [path for path in self._folder.rglob("*") if path.is_file()]
+        items = sum(system.retriever.count() for system in self._systems.values())
+        return StoreSize(items, sum(path.stat().st_size for path in files))
+
+    def close(self) -> None:
+        """Close the stores."""
+        for system in self._systems.values():
+            system.retriever.client.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _system_of(self, user: str) -> Any:
+        if user not in self._systems:
+            folder = self._folder / content_id("user", user)
+            self._systems[user] = _load(folder, self._controller, self._embeddings)
+        return self._systems[user]
+
+
+def _item(note: Any) -> ContextItem:
+    """A note as an item: its content, then what the model wrote about it."""
+    context = "" if note.context == "General" else note.context
+    written = {"context": context, "keywords": ", ".join(note.keywords), "tags": ", ".join(note.tags)}
+    about = "; ".join(f"{name}: {text}" for name, text in written.items() if text)
+    time = str(note.timestamp)
+    date = f"{time[:4]}-{time[4:6]}-{time[6:8]}"
+    return ContextItem(f"{note.content} ({about})" if about else note.content, note.id, date)
+
+
+class ModelController:
+    """A chat model as A-Mem's controller of language models."""
+
+    def __init__(self, model: BaseChatModel) -> None:
+        self._model = model
+        self._error: Exception | None = None
+
+    def get_completion(self, prompt: str, response_format: dict[str, Any], temperature: float = 0.0) -> str:
+        """The reply in JSON; a sampling temperature is left to the settings of the model under test.
+
+        Raises:
+            EmendError: the call failed; A-Mem goes on without a reply.
+        """
+        fields = response_format["json_schema"]["schema"]["properties"]
+        schema: type[FrozenModel] = NoteEvolution if "should_evolve" in fields else NoteAnalysis
+        messages = [SystemMessage("You must respond with a JSON object."), HumanMessage(prompt)]
+        try:
+            return ask_structured(self._model, messages, schema, new_tokens=NEW_TOKENS).value.model_dump_json()
+        except ModelReplyError:
+            raise
+        except Exception as error:
+            self._error = error
+            raise
+
+    def take_error(self) -> Exception | None:
+        """The last error of a call, other than an unreadable reply; it is given out once."""
+        error, self._error = self._error, None
+        return error
+
+
+class ChromaEmbedding:
+    """An embedding with the methods that Chroma asks for."""
+
+    def __init__(self, embeddings: AsEmbeddings) -> None:
+        self._embeddings = embeddings
+
+    def __call__(self, input: list[str]) -> list[list[float]]:
+        """A vector for each text."""
+        return self._embeddings.embed_documents(input)
+
+    def embed_query(self, input: list[str]) -> list[list[float]]:
+        """A vector for each query."""
+        return [self._embeddings.embed_query(text) for text in input]
+
+    def name(self) -> str:
+        """Name of the embedding, which Chroma notes nowhere."""
+        return "emend"
+
+    def is_legacy(self) -> bool:
+        """True: Chroma notes none of its settings."""
+        return True
+
+
+def _load(folder: Path, controller: ModelController, embeddings: AsEmbeddings) -> Any:
+    """A-Mem over a folder.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    os.environ["ANONYMIZED_TELEMETRY"] = "False"  # Chroma would report its use to a server
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # and LiteLLM would fetch a list of prices
+    try:
+        retrievers: Any = import_module("agentic_memory.retrievers")
+        memory_system = import_module("agentic_memory.memory_system")
+    except ImportError as error:
+        raise MissingExtra("the memory system 'amem' needs the package a-mem: pip install a-mem") from error
+    retrievers.SentenceTransformerEmbeddingFunction = lambda model_name: ChromaEmbedding(embeddings)
+    system = memory_system.AgenticMemorySystem(api_key="none", storage_path=str(folder))
+    system.llm_controller.llm = controller
+    return system
