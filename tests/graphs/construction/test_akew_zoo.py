@@ -11,7 +11,7 @@ from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft,
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named
+from tests.graphs.construction.zoo import check_keeping, named, once
 from tests.paths import DATA
 
 FILTER_OF = {
@@ -65,6 +65,7 @@ ZOO = read_zoo()
 PROMPT = SHIPPED["paragraph"]
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter of texts that drops a text, or an empty text."""
     item, language = specimen.item, LANGUAGES[specimen.language]

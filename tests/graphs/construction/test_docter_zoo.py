@@ -18,7 +18,7 @@ from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.translation import BACK, TRANSLATED
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_items, read_specimens
 
 FILTER_OF = {
     "old object alone": "new_object",
@@ -97,6 +97,7 @@ GRAPH = build()
 WORDS = 60
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the document, the translation or the question, or an empty text."""
     item = ITEMS[specimen.item]

@@ -22,7 +22,7 @@ from emend.graphs.construction.tendencies import (
 )
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_specimens
 
 FILTER_OF = {
     "refusal": "talk",
@@ -163,6 +163,7 @@ def rejections(specimen: Specimen) -> list[str]:
     return [str(each["filter"]) for each in state["rejections"]]
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the event or the question, or an empty text."""
     return next(iter(rejections(specimen)), "")

@@ -39,6 +39,18 @@ def named(specimens: Iterable[T], text_of: Callable[[T], str]) -> list[Any]:
     return [pytest.param(each, id=f"{each.kind}: {text_of(each)[:80]}") for each in specimens]
 
 
+def once(rejecting_filter: Callable[[T], str]) -> Callable[[T], str]:
+    """The function, called once for each reply: a test of each filter and a test of all of them ask it the same."""
+    filters: dict[int, str] = {}
+
+    def cached(specimen: T) -> str:
+        if id(specimen) not in filters:
+            filters[id(specimen)] = rejecting_filter(specimen)
+        return filters[id(specimen)]
+
+    return cached
+
+
 def check_keeping(specimens: Sequence[T], rejecting_filter: Callable[[T], str]) -> None:
     """Check that precision and recall of keeping are at least 95%."""
     kept = [each for each in specimens if not rejecting_filter(each)]
