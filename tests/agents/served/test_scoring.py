@@ -105,6 +105,7 @@ def test_scoring_and_being_local_are_two_properties(tiny):
     assert is_local(tiny) and is_local(ScriptedScoringModel(reply=str, log_prob=lambda prompt, target: -1.0))
 
 
+@pytest.mark.slow
 def test_calls_of_many_threads_share_lists_and_each_gets_its_own_numbers(tiny):
     prompts = [f"{'So it is. ' * (number % 5)}The capital of land {number} is" for number in range(24)]
     with CompletionsServer(tiny.lm) as server:

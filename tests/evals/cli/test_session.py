@@ -161,6 +161,7 @@ def ask(memory: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return with_lines
 
 
+@pytest.mark.slow
 def test_the_model_answers_from_the_memory_in_its_embedding_and_adds_nothing_to_it(ask, memory):
     assert ask("What is the capital of Vouna?").out.strip() == "Meburg"
     assert ask("--embedding", "lexical", "What is the capital of Vouna?").out.strip() == "Meburg"

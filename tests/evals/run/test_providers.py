@@ -74,6 +74,7 @@ def test_tool_calls_that_nobody_asked_for_are_unscored(tmp_path):
     assert len(reasons) == 4 and all("expected a reply, and it is empty" in str(reason) for reason in reasons)
 
 
+@pytest.mark.slow
 def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
     with Provider(knows, latency=0.01) as provider:
         plan = config(provider, benchmark_options={"cases": "12"}, max_calls=10)
@@ -169,6 +170,7 @@ def test_limits_of_a_model_without_a_provider_are_refused(tmp_path):
             run(plan, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
     config = RunConfig(

@@ -14,6 +14,7 @@ from emend.memory.facts import database
 from emend.memory.facts.database import FILE, FactDatabase
 from emend.memory.facts.fact import Provenance
 from emend.memory.facts.fact_memory import FactMemory
+from tests.params import mostly_slow
 
 
 def files_with(folder: Path, *texts: str) -> list[tuple[str, str]]:
@@ -85,7 +86,7 @@ def test_a_batch_that_forgets_leaves_nothing_either(tmp_path):
         assert files_with(tmp_path, "number-of-old") == []
 
 
-@pytest.mark.parametrize("place", ["_wipe_log", "_begin_log", "erase_former_frames"])
+@pytest.mark.parametrize("place", mostly_slow(["_wipe_log", "_begin_log", "erase_former_frames"], "_wipe_log"))
 def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one_empties_it(place, tmp_path):
     with FactMemory(tmp_path) as memory:
         memory.remember("Ann", "phone number", "number-of-old")

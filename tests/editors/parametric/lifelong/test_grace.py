@@ -123,7 +123,7 @@ def test_a_codebook_is_never_changed_in_place():
     assert torch.equal(before.radii, torch.ones(2)) and not before.values.any() and before.labels == ((1,), (2,))
 
 
-@pytest.mark.parametrize("architecture", QUICK_ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["llama", *QUICK_ARCHITECTURES])
 def test_targets_are_generated_and_scored_alike_in_any_batch(architecture, random_model):
     model = random_model(architecture)
     editor = grace(model, eps=1e-3)

@@ -52,12 +52,14 @@ def test_an_estimate_is_near_what_the_run_needs(estimate: Any, tmp_path: Path) -
     assert estimate.total("input_tokens") == pytest.approx(summary.input_tokens, rel=0.1)
 
 
+@pytest.mark.slow
 def test_decompositions_and_tools_take_their_calls(estimate: Any) -> None:
     calls = {row.editor: row.calls for row in estimate.rows}
     steps_and_checks = 2 * HOPS + 1  # in the form `structured`, with the final answer
     assert (calls["mello"], calls["agent"]) == pytest.approx((steps_and_checks * calls["rag"], 2 * calls["rag"]), abs=2)
 
 
+@pytest.mark.slow
 def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
     estimate = dry_run(config(editors=("rag", "mello"), overrides={"mello": {"form": "text"}}))
     calls = {row.editor: row.calls for row in estimate.rows}
@@ -102,6 +104,7 @@ def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.Mon
     assert f"{low} to {high} at the speed" in estimate_lines(local)[-2]
 
 
+@pytest.mark.slow
 def test_replies_of_a_local_model_go_on_towards_their_limit_and_further_without_an_edit() -> None:
     editors = ("unedited", "rag", "rome")
     short, long = (
@@ -113,6 +116,7 @@ def test_replies_of_a_local_model_go_on_towards_their_limit_and_further_without_
     assert unedited + baseline == rome == 2 * rag
 
 
+@pytest.mark.slow
 def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone() -> None:
     editors = ("rag", "ft")
     read, unread, together = (
@@ -141,6 +145,7 @@ def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
     assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]
 
 
+@pytest.mark.slow
 def test_units_of_a_sequence_need_what_units_alone_need() -> None:
     alone, sequence = (
         dry_run(config(editors=("rag",), **options)).rows[0]
