@@ -119,6 +119,7 @@ def test_calls_through_a_provider_are_all_made_and_take_no_less_than_the_bound(n
     assert late.bound > 0.99 * late.even and f"{late.elapsed / late.bound:.2f}" in shown([late], None, None)
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_the_graph_and_retrieval_is_told_apart(tmp_path):
     cost = steps(tmp_path / "run", 30)
     assert cost.steps == sum(2 * (2 + n % 3) + 3 for n in range(30))

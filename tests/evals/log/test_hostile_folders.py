@@ -120,9 +120,7 @@ SPOILS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("spoil", mostly_slow(list(SPOILS), "FIFO"))
-@pytest.mark.parametrize(
-    "name", mostly_slow(FILES, RECORDS, CASES)
-)
+@pytest.mark.parametrize("name", mostly_slow(FILES, RECORDS, CASES))
 def test_what_is_no_regular_file_is_named(folder: Path, name: str, spoil: str) -> None:
     (folder / name).unlink()
     SPOILS[spoil](folder / name)
@@ -180,9 +178,7 @@ def test_a_damaged_line_is_an_error_or_left_out(folder: Path, name: str, line: s
         assert not message or f"{name}, line {number}" in message or name in message, (command, message)
 
 
-@pytest.mark.parametrize(
-    "name", mostly_slow(FILES, MANIFEST, RECORDS)
-)
+@pytest.mark.parametrize("name", mostly_slow(FILES, MANIFEST, RECORDS))
 @pytest.mark.parametrize("how", mostly_slow(["utf-16", "utf-8-sig", "zeros", "empty", "missing", "huge"], "utf-16"))
 def test_a_damaged_file_is_an_error_or_left_out(folder: Path, name: str, how: str) -> None:
     text = (folder / name).read_text("utf-8")

@@ -14,6 +14,7 @@ from tests.evals.stream.streams import READER, generated, stream_file
 pytestmark = pytest.mark.usefixtures("emend")
 
 
+@pytest.mark.slow
 def test_a_stream_is_made_checked_and_asked(emend: Any, tmp_path: Path):  # noqa: F811
     made = emend("stream", "new", "facts.jsonl", "--turns", "60", "--injections", "2", "--difficulty", "hard")
     assert (made.code, "emend stream check" in made.out) == (0, True)

@@ -57,6 +57,7 @@ def test_a_judge_that_takes_topical_answers_is_measured_beside_the_rules():
     assert strict.false_acceptance.high is not None and strict.false_acceptance.high < 0.05
 
 
+@pytest.mark.slow
 def test_a_chat_model_is_measured_as_a_judge():
     questions = [each for each in questions_of(STREAMS[0]) if each.kind == "current"][:10]
     with Provider(lambda asked: verdict(asked.prompt, yes="yes")) as provider:

@@ -43,6 +43,7 @@ def config_of(file: Path, **fields: Any) -> Any:
     return StreamConfig(**fields).run_config(str(file))
 
 
+@pytest.mark.slow
 def test_an_estimate_is_near_what_the_run_needs_also_of_a_system_that_reads_turns(tmp_path: Path):
     items = generated(turns=150)
     config = config_of(stream_file(tmp_path, items))

@@ -49,6 +49,7 @@ def test_what_the_model_writes_is_right_to_the_end_and_its_calls_are_in_the_trac
     assert {"update", "forget", "lookup"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("obeys", "calls"), [(False, 0), (True, 0.75)])
 def test_changes_that_poisoned_documents_cause_are_counted_and_are_in_the_final_state(
     obeys: bool, calls: float, tmp_path: Path
