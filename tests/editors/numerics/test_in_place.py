@@ -77,6 +77,7 @@ def test_all_weights_in_place_move_as_copies_in_float32_do_and_come_back(half_mo
     assert all(weight.requires_grad and weight.grad is None for weight in model.lm.model.parameters())
 
 
+@pytest.mark.slow
 def test_training_in_place_lowers_the_loss_as_adam_does_and_keeps_to_its_bound(half_model):
     model = half_model()
 

@@ -178,7 +178,7 @@ def test_rows_are_routed_as_by_the_published_comparisons():
     assert memory.choose(activations, 0.5).tolist() == published and set(published) == {-1, 0, 1, 2}
 
 
-@pytest.mark.parametrize("architecture", ["llama", *QUICK_ARCHITECTURES])
+@pytest.mark.parametrize("architecture", mostly_slow(["llama", *QUICK_ARCHITECTURES], "gpt2"))
 def test_a_prompt_s_route_is_that_of_its_target_and_its_reply_in_any_batch(architecture, random_model):
     model = random_model(architecture)
     before = log_prob(model), log_prob(model, FAR)
