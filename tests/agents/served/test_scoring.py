@@ -254,6 +254,7 @@ def test_scores_come_from_cache_and_journal_and_a_damaged_one_is_asked_for_again
             assert len(server.requests) - before == calls
 
 
+@pytest.mark.slow
 def test_an_adapter_is_asked_under_its_own_name(tiny):
     with CompletionsServer(tiny.lm) as server:
         server.adapters[ADAPTER], server.models[ADAPTER] = "/adapters/one", tiny.lm.model

@@ -196,6 +196,7 @@ def test_a_missing_package_is_named_with_its_install_line(random_model, monkeypa
         build(random_model(), method)
 
 
+@pytest.mark.slow
 def test_threads_that_train_at_once_draw_what_one_thread_draws(random_folder):
     expected = solve(build(read_model(random_folder(), 4)), [CAPITAL])
     gate = threading.Barrier(3)

@@ -52,6 +52,7 @@ def test_an_editor_answers_from_the_facts_of_its_context(name: str) -> None:
     assert all(text in FACTS for text in out["retrieved"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rag", "mello"])
 def test_a_thread_that_is_kept_is_asked_again_from_the_start_and_its_inner_states_can_be_read(name: str) -> None:
     saver = InMemorySaver()

@@ -31,6 +31,7 @@ from emend.memory.retrieval.base import Corpus, Entry, Hit
 from emend.memory.store.chroma import ChromaMemory
 from tests.evals.command_line import Output, caller
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.params import first_quick
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
 
@@ -177,7 +178,7 @@ def test_the_model_answers_from_the_memory_in_its_embedding_and_adds_nothing_to_
     assert stored() == before
 
 
-@pytest.mark.parametrize("editor", ["in_context", "rag"])
+@pytest.mark.parametrize("editor", first_quick(["rag", "in_context"]))
 def test_superseded_edits_are_not_shown(ask, memory, editor):
     newer = Triplet(subject="Vouna", relation="capital", object="Oldport")
     with ChromaMemory(memory, LexicalEmbedding()) as opened:
@@ -191,6 +192,7 @@ def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(ask):
     assert output.out.split() == ["Meburg", "Meburg"]
 
 
+@pytest.mark.slow
 def test_with_trace_every_step_is_shown_and_json_has_one_object_per_answer(ask):
     lines = ask("--trace", "--editor", "mello", "--set", "mello.hops=1", "What is the capital of Vouna?").out
     nodes = [line.split()[0] for line in lines.splitlines() if line and not line.startswith(" ")]

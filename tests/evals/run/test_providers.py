@@ -86,6 +86,7 @@ def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path)
     assert spent(tmp_path)["requests"] == provider.count <= 36 + 4  # what was in work is asked again
 
 
+@pytest.mark.slow
 def test_concurrency_is_the_number_of_calls_in_flight_and_twice_as_many_units_are_under_way(tmp_path, monkeypatch):
     units = AtOnce(PassEvaluator._evaluate_unit)
     monkeypatch.setattr(PassEvaluator, "_evaluate_unit", lambda *asked: units(*asked))
@@ -124,6 +125,7 @@ def spent(folder: Path) -> dict[str, Any]:
     return item.model_dump()
 
 
+@pytest.mark.slow
 def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
     (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
     with Provider(knows) as provider:

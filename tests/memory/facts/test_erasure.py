@@ -125,6 +125,7 @@ def test_a_log_is_wiped_also_of_what_earlier_rounds_left_in_it_and_a_large_one_i
         assert memory.count() == 300
 
 
+@pytest.mark.slow
 def test_what_others_write_while_texts_are_forgotten_is_not_lost(tmp_path):
     def write() -> None:
         with FactMemory(tmp_path) as other:

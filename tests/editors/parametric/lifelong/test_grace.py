@@ -162,6 +162,7 @@ def test_a_fact_that_is_edited_again_has_its_last_target(random_model):
         assert log_prob(model, again) > -0.5 > log_prob(model, TOWN)
 
 
+@pytest.mark.slow
 def test_the_codebook_grows_over_a_sequence_and_a_failed_call_leaves_it_as_it_was(random_model):
     model = random_model()
     editor = grace(model)

@@ -15,7 +15,7 @@ from emend.editors.parametric.lifelong.wise import Wise
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
 from tests.editors.writers import ARCHITECTURES, log_prob
-from tests.params import QUICK_ARCHITECTURES, mostly_slow
+from tests.params import QUICK_ARCHITECTURES, first_quick, mostly_slow
 
 FAR = Edit.from_triplet(Triplet(subject="Orland", relation="river", object="Aske"), "Of all rivers of {} one is the")
 SMALL = {
@@ -85,7 +85,7 @@ def published_training(editor, edits, weight, module):
     return new.detach() - weight, least, history
 
 
-@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("layer", first_quick([0, 1]))
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_the_side_memory_is_that_of_the_published_loop(architecture, layer, random_model, monkeypatch):
     editor = wise(random_model(architecture), layers=[layer], norm_constraint=0.02, n_iter=8)

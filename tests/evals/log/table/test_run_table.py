@@ -249,6 +249,7 @@ def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
     assert new.exists() and not old.exists()
 
 
+@pytest.mark.slow
 def test_only_the_runs_that_were_used_last_are_kept(original, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(parts, "NUMBER", 2)
     folders = [Path(shutil.copytree(original, tmp_path / f"run {number}")) for number in range(3)]

@@ -16,6 +16,7 @@ from emend.evals.run.run import run
 from emend.evals.show.report.dry_run import estimate_lines
 from emend.evals.show.report.progress import duration
 from emend.memory.errors import BadSettings
+from tests.params import first_quick
 
 EDITORS = ("unedited", "rag", "mello", "agent")
 
@@ -87,6 +88,7 @@ def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path)
     assert "EUR" in estimate_lines(whole)[-2] and "no price" in estimate_lines(estimate)[-2]
 
 
+@pytest.mark.slow
 def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) -> None:
     local = dry_run(config(model="hf:nowhere", editors=("rag", "rome"), mode="sequential", reevaluate_at="2,end"))
     rag, rome, _ = local.rows
@@ -127,7 +129,7 @@ def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone()
     assert unread[1].perplexity_tokens == 0 < together[1].perplexity_tokens
 
 
-@pytest.mark.parametrize(("options", "times"), [({"mode": "single"}, 2), ({"mode": "sequential"}, 1)])
+@pytest.mark.parametrize(("options", "times"), first_quick([({"mode": "sequential"}, 1), ({"mode": "single"}, 2)]))
 def test_questions_on_ability_are_read_after_each_edit_alone_and_at_checkpoints(options: Any, times: int) -> None:
     run = {"model": "tiny", "editors": ("ft",), "limit": 2, "perplexity_text": "none", **options}
     one = dry_run(config(**run | {"limit": 1, "mode": "single"}, ability=("built_in",))).total("perplexity_tokens")

@@ -42,6 +42,7 @@ def test_every_link_leads_to_a_file_and_an_anchor_of_the_export(run, tmp_path):
             assert not anchor or f'id="{anchor}"' in target.read_text("utf-8"), (page, link)
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes_and_old_pages_go(run, tmp_path):
     export_folder([run], tmp_path / "first", "all")
     export_folder([run], tmp_path / "second", "all")
