@@ -152,6 +152,7 @@ RECORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_ways_agree_and_the_table_has_their_ratios(random_lm):
     pairs = list(locality(RECORDS, {0: "The Silent River. "}))
     assert pairs[0][0] == ("The Silent River. The capital of France is", "Paris")

@@ -69,6 +69,7 @@ def test_a_model_without_weights_or_no_texts_has_no_state() -> None:
     assert model_state(load_model("tiny"), ()) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, standings", first_quick([("sequential:2", [2, 4]), ("all", [0]), ("single", [0])]))
 def test_it_is_measured_at_checkpoints_and_in_mode_all(tmp_path: Path, mode: str, standings: list[int]) -> None:
     sequence = {"reevaluate_at": "2,end"} if mode.startswith("sequential") else {}

@@ -218,6 +218,7 @@ def test_a_server_that_fails_the_check_at_load_does_not_score_and_says_why(spoil
     assert line == f"{server.spec()} gives no log-probabilities: {model.no_scores}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "window"), [("vllm", 130), ("sglang", 136)])
 def test_bounds_of_prompts_are_those_of_the_server_and_what_was_cut_is_counted(dialect, window, tiny):
     prompt = "So it was said of old. " * 40 + PROMPT
@@ -232,6 +233,7 @@ def test_bounds_of_prompts_are_those_of_the_server_and_what_was_cut_is_counted(d
             model.score(PROMPT, [" "])
 
 
+@pytest.mark.slow
 def test_scores_come_from_cache_and_journal_and_a_damaged_one_is_asked_for_again(tiny, tmp_path):
     with CompletionsServer(tiny.lm) as server:
         policy: Any = quick_policy(cache=tmp_path / "cache")

@@ -146,6 +146,7 @@ def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dt
     model.close()
 
 
+@pytest.mark.slow
 def test_batching_and_padding_change_nothing(lm):
     together = change(lm, EDITS)
     for n, edit in enumerate(EDITS):

@@ -169,6 +169,7 @@ def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, a
     check_same(weights, state_of(EditorContext(model)), "after 4 bits")
 
 
+@pytest.mark.slow
 @four_bit
 def test_adapters_of_a_model_in_four_bits_take_and_are_other_ones(random_model):
     model = random_model()

@@ -169,6 +169,7 @@ def test_models_in_half_precision_take_edits(architecture, dtype, random_model):
     model.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_to_set_adds(method, random_model, monkeypatch):
     model = random_model("gemma2")

@@ -71,6 +71,7 @@ def test_an_edit_is_that_of_the_loaded_model_and_leaves_no_trace(random_folder, 
     assert sum(not weight.is_meta for weight in offloaded.lm.model.parameters()) == len(deltas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "settings"), MEMORIES)
 def test_a_memory_beside_an_offloaded_layer_is_that_of_the_loaded_model(random_folder, method, settings):
     folder = random_folder(window=96, intermediate_size=128)

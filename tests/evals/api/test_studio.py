@@ -76,6 +76,7 @@ def test_k_and_a_wrong_name_are_those_of_the_command_line() -> None:
         graph.invoke(QUESTION, context=context | {"retriever": "bm52"})
 
 
+@pytest.mark.slow
 def test_triplets_and_verdicts_come_out_as_plain_values(keys: None) -> None:
     out = studio.extraction_graph().invoke({"document": "Anna Bell was born in Paris."})
     assert [(triplet["subject"], triplet["object"]) for triplet in out["triplets"]] == [("Anna Bell", "Paris")]

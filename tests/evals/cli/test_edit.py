@@ -136,6 +136,7 @@ def test_settings_can_come_from_a_file(emend, folder):
     assert row["fingerprint"]["settings"]["num_steps"] == 2
 
 
+@pytest.mark.slow
 def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     spec = f"hf:{folder}"
     words: tuple[str, ...] = ("covariance", "--model", spec, "--layers", "0,1", "--corpus", "text.txt", "edits.txt")

@@ -45,6 +45,7 @@ def test_a_command_ends_without_a_search_of_all_memory_for_garbage() -> None:
     assert out.splitlines()[-1] == "FROZEN True", err
 
 
+@pytest.mark.slow
 def test_no_commands_help_imports_a_graph_or_array_library() -> None:
     code = (
         "import sys; from emend.evals.cli.main import COMMANDS, main\n"

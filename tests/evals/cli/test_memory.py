@@ -71,6 +71,7 @@ def test_a_fact_is_shown_with_its_history_in_order(filled):
     assert "superseded" in item.splitlines()[0] and "Tobin Hale" in item
 
 
+@pytest.mark.slow
 def test_withdrawing_restores_the_earlier_value(filled):
     later = rows(filled("show", *WHO, "--json"))[1]["edit"]
     gone = rows(filled("withdraw", later["id"], "--json"))
@@ -81,6 +82,7 @@ def test_withdrawing_restores_the_earlier_value(filled):
     assert filled("withdraw", earlier["edit"]["id"])[1].startswith("1 edit withdrawn\n")
 
 
+@pytest.mark.slow
 def test_an_imported_export_is_equal(filled):
     filled("add", *WHO, "--object", "Ilse Brandt")
     assert filled("export", "out.jsonl") == (0, "5 edits written to out.jsonl\n", "")

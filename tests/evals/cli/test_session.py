@@ -272,6 +272,7 @@ def fault(asked):
     return next((name for name in ("overflow", "refusal", "401", "quota") if name in asked.prompt), "")
 
 
+@pytest.mark.slow
 @needs_client
 def test_a_failed_question_is_reported_and_the_next_one_is_asked(ask):
     with Provider(lambda asked: "Meburg", strike=fault) as provider:
@@ -296,6 +297,7 @@ def test_a_fatal_error_ends_the_session(ask, hopeless):
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
+@pytest.mark.slow
 @needs_client
 def test_limits_hold_over_all_questions_and_cached_replies_are_free(ask, tmp_path):
     with Provider(lambda asked: "Meburg") as provider:

@@ -146,6 +146,7 @@ def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
     assert manifest.model["parameters"] == sent and sent["temperature"] == 0
 
 
+@pytest.mark.slow
 def test_a_second_run_with_the_same_cache_asks_nothing_and_says_the_same(tmp_path):
     with Provider(knows) as provider:
         plan = config(provider, benchmark_options={"cases": "4"}, cache=str(tmp_path / "kept"), repeats=2)

@@ -40,6 +40,7 @@ def test_planted_wrong_gold_is_found_and_nothing_else(items):
     assert not found - planted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", first_quick(STREAMS))
 def test_planted_errors_of_a_judge_are_found_and_no_sound_verdict(items):
     verdicts, count = plant_judge_errors(questions_of(items), 0.15)

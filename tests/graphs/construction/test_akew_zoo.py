@@ -106,6 +106,7 @@ def test_the_zoo_has_many_texts_in_several_languages_by_people_and_models_and_of
     assert set(FILTER_OF.values()) == set(TEXT_FILTERS)
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind not in (JUDGED, REPEATED)], rejecting_filter)
 

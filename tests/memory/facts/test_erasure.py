@@ -105,6 +105,7 @@ def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one
         assert memory.count() == 0 and files_with(tmp_path, "number-of-old") == []
 
 
+@pytest.mark.slow
 def test_a_log_is_wiped_also_of_what_earlier_rounds_left_in_it_and_a_large_one_is_cut_off(tmp_path, monkeypatch):
     log = tmp_path / f"{FILE}-wal"
     with FactMemory(tmp_path) as memory:

@@ -82,6 +82,7 @@ def test_a_target_becomes_nearly_as_probable_as_its_value_makes_it_and_all_comes
     assert all(torch.equal(tensor, before[name]) for name, tensor in editor.lm.model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_only_the_block_is_trained(random_model):
     editor = unke(random_model())
     block = editor.paths.of_layer(0, "block")

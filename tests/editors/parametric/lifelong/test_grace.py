@@ -123,6 +123,7 @@ def test_a_codebook_is_never_changed_in_place():
     assert torch.equal(before.radii, torch.ones(2)) and not before.values.any() and before.labels == ((1,), (2,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(["llama", *QUICK_ARCHITECTURES], "gpt2"))
 def test_targets_are_generated_and_scored_alike_in_any_batch(architecture, random_model):
     model = random_model(architecture)

@@ -107,6 +107,7 @@ def test_the_side_memory_is_that_of_the_published_loop(architecture, layer, rand
     assert memory.current.delta.abs().max() <= 0.02 + 1e-6
 
 
+@pytest.mark.slow
 def test_a_shard_s_edits_move_only_what_its_mask_lets_them(random_model):
     editor = wise(random_model())
     memory = editor._learn_all(None, [CAPITAL, CURRENCY])

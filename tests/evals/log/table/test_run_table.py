@@ -239,6 +239,7 @@ def test_a_part_that_another_process_deletes_meanwhile_is_made_anew(folder) -> N
         assert table.rows("SELECT count(*) FROM record_lines") == [(144,)]
 
 
+@pytest.mark.slow
 def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
     report(folder)
     old, new = (parts_folder(folder) / f"draft {name}" for name in ("old", "new"))

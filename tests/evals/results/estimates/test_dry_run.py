@@ -98,6 +98,7 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
     assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
 
 
+@pytest.mark.slow
 def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 60.0)
     local = dry_run(config(model="tiny", editors=("rag", "rome"), limit=2))
