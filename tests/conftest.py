@@ -59,6 +59,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000, 20, 20)  # of what is left few objects are in cycles
     for name in logging.root.manager.loggerDict:
         # pytest attaches its handlers three times a test to the root and to each of torch's that stand alone.
         logging.getLogger(name).propagate |= name.startswith("torch")
