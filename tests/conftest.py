@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    "editors/test_contract.py", "test_docs.py", "cli/test_trust_of_commands.py", "cli/test_memory.py",
-    "estimates/test_dry_run.py", "shares/test_shares.py", "cli/test_session.py", "judging/test_faults.py",
+    "editors/test_contract.py", "cli/test_memory.py", "cli/test_session.py", "benchmarks/test_benchmark_contract.py",
+    "run/test_run.py", "estimates/test_dry_run.py", "parametric/test_methods.py", "agents/providers/test_chat_model.py",
 )  # fmt: skip
 """Files that take longest; they are run first, so that no process of `make test` is left with one of them."""
 
