@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 from emend.memory.retrieval.tokens import words
 
 Mode = Literal["fixed_num", "excerption", "selection"]
-MODES: tuple[Mode, ...] = ("fixed_num", "excerption", "selection")
-TOP = {"fixed_num": 6, "excerption": 6, "selection": 3}
+TOP: dict[Mode, int] = {"fixed_num": 6, "excerption": 6, "selection": 3}
 """Number of strips that are kept, by mode."""
 WINDOW, TAIL = 50, 10
 PIECE_WORDS, GROUP = 5, 3

@@ -32,6 +32,7 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # as o
 # An empty folder of certificates: servers of tests speak plain HTTP, and to read a full one takes each client 25 ms.
 os.environ.pop("SSL_CERT_FILE", None)  # clients read it first
 os.environ["SSL_CERT_DIR"] = os.path.join(os.path.dirname(__file__), "data")
+gc.disable()  # until all tests are collected: what is imported stays, and to look through it takes a fifth of that time
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    "editors/test_contract.py", "test_docs.py", "cli/test_trust_of_commands.py", "cli/test_memory.py",
-    "estimates/test_dry_run.py", "shares/test_shares.py", "cli/test_session.py", "judging/test_faults.py",
+    "editors/test_contract.py", "cli/test_memory.py", "cli/test_session.py", "benchmarks/test_benchmark_contract.py",
+    "run/test_run.py", "estimates/test_dry_run.py", "parametric/test_methods.py", "agents/providers/test_chat_model.py",
 )  # fmt: skip
 """Files that take longest; they are run first, so that no process of `make test` is left with one of them."""
 
@@ -57,6 +58,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep full garbage collections, which take a second among thousands of tests, out of tests with a clock."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+    gc.set_threshold(50_000, 20, 20)  # of what is left few objects are in cycles
     for name in logging.root.manager.loggerDict:
         # pytest attaches its handlers three times a test to the root and to each of torch's that stand alone.
         logging.getLogger(name).propagate |= name.startswith("torch")

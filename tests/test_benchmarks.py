@@ -119,6 +119,7 @@ def test_calls_through_a_provider_are_all_made_and_take_no_less_than_the_bound(n
     assert late.bound > 0.99 * late.even and f"{late.elapsed / late.bound:.2f}" in shown([late], None, None)
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_the_graph_and_retrieval_is_told_apart(tmp_path):
     cost = steps(tmp_path / "run", 30)
     assert cost.steps == sum(2 * (2 + n % 3) + 3 for n in range(30))
@@ -151,6 +152,7 @@ RECORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_ways_agree_and_the_table_has_their_ratios(random_lm):
     pairs = list(locality(RECORDS, {0: "The Silent River. "}))
     assert pairs[0][0] == ("The Silent River. The capital of France is", "Paris")

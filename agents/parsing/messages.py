@@ -2,7 +2,7 @@
 
 import json
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage
@@ -55,11 +55,10 @@ class ReplySchema(Generic[T]):
         head = {"title": plain.get("title", self.schema.__name__), "description": plain.get("description", "")}
         return {**head, **strict, "strict": True}
 
-    @cached_property
+    @property
     def form(self) -> str:
         """The fields and their types in one line, for prompts."""
-        plain = self.schema.model_json_schema()
-        return _form(plain, plain.get("$defs", {}))
+        return _form_of_class(self.schema)
 
     def read_reply(self, message: AIMessage) -> str:
         """Return the raw reply: the text, else the arguments of the tool calls as JSON."""
@@ -104,6 +103,12 @@ def _strict(node: Any) -> Any:
     if "properties" in out:
         out |= {"required": list(out["properties"]), "additionalProperties": False}
     return out
+
+
+@lru_cache(maxsize=256)  # pydantic takes longer to describe a class than a small graph to run
+def _form_of_class(schema: type[BaseModel]) -> str:
+    plain = schema.model_json_schema()
+    return _form(plain, plain.get("$defs", {}))
 
 
 def _form(node: dict[str, Any], named: dict[str, Any]) -> str:

@@ -164,11 +164,6 @@ class GoldState:
         return {StateFact(*key, entry.object) for key, entry in entries if entry}
 
 
-def target_of(question: StreamQuestion) -> QuestionTarget:
-    """The fact that a question's gold fields name."""
-    return QuestionTarget(question.subject, question.path, question.on, question.value)
-
-
 def answer_texts(turns: Iterable[Turn], question: StreamQuestion) -> tuple[str, ...] | None:
     """The answer that the turns' texts give; None for a question whose text cannot be read exactly."""
     target = read_question(question.text)

@@ -227,11 +227,6 @@ def _key(statement: Statement) -> str:
     return fact_key(statement.user, statement.subject, statement.relation)
 
 
-def _is_named(statement: Statement, name: str) -> bool:
-    """Return whether a name is the id or the object of a statement."""
-    return name == statement.id or fold_text(name) == fold_text(statement.object)
-
-
 def _name(draft: Draft) -> str:
     return f"'{draft.relation}' of '{draft.subject}'"
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from emend.evals.build.chains.composition import changes_answer
 from emend.evals.build.chains.fact_graph import Chain, FactGraph, FactHop
-from emend.evals.build.chains.faults import count_cells, count_faults
+from emend.evals.build.chains.faults import count_faults
 from emend.evals.data.benchmarks.mquake.rows import ChainRow
 from emend.evals.metrics.text import normalise
 
@@ -84,6 +84,7 @@ def check(file: Path) -> dict[str, Any]:
     graph, rows = graph_of(content), TypeAdapter(list[ChainRow]).validate_python(content)
     again = {row["case_id"]: broken_rule(row, graph) for row in content}
     broken = Counter(again.values())
+    cells = Counter(f"{row.hops}/{len(row.requested_rewrite)}" for row in rows)
     own = sum(not again[row["case_id"]] and draws_known_objects(row, graph) for row in content)
     return {
         "rows": len(rows),
@@ -93,7 +94,7 @@ def check(file: Path) -> dict[str, Any]:
         "of these, with new objects of other facts": own,
         "rules broken": dict(broken.most_common()),
         "faults": {name: len(faulty) for name, faulty in count_faults(rows)},
-        "rows by hops and edits": {f"{hops}/{edits}": count for (hops, edits), count in count_cells(rows).items()},
+        "rows by hops and edits": dict(sorted(cells.items())),
     }
 
 

@@ -70,7 +70,7 @@ class TestEveryEditorByPrompt(ShippedContract):
 
 
 class TestEveryEditorByPromptOverChroma(TestEveryEditorByPrompt):
-    @pytest.fixture(autouse=True, params=mostly_slow(PROMPTS, "rag", "crag", "agent"))
+    @pytest.fixture(autouse=True, params=mostly_slow(PROMPTS, "rag"))
     def _named(self, request):
         self.name = request.param
 
@@ -112,7 +112,7 @@ SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 
 
 class TestEveryEditorOfWeights(ShippedContract):
-    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "ft", "rome"))
+    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "rome"))
     def _named(self, request, random_model):
         if request.param == "qlora":
             pytest.importorskip("bitsandbytes")
@@ -157,7 +157,7 @@ AT_THE_END = Edit.from_triplet(Triplet(subject="Veldania", relation="twin", obje
 
 
 @pytest.mark.parametrize("architecture", mostly_slow(OTHERS, "gpt2 tied"))
-@pytest.mark.parametrize("method", [name for name in WEIGHTS if name != "qlora"])
+@pytest.mark.parametrize("method", mostly_slow([name for name in WEIGHTS if name != "qlora"], "ft", "memit", "wise"))
 def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method, architecture, random_model):
     class Contract(ShippedContract):
         def factory(self):

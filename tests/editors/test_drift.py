@@ -15,6 +15,7 @@ from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.parametric.finetune import FineTuning
 from emend.evals.show.report.tables.secondary import perplexity_tables
 from emend.memory.edit import Edit
+from tests.params import first_quick
 
 TEXTS = ("The river flows to the sea.", "A second text.")
 
@@ -52,6 +53,7 @@ class Breaking(FineTuning):
         return {name: torch.full_like(self.lm.model.get_parameter(name), float("inf"))}
 
 
+@pytest.mark.slow
 def test_a_broken_model_leaves_a_run_that_can_be_read_with_reasons(tmp_path: Path) -> None:
     plan: dict[str, Any] = {"mode": "all", "limit": 2, "progress": False, "fail_on_error": "false"}
     emend.run("tinyworld", [Breaking], "tiny", out=tmp_path / "run", ability="built_in", **plan)
@@ -67,7 +69,8 @@ def test_a_model_without_weights_or_no_texts_has_no_state() -> None:
     assert model_state(load_model("tiny"), ()) is None
 
 
-@pytest.mark.parametrize("mode, standings", [("sequential:2", [2, 4]), ("all", [0]), ("single", [0])])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode, standings", first_quick([("sequential:2", [2, 4]), ("all", [0]), ("single", [0])]))
 def test_it_is_measured_at_checkpoints_and_in_mode_all(tmp_path: Path, mode: str, standings: list[int]) -> None:
     sequence = {"reevaluate_at": "2,end"} if mode.startswith("sequential") else {}
     settings = {"overrides": {"ft": {"num_steps": 3}}}

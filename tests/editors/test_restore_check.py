@@ -85,6 +85,7 @@ class Littering(FineTuning):
         yield direct_answerer(self.context.model, self.context.wording)
 
 
+@pytest.mark.slow
 def test_a_run_ends_at_the_editor_that_does_not_undo_its_edits(tmp_path: Path):
     config = RunConfig(
         benchmark="tinyworld", editors=(f"{__name__}:Littering",), mode="single", limit=3, perplexity_text="none"

@@ -7,7 +7,7 @@ import pytest
 
 from emend.agents.roles.relevance import ModelEvaluator, RelevanceScores
 from emend.graphs.crag import CragContext, act, build
-from emend.graphs.crag_strips import MODES, TOP, decompose, recompose
+from emend.graphs.crag_strips import TOP, decompose, recompose
 from emend.graphs.execution import run_graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
@@ -38,7 +38,7 @@ def test_actions_are_the_published_ones(case):
 
 @pytest.mark.parametrize("case", published("strip_cases"))
 def test_strips_are_the_published_ones(case):
-    for mode in MODES:
+    for mode in TOP:
         expected = case["expected_strips"][mode]
         if isinstance(expected, dict):  # the code stops at a passage of under ten words; here it is one strip
             assert expected == {"error": "IndexError"} and decompose(case["text"], mode) == [case["text"]]
@@ -63,7 +63,7 @@ def test_a_floor_leaves_out_what_is_worse_but_not_what_is_good_enough():
     assert run(FAIR, lower=0.5, upper=0.8, floor=0.6)[0]["prompt"] == PROBE.prompt
 
 
-@pytest.mark.parametrize("strips", MODES)
+@pytest.mark.parametrize("strips", TOP)
 def test_a_fact_of_few_words_is_judged_as_any_other(strips):
     final, _ = run(SHORT, strips=strips)
     assert final["action"] == "correct" and final["prompt"].startswith(f"New Fact: {SHORT}\n")

@@ -148,7 +148,7 @@ def test_the_order_of_steps_does_not_depend_on_when_threads_finish():
     app, interval = parallel("dcabfe"), sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        orders = {tuple(step.node for step in run_graph(app, {"count": 0}, None)[1]) for _ in range(100)}
+        orders = {tuple(step.node for step in run_graph(app, {"count": 0}, None)[1]) for _ in range(30)}
     finally:
         sys.setswitchinterval(interval)
     assert orders == {(*"abcdef", "last")}

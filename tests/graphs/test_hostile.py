@@ -1,6 +1,7 @@
 """Retrieved texts that imitate the prompts around them, or are no plain text: no graph fails on them."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -10,6 +11,7 @@ from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
 from tests.editors.methods import build
 from tests.graphs import forms
+from tests.params import mostly_slow
 
 HOSTILE = {
     "empty lines": "\n\n \n.",
@@ -38,8 +40,11 @@ class Poisoned:
         return [Hit(entry=Entry(**hit.entry.model_dump() | {"text": self.text}), score=hit.score) for hit in hits]
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("name", forms.EDITORS)
+IMITATIONS = ("labels", "steps", "tags", "tool call")
+QUICK = [(name, kind) for name, kind in product(forms.EDITORS, HOSTILE) if name == "mello" or kind in IMITATIONS]
+
+
+@pytest.mark.parametrize(("name", "kind"), mostly_slow(product(forms.EDITORS, HOSTILE), *QUICK))
 def test_a_hostile_text_is_retrieved_without_harm(name, kind):
     text = HOSTILE[kind]
     plain = build(name).context.retriever

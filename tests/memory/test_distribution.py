@@ -35,6 +35,7 @@ def test_the_check_below_sees_the_name_of_the_other_project(text: str) -> None:
     assert STRANGER.search(text) and not STRANGER.search(text.replace("emend", DISTRIBUTION))
 
 
+@pytest.mark.slow
 def test_no_text_installs_the_other_project() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")

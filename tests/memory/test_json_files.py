@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emend.memory.errors import BadData
@@ -141,6 +141,7 @@ def test_any_file_gives_objects_or_an_error_with_file_and_line(tmp_path_factory,
     assert str(caught.value) == str(errors[0])
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=60) | st.text(max_size=40))
 def test_any_content_is_parsed_or_refused(content):
     try:

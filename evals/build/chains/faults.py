@@ -3,7 +3,7 @@
 The checks read rows of MQuAKE's files, so that released ones and new ones are checked alike.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from emend.evals.data.benchmarks.mquake.rows import ChainRow
@@ -120,11 +120,6 @@ def count_faults(rows: Rows) -> Iterator[tuple[str, set[int]]]:
         faulty |= found_rows
         yield name, found_rows
     yield "any", faulty
-
-
-def count_cells(rows: Rows) -> dict[tuple[int, int], int]:
-    """The number of rows by their numbers of hops and of edits."""
-    return dict(sorted(Counter((row.hops, len(row.requested_rewrite)) for row in rows).items()))
 
 
 def start_of(row: ChainRow) -> str:

@@ -212,13 +212,6 @@ def progress_on(file: TextIO | None = None) -> Progress:
     return Bar(stream) if stream.isatty() else Lines(stream)
 
 
-def wait_lines(file: TextIO | None = None) -> Callable[[float, str], None]:
-    """Make a function that writes why a call waits, every few seconds at most, for work that shows no counts."""
-    lines = Lines(file)
-    lines.line = lambda: "".join(lines.waits)  # type: ignore[method-assign]
-    return lines.waiting
-
-
 @contextmanager
 def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator[None]:
     """Inside the `with`, write a line to standard error every few seconds, for work that has no units to count."""

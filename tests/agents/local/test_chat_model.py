@@ -112,6 +112,7 @@ def test_one_bad_call_among_many_fails_alone(model):
     assert isinstance(futures[7].exception(), ModelError)
 
 
+@pytest.mark.slow
 def test_concurrent_calls_share_batches_and_agree_with_lone_ones(model, monkeypatch):
     prompts = [f"The capital of {name} is" for name in ("France", "Italy", "China", "The Silent River")] * 4
     alone = [(model.invoke(p).text, model.score(p, ["Paris", "Rome"]).log_probs) for p in prompts]

@@ -42,6 +42,7 @@ def joining(lm, requests, waves):
     return [done[place] for place in range(len(requests))]
 
 
+@pytest.mark.slow
 def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equally_likely(random_folder, repeated):
     """The output layer has every row twice, all but equal, so that padding alone would choose between twins."""
     lm = CausalLM(random_folder("llama"), device="cpu")

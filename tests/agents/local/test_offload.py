@@ -37,6 +37,7 @@ def test_a_mapped_model_gives_the_same_numbers(random_folder, random_lm, device_
     assert numbers(mapped) == numbers(random_lm())
 
 
+@pytest.mark.slow
 def test_main_memory_behind_a_computing_device_gives_the_same_numbers(random_folder, random_lm):
     """The hooks are those of a GPU with layers in main memory; here the CPU computes."""
     lm = CausalLM(random_folder(), device="cpu")

@@ -219,6 +219,7 @@ def asked(scripted, folder, *replies):
         )
 
 
+@pytest.mark.slow
 def test_the_agent_works_with_a_local_chat_model(scripted, tmp_path):
     answer = asked(scripted, tmp_path / "memory", WRITTEN["Qwen and Hermes"][1], "<think>So it is.</think>Meburg")
     assert answer.text == "Meburg" and len(answer.retrieved) == 1

@@ -53,6 +53,7 @@ def test_a_fault_becomes_what_it_should(fault, protocol):
             assert isinstance(caught.value, ModelReplyError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["bomb", "huge"])
 def test_a_reply_of_fifty_megabytes_takes_little_memory(fault):
     with Provider(lambda asked: "Ostrim", choose=lambda number: fault) as provider:

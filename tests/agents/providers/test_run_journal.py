@@ -91,6 +91,7 @@ def test_a_unit_whose_key_begins_another_units_key_keeps_its_replies(provider, t
         assert journal.units() == {"u0"}
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_reply_that_came(tmp_path):
     killed = (
         "import os; from pathlib import Path; from langchain_core.messages import AIMessage\n"

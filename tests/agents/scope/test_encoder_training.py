@@ -59,6 +59,7 @@ def test_the_adapter_names_its_encoder_and_questions_about_one_edit_alone_teach_
     assert (tmp_path / WEIGHTS).is_file()
 
 
+@pytest.mark.slow
 def test_the_seed_decides_what_is_learned(encoder, tmp_path):
     for name, seed in (("one", 0), ("again", 0), ("other", 1)):
         trained(encoder, tmp_path / name, epochs=1, seed=seed)

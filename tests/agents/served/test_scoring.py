@@ -105,6 +105,7 @@ def test_scoring_and_being_local_are_two_properties(tiny):
     assert is_local(tiny) and is_local(ScriptedScoringModel(reply=str, log_prob=lambda prompt, target: -1.0))
 
 
+@pytest.mark.slow
 def test_calls_of_many_threads_share_lists_and_each_gets_its_own_numbers(tiny):
     prompts = [f"{'So it is. ' * (number % 5)}The capital of land {number} is" for number in range(24)]
     with CompletionsServer(tiny.lm) as server:
@@ -217,6 +218,7 @@ def test_a_server_that_fails_the_check_at_load_does_not_score_and_says_why(spoil
     assert line == f"{server.spec()} gives no log-probabilities: {model.no_scores}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "window"), [("vllm", 130), ("sglang", 136)])
 def test_bounds_of_prompts_are_those_of_the_server_and_what_was_cut_is_counted(dialect, window, tiny):
     prompt = "So it was said of old. " * 40 + PROMPT
@@ -231,6 +233,7 @@ def test_bounds_of_prompts_are_those_of_the_server_and_what_was_cut_is_counted(d
             model.score(PROMPT, [" "])
 
 
+@pytest.mark.slow
 def test_scores_come_from_cache_and_journal_and_a_damaged_one_is_asked_for_again(tiny, tmp_path):
     with CompletionsServer(tiny.lm) as server:
         policy: Any = quick_policy(cache=tmp_path / "cache")
@@ -253,6 +256,7 @@ def test_scores_come_from_cache_and_journal_and_a_damaged_one_is_asked_for_again
             assert len(server.requests) - before == calls
 
 
+@pytest.mark.slow
 def test_an_adapter_is_asked_under_its_own_name(tiny):
     with CompletionsServer(tiny.lm) as server:
         server.adapters[ADAPTER], server.models[ADAPTER] = "/adapters/one", tiny.lm.model

@@ -17,6 +17,7 @@ from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.fakes import tiny_random_lm
+from tests.params import mostly_slow
 
 EDITS = (CAPITAL, CURRENCY)
 AT_THE_SUBJECT = {"layers": [0], "v_num_grad_steps": 4, "prefixes": ["So. "], "covariance": "identity"}
@@ -48,7 +49,7 @@ def saved(random_model, tmp_path):
 
 
 @pytest.mark.parametrize("method", sorted(SETTINGS))
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+@pytest.mark.parametrize("architecture", mostly_slow(["llama", "gpt2"], "gpt2"))
 def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, method, architecture):
     model = random_model(architecture)
     before = state_of(EditorContext(model))

@@ -21,6 +21,7 @@ from tests.editors.methods import MANY, build
 from tests.editors.speakers import speaker_for
 from tests.fakes import ScriptedChatModel
 from tests.graphs import forms
+from tests.params import mostly_slow
 
 NAMES = forms.EDITORS
 
@@ -29,7 +30,7 @@ NAMES = forms.EDITORS
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [0, 1, 1000])
+@pytest.mark.parametrize("count", mostly_slow([0, 1, 1000], 1))
 def test_it_answers_whatever_the_number_of_edits(name, count):
     edits = [CAPITAL, *MANY][:count]
     with build(name).edit(edits) as answerer:
@@ -182,6 +183,7 @@ def test_the_model_decides_the_form_and_an_agent_needs_one_that_calls_tools(trai
             build("agent", model=model)
 
 
+@pytest.mark.slow
 def test_an_agent_may_use_any_of_its_tools_which_see_only_current_entries():
     for tool, arguments in (
         ("lookup", {"subject": CAPITAL.subject, "relation": "capital"}),

@@ -23,5 +23,6 @@ def test_too_few_demonstrations_of_a_class_give_the_default(inside, outside):
     assert isinstance(load_scope_for(context(inside, outside)), DefaultScope)
 
 
+@pytest.mark.slow
 def test_enough_of_both_are_learned_from():
     assert not isinstance(load_scope_for(context(ENOUGH, ENOUGH)), DefaultScope)

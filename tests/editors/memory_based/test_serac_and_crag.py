@@ -287,6 +287,7 @@ class Keyless:
         raise KeyError("SEARCH_API_KEY")
 
 
+@pytest.mark.slow
 def test_what_the_second_memory_holds_is_in_the_fingerprint(tmp_path):
     def told() -> Any:
         return build("crag", settings={"search": str(tmp_path / "library")}).fingerprint

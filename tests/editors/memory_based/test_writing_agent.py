@@ -20,6 +20,7 @@ from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.dense import Dense
+from tests.params import first_quick
 
 FACT = re.compile(r"<message>The (?P<relation>[\w ]+) of (?P<subject>[\w ]+) is (?P<object>[^<]+?)\.?</message>")
 QUESTION = re.compile(r"What is the (?P<relation>[\w ]+) of (?P<subject>[\w ]+)\?")
@@ -142,7 +143,7 @@ def test_only_an_agent_that_writes_is_sequential_and_has_another_fingerprint():
         agent(writes="perhaps")
 
 
-@pytest.mark.parametrize("mode", ["single", "sequential"])
+@pytest.mark.parametrize("mode", first_quick(["single", "sequential"]))
 def test_a_run_has_the_writes_in_its_records(mode: str, tmp_path: Path):
     config = RunConfig(
         benchmark="tinyworld",

@@ -235,6 +235,7 @@ def test_without_a_readable_count_nothing_that_is_there_is_taken_for_known(lm, t
     assert (tmp_path / "layer-1.safetensors.unknown").is_file()
 
 
+@pytest.mark.slow
 def test_damaged_tinyworld_statistics_are_collected_again(random_model, lm, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
     monkeypatch.setattr(moments, "texts_of_the_world", lambda: texts_of_the_world()[:60])

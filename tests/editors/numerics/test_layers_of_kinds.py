@@ -17,7 +17,7 @@ from tests.editors.numerics.test_value_search import ADA, EDITS, PLAN, change, p
 from tests.editors.parametric.documents.published import Published
 from tests.editors.writers import log_prob
 from tests.fakes import SIZES, read_model, tiny_random_lm
-from tests.params import mostly_slow
+from tests.params import first_quick, mostly_slow
 
 SMALL: dict[str, Any] = {"intermediate_size": 64, "num_key_value_heads": 2}
 LINEAR = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
@@ -105,7 +105,7 @@ def test_a_model_that_keeps_states_is_searched_through_as_plainly(model_of, kind
     assert together.steps[0] == steps and together.loss[0] == pytest.approx(loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", MIXED)
+@pytest.mark.parametrize("kind", first_quick(MIXED))
 @pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD)])
 def test_locate_then_edit_needs_only_four_module_paths(model_of, kind, method, more):
     model = model_of(kind)
@@ -115,6 +115,7 @@ def test_locate_then_edit_needs_only_four_module_paths(model_of, kind, method, m
     check_same(weights, state_of(EditorContext(model)), "after the edit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(MIXED, "lfm2"))
 def test_windows_of_a_document_are_searched_through_as_in_the_published_loop(model_of, kind):
     model, settings = model_of(kind), {"layers": [0], "v_num_grad_steps": 6, "window_size": 9, "ex_data_num": 0}

@@ -15,7 +15,7 @@ from emend.editors.numerics.value_search import ValueSearchSettings, search_valu
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import ModelError
 from tests.fakes import SIZES, tiny_random_lm
-from tests.params import QUICK_ARCHITECTURES, mostly_slow
+from tests.params import QUICK_ARCHITECTURES, first_quick, mostly_slow
 
 PLAN = ValueSearchSettings(
     v_num_grad_steps=6, v_lr=0.1, kl_factor=0.5, v_weight_decay=0.3, clamp_norm_factor=50.0, stop_loss=0.0
@@ -134,8 +134,8 @@ def test_a_block_that_adds_to_the_mlp_s_output_in_place_is_read_before_it_does(t
     model.close()
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+@pytest.mark.parametrize("dtype", first_quick(["bfloat16", "float16"]))
+@pytest.mark.parametrize("architecture", first_quick(["llama", "gemma2"]))
 def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dtype, random_model):
     """The changes are many of the format's smallest steps apart from none, and few from each other."""
     model: Any = load_model(f"hf:{random_model(architecture).lm.folder}", device="cpu", dtype=dtype)
@@ -146,6 +146,7 @@ def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dt
     model.close()
 
 
+@pytest.mark.slow
 def test_batching_and_padding_change_nothing(lm):
     together = change(lm, EDITS)
     for n, edit in enumerate(EDITS):

@@ -108,6 +108,7 @@ def without_begin_token(monkeypatch, model):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_a_subject_that_is_the_very_first_token_is_written_at_the_prompt_s_last(method, random_model, monkeypatch):
     model = without_begin_token(monkeypatch, random_model())

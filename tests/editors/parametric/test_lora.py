@@ -169,6 +169,7 @@ def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, a
     check_same(weights, state_of(EditorContext(model)), "after 4 bits")
 
 
+@pytest.mark.slow
 @four_bit
 def test_adapters_of_a_model_in_four_bits_take_and_are_other_ones(random_model):
     model = random_model()
@@ -196,6 +197,7 @@ def test_a_missing_package_is_named_with_its_install_line(random_model, monkeypa
         build(random_model(), method)
 
 
+@pytest.mark.slow
 def test_threads_that_train_at_once_draw_what_one_thread_draws(random_folder):
     expected = solve(build(read_model(random_folder(), 4)), [CAPITAL])
     gate = threading.Barrier(3)

@@ -22,6 +22,7 @@ from emend.editors.parametric.rome import Rome, RRome
 from emend.memory.errors import BadData, BadSettings
 from tests.editors.writers import ARCHITECTURES, SAME_SUBJECT, editor, keys_at, solve
 from tests.fakes import tiny_random_lm
+from tests.params import first_quick
 
 
 def test_alphaedit_holds_protected_keys_within_a_sequence_and_forgets_them_after(random_model):
@@ -125,6 +126,7 @@ def test_contexts_have_the_requested_length_including_their_openers(random_model
     assert whole[:5] == (12,) * 5 and whole[5] == openers[5] + 1  # of an opener that is longer, one token more
 
 
+@pytest.mark.slow
 def test_contexts_of_rome_s_own_code_begin_with_the_begin_token_alone(random_model, monkeypatch):
     """Twenty texts of five and ten tokens, the begin token among them."""
     model, asked = random_model(), []
@@ -153,8 +155,8 @@ def test_what_was_sampled_for_a_model_goes_with_it(tmp_path):
     assert gone() is None
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+@pytest.mark.parametrize("dtype", first_quick(["bfloat16", "float16"]))
+@pytest.mark.parametrize("architecture", first_quick(["llama", "gemma2"]))
 def test_models_in_half_precision_take_edits(architecture, dtype, random_model):
     model: Any = load_model(f"hf:{random_model(architecture).lm.folder}", device="cpu", dtype=dtype)
     before = state_of(EditorContext(model))
@@ -167,6 +169,7 @@ def test_models_in_half_precision_take_edits(architecture, dtype, random_model):
     model.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_to_set_adds(method, random_model, monkeypatch):
     model = random_model("gemma2")

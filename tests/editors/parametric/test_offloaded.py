@@ -26,11 +26,11 @@ TRAINED = {"num_steps": 3}
 BLOCK = {"layers": [0], "v_num_grad_steps": 3, "optim_num_step": 3, "ex_data_num": 2}
 METHODS: list[Any] = [
     pytest.param(Rome, {"v_num_grad_steps": 3}, id="rome"),
-    pytest.param(Memit, {"layers": [0, 1], "v_num_grad_steps": 3}, id="memit"),
+    pytest.param(Memit, {"layers": [0, 1], "v_num_grad_steps": 3}, id="memit", marks=pytest.mark.slow),
     pytest.param(AlphaEdit, {"nullspace_threshold": 10.0}, id="alphaedit", marks=pytest.mark.slow),
     pytest.param(FineTuning, TRAINED | {"layers": [0]}, id="ft"),
     pytest.param(FineTuning, TRAINED | {"layers": [0], "batch_size": 1}, id="ft-batches", marks=pytest.mark.slow),
-    pytest.param(Unke, BLOCK, id="unke"),
+    pytest.param(Unke, BLOCK, id="unke", marks=pytest.mark.slow),
     pytest.param(AnyEdit, BLOCK | {"window_size": 9}, id="anyedit", marks=pytest.mark.slow),
     pytest.param(Lora, TRAINED | {"lora_dropout": 0.1}, id="lora"),
     pytest.param(QLora, TRAINED, id="qlora"),
@@ -71,6 +71,7 @@ def test_an_edit_is_that_of_the_loaded_model_and_leaves_no_trace(random_folder, 
     assert sum(not weight.is_meta for weight in offloaded.lm.model.parameters()) == len(deltas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "settings"), MEMORIES)
 def test_a_memory_beside_an_offloaded_layer_is_that_of_the_loaded_model(random_folder, method, settings):
     folder = random_folder(window=96, intermediate_size=128)

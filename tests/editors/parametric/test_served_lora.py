@@ -71,6 +71,7 @@ def test_an_edit_on_a_server_is_that_of_local_weights_and_leaves_nothing(server,
     local_model.close()
 
 
+@pytest.mark.slow
 def test_what_fails_inside_leaves_nothing_and_a_refusal_names_the_remedy(server, tmp_path, caplog):
     editor = build(server, tmp_path)
     with pytest.raises(InterruptedError), editor.edit([CAPITAL]):

@@ -80,7 +80,7 @@ def dense(delta, editor, name):
 
 
 @pytest.mark.parametrize("repeats", [1, 5], ids=["fewer tokens than inputs", "more"])
-@pytest.mark.parametrize("architecture", QUICK_ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["llama", *QUICK_ARCHITECTURES])
 def test_the_update_is_that_of_the_published_loop(architecture, repeats, random_model):
     editor = ultraedit(random_model(architecture))
     edits = [CAPITAL, CURRENCY] * repeats

@@ -23,6 +23,7 @@ from emend.editors.tracing.trace_facts import trace_facts
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 from tests.editors.writers import ARCHITECTURES
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 FACT = TracedFact(ids=(5, 17, 23, 42, 9, 31), subject=range(1, 4), answer=7)
 
@@ -77,7 +78,7 @@ def restored_by_hooks(lm: Any, tracer: CausalTracer, kind: str, token: int, laye
     return float(logits.softmax(-1)[:, FACT.answer].mean())
 
 
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "opt"])
+@pytest.mark.parametrize("architecture", mostly_slow([*ARCHITECTURES, "opt"], *QUICK_ARCHITECTURES, "opt"))
 def test_each_restored_probability_is_that_of_a_whole_pass_with_hooks(random_lm: Any, architecture: str) -> None:
     lm = random_lm(architecture)
     tracer = CausalTracer(lm, embedding_deviation(lm, [FACT]))

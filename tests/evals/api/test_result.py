@@ -50,6 +50,7 @@ def test_a_trace_has_steps_and_shows_itself(result):
         result.trace(99)
 
 
+@pytest.mark.slow
 def test_two_editors_and_two_runs_are_compared(result, tmp_path):
     comparison = result.compare("unedited", EDITOR)
     row = comparison.to_pandas().query("metric == 'EM' and kind == ''").iloc[0]

@@ -52,6 +52,7 @@ def test_an_editor_answers_from_the_facts_of_its_context(name: str) -> None:
     assert all(text in FACTS for text in out["retrieved"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rag", "mello"])
 def test_a_thread_that_is_kept_is_asked_again_from_the_start_and_its_inner_states_can_be_read(name: str) -> None:
     saver = InMemorySaver()
@@ -75,6 +76,7 @@ def test_k_and_a_wrong_name_are_those_of_the_command_line() -> None:
         graph.invoke(QUESTION, context=context | {"retriever": "bm52"})
 
 
+@pytest.mark.slow
 def test_triplets_and_verdicts_come_out_as_plain_values(keys: None) -> None:
     out = studio.extraction_graph().invoke({"document": "Anna Bell was born in Paris."})
     assert [(triplet["subject"], triplet["object"]) for triplet in out["triplets"]] == [("Anna Bell", "Paris")]

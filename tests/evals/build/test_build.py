@@ -64,6 +64,7 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Card, Path]:
     return built(tmp_path_factory.mktemp("built"))
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_benchmark_that_a_run_takes_in_all_settings(benchmark: tuple[Card, Path], tmp_path: Path):
     card, folder = benchmark
     kept = round((card.kept_share.mean or 0) * card.kept_share.n)

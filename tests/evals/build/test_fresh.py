@@ -98,6 +98,7 @@ def of_tinyworld(out: Path, source: str = "tinyworld", limit: int = 3) -> None:
         build("fresh", BuildConfig(source=source, model=provider.spec("chat"), limit=limit), out)
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_built_is_a_source_too(tmp_path: Path):
     of_tinyworld(tmp_path / "first")
     of_tinyworld(tmp_path / "second", str(tmp_path / "first"), 2)

@@ -187,6 +187,7 @@ def test_a_pdf_is_read_with_the_extra_package(tmp_path: Path):
         text_of(tmp_path / "broken.pdf")
 
 
+@pytest.mark.slow
 def test_calls_and_tokens_are_foreseen_within_a_tenth(tmp_path: Path):
     """Tokens of prompts and schemas are counted at four characters each, as English has them."""
     (tmp_path / "documents").mkdir()

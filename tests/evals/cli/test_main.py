@@ -45,6 +45,7 @@ def test_a_command_ends_without_a_search_of_all_memory_for_garbage() -> None:
     assert out.splitlines()[-1] == "FROZEN True", err
 
 
+@pytest.mark.slow
 def test_no_commands_help_imports_a_graph_or_array_library() -> None:
     code = (
         "import sys; from emend.evals.cli.main import COMMANDS, main\n"
@@ -58,6 +59,7 @@ def test_no_commands_help_imports_a_graph_or_array_library() -> None:
     assert out.splitlines()[-1] == "HEAVY []"
 
 
+@pytest.mark.slow
 def test_help_takes_less_than_half_a_second() -> None:
     """Of processor time, so that a busy machine does not fail it."""
 
@@ -73,6 +75,7 @@ def test_help_takes_less_than_half_a_second() -> None:
     assert min(seconds() for _ in range(3)) < 0.5
 
 
+@pytest.mark.slow
 def test_listing_and_reading_a_run_imports_neither_a_model_library_nor_langchain(tmp_path: Path) -> None:
     commands = [["list"], *(["list", kind] for kind in ("editors", "benchmarks", "judges", "models", "graphs"))]
     run = str(smooth_run(tmp_path / "run"))

@@ -10,6 +10,7 @@ import pytest
 
 from emend.memory.store.collection import MemoryCollection
 from tests.evals.command_line import Output
+from tests.params import first_quick
 
 EDITS = [
     {"subject": "Veldania", "relation": "prime minister", "object": "Mira Tolvane", "time": "2024-03"},
@@ -70,6 +71,7 @@ def test_a_fact_is_shown_with_its_history_in_order(filled):
     assert "superseded" in item.splitlines()[0] and "Tobin Hale" in item
 
 
+@pytest.mark.slow
 def test_withdrawing_restores_the_earlier_value(filled):
     later = rows(filled("show", *WHO, "--json"))[1]["edit"]
     gone = rows(filled("withdraw", later["id"], "--json"))
@@ -80,6 +82,7 @@ def test_withdrawing_restores_the_earlier_value(filled):
     assert filled("withdraw", earlier["edit"]["id"])[1].startswith("1 edit withdrawn\n")
 
 
+@pytest.mark.slow
 def test_an_imported_export_is_equal(filled):
     filled("add", *WHO, "--object", "Ilse Brandt")
     assert filled("export", "out.jsonl") == (0, "5 edits written to out.jsonl\n", "")
@@ -195,7 +198,7 @@ def test_an_export_names_the_rule_that_an_import_needs(emend):
     assert "import them with --superseding never" in emend("export", "all.jsonl")[1]
 
 
-@pytest.mark.parametrize("documents", [range(0), range(30), range(30, 60)])
+@pytest.mark.parametrize("documents", first_quick([range(30), range(0), range(30, 60)]))
 def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypatch, documents):
     items = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
     facts: list[Any] = [

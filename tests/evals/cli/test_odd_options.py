@@ -36,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(before)
 
 
+@pytest.mark.slow
 def test_sixty_odd_values_end_cleanly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMEND_CACHE", str(folder / "cache"))
     monkeypatch.setattr(logging, "lastResort", None)

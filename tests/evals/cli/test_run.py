@@ -204,6 +204,7 @@ def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, 
     assert output.code == 2 and told in output.err and not Path("refused").exists()
 
 
+@pytest.mark.slow
 def test_commands_read_a_run_from_its_mirror(emend: Any, tmp_path: Path) -> None:
     at = [f"file://{tmp_path}/mirrors/x.{number}" for number in (1, 2)]
     for number, address in enumerate(at, 1):

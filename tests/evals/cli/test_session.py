@@ -31,6 +31,7 @@ from emend.memory.retrieval.base import Corpus, Entry, Hit
 from emend.memory.store.chroma import ChromaMemory
 from tests.evals.command_line import Output, caller
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.params import first_quick
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
 
@@ -161,6 +162,7 @@ def ask(memory: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return with_lines
 
 
+@pytest.mark.slow
 def test_the_model_answers_from_the_memory_in_its_embedding_and_adds_nothing_to_it(ask, memory):
     assert ask("What is the capital of Vouna?").out.strip() == "Meburg"
     assert ask("--embedding", "lexical", "What is the capital of Vouna?").out.strip() == "Meburg"
@@ -176,7 +178,7 @@ def test_the_model_answers_from_the_memory_in_its_embedding_and_adds_nothing_to_
     assert stored() == before
 
 
-@pytest.mark.parametrize("editor", ["in_context", "rag"])
+@pytest.mark.parametrize("editor", first_quick(["rag", "in_context"]))
 def test_superseded_edits_are_not_shown(ask, memory, editor):
     newer = Triplet(subject="Vouna", relation="capital", object="Oldport")
     with ChromaMemory(memory, LexicalEmbedding()) as opened:
@@ -190,6 +192,7 @@ def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(ask):
     assert output.out.split() == ["Meburg", "Meburg"]
 
 
+@pytest.mark.slow
 def test_with_trace_every_step_is_shown_and_json_has_one_object_per_answer(ask):
     lines = ask("--trace", "--editor", "mello", "--set", "mello.hops=1", "What is the capital of Vouna?").out
     nodes = [line.split()[0] for line in lines.splitlines() if line and not line.startswith(" ")]
@@ -269,6 +272,7 @@ def fault(asked):
     return next((name for name in ("overflow", "refusal", "401", "quota") if name in asked.prompt), "")
 
 
+@pytest.mark.slow
 @needs_client
 def test_a_failed_question_is_reported_and_the_next_one_is_asked(ask):
     with Provider(lambda asked: "Meburg", strike=fault) as provider:
@@ -293,6 +297,7 @@ def test_a_fatal_error_ends_the_session(ask, hopeless):
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
+@pytest.mark.slow
 @needs_client
 def test_limits_hold_over_all_questions_and_cached_replies_are_free(ask, tmp_path):
     with Provider(lambda asked: "Meburg") as provider:

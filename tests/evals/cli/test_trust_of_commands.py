@@ -215,6 +215,7 @@ def test_no_command_imports_what_files_name(name: str, gift: Path, emend: Any) -
         assert not imported(gift), words
 
 
+@pytest.mark.slow
 def test_the_walk_sees_what_is_imported(gift: Path, emend: Any) -> None:
     emend("resume", "gift/run", "--trust", CODE)
     assert imported(gift) == {"PWNED", "gift", "gift.evil"}

@@ -190,6 +190,7 @@ def load_echo(name: str, **settings: Any) -> ScriptedChatModel:
     return ScriptedChatModel(reply=lambda prompt: verdict(prompt, yes="yes" if "blue" in prompt else "no"))
 
 
+@pytest.mark.slow
 def test_the_command_prints_keeps_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'emend-eval[plot]'")
     monkeypatch.setitem(MODELS.builtin, "echo", ("tests.evals.judging.test_calibration:load_echo", ""))

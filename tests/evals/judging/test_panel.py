@@ -112,6 +112,7 @@ def test_judges_repeats_and_orders_multiply():
     assert len(set(keys)) == len(keys) == 2 * 3 * 2
 
 
+@pytest.mark.slow
 def test_concurrent_calls_give_what_single_ones_do():
     panel = Panel(judges=("a",), batch=False)
     outcome = []

@@ -287,6 +287,7 @@ def test_each_repeat_is_asked_for_itself(elken):
     assert {judgement.repeat for judgement in read_judgements(elken, summary.scoring)} == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_kept_replies_answer_the_same_repeat_of_another_run_and_no_other_repeat(judgeable, tmp_path):
     with Provider(lambda asked: verdict(asked.prompt)) as provider:
         panel = Panel(judges=(provider.spec("openai"),), repeats=2)
@@ -327,6 +328,7 @@ def test_a_judge_that_cannot_be_reached_is_an_error(elken, shell):
     assert done.exit_code and isinstance(done.exception, EmendError), done.output
 
 
+@pytest.mark.slow
 def test_stress_is_shown_and_a_broken_order_is_an_exit_code(shell):
     done = shell("judge", "stress", "--judge", "scripted:5", "--kind", "tendency", "--kind", "recall")
     assert done.exit_code == 1

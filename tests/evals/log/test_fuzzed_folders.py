@@ -9,6 +9,7 @@ from scripts.benchmarks.fuzz_run_folders import COMMANDS, fuzz
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
 
 
+@pytest.mark.slow
 def test_mutated_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))

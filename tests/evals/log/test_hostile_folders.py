@@ -33,6 +33,7 @@ from tests.params import mostly_slow
 CONFIG = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted")
 READING = ("report", "trace 1", "trace", "compare", "analyse", "resume")
 SECRET = "precious\n"
+FILES = (MANIFEST, RECORDS, EVENTS, ERRORS, BASELINE, COSTS, CASES)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ SPOILS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("spoil", mostly_slow(list(SPOILS), "FIFO"))
-@pytest.mark.parametrize("name", [MANIFEST, RECORDS, EVENTS, ERRORS, BASELINE, COSTS, CASES])
+@pytest.mark.parametrize("name", mostly_slow(FILES, RECORDS, CASES))
 def test_what_is_no_regular_file_is_named(folder: Path, name: str, spoil: str) -> None:
     (folder / name).unlink()
     SPOILS[spoil](folder / name)
@@ -145,28 +146,29 @@ EDIT_COST = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        (RECORDS, '{"unit":"u","of":"x"}'),
-        (RECORDS, '{"unit":"u","of":1e999}'),
-        (RECORDS, '{"unit":"u","of":null}'),
-        (RECORDS, '{"unit":["u"],"of":1}'),
-        (RECORDS, "[" * 100_000),
-        (EVENTS, '{"unit":["u"]}'),
-        (EVENTS, "[" * 100_000 + "]" * 100_000),
-        (COSTS, '{"act":"edit","seconds":"x","editor":5}'),
-        (COSTS, '{"act":"run","seconds":null}'),
-        (COSTS, '{"act":"edit","edits":1,"tokens":Infinity}'),
-        (COSTS, '{"act":"perplexity before"}'),
-        (COSTS, EDIT_COST.replace("[]", "null")),
-        (COSTS, EDIT_COST.replace('"repeat":0', '"repeat":[]')),
-        (BASELINE, '{"key":"k","probe":"p","answer":{"usage":{"untold":[]}}}'),
-        (ERRORS, '{"unit":["u"],"steps":3}'),
-        (CASES, '{"number":1,"setting":"plain","case":"c","edits":[{"text":5}]}'),
-        (CASES, "garbage"),
-    ],
-)
+LINES = [
+    (RECORDS, '{"unit":"u","of":"x"}'),
+    (RECORDS, '{"unit":"u","of":1e999}'),
+    (RECORDS, '{"unit":"u","of":null}'),
+    (RECORDS, '{"unit":["u"],"of":1}'),
+    (RECORDS, "[" * 100_000),
+    (EVENTS, '{"unit":["u"]}'),
+    (EVENTS, "[" * 100_000 + "]" * 100_000),
+    (COSTS, '{"act":"edit","seconds":"x","editor":5}'),
+    (COSTS, '{"act":"run","seconds":null}'),
+    (COSTS, '{"act":"edit","edits":1,"tokens":Infinity}'),
+    (COSTS, '{"act":"perplexity before"}'),
+    (COSTS, EDIT_COST.replace("[]", "null")),
+    (COSTS, EDIT_COST.replace('"repeat":0', '"repeat":[]')),
+    (BASELINE, '{"key":"k","probe":"p","answer":{"usage":{"untold":[]}}}'),
+    (ERRORS, '{"unit":["u"],"steps":3}'),
+    (CASES, '{"number":1,"setting":"plain","case":"c","edits":[{"text":5}]}'),
+    (CASES, "garbage"),
+]
+ONE_OF_EACH_FILE = dict(reversed(LINES)).items()
+
+
+@pytest.mark.parametrize(("name", "line"), mostly_slow(LINES, *ONE_OF_EACH_FILE))
 def test_a_damaged_line_is_an_error_or_left_out(folder: Path, name: str, line: str) -> None:
     with (folder / name).open("a") as file:
         file.write(line + "\n")
@@ -176,7 +178,7 @@ def test_a_damaged_line_is_an_error_or_left_out(folder: Path, name: str, line: s
         assert not message or f"{name}, line {number}" in message or name in message, (command, message)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, RECORDS, EVENTS, ERRORS, BASELINE, COSTS, CASES])
+@pytest.mark.parametrize("name", mostly_slow(FILES, MANIFEST, RECORDS))
 @pytest.mark.parametrize("how", mostly_slow(["utf-16", "utf-8-sig", "zeros", "empty", "missing", "huge"], "utf-16"))
 def test_a_damaged_file_is_an_error_or_left_out(folder: Path, name: str, how: str) -> None:
     text = (folder / name).read_text("utf-8")
@@ -237,6 +239,7 @@ class FullDisk:
             monkeypatch.setattr(module, "open_file", lambda *args, **more: Limited(opened(*args, **more)))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_error_at_any_byte_and_finished_units_are_kept(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +254,7 @@ def test_a_full_disk_is_one_error_at_any_byte_and_finished_units_are_kept(
         assert {record.probe: untimed(record) for record in read_records(out)} == whole, left
 
 
-@pytest.mark.parametrize("left", [0, 900, 4_000])
+@pytest.mark.parametrize("left", mostly_slow([0, 900, 4_000], 900))
 def test_a_full_disk_keeps_judgements_and_triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
     folder, triplets = elken_run(tmp_path / "run"), tmp_path / "triplets.jsonl"
     documents = [SourceDocument(edit=Edit(form="document", text=f"Ana lives in Madrid. {n}")) for n in range(20)]

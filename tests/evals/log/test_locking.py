@@ -36,6 +36,7 @@ def test_a_second_owner_is_refused_and_leaves_the_folder_to_the_first(tmp_path):
             assert (folder / LOCK).exists()
 
 
+@pytest.mark.slow
 def test_of_threads_that_take_the_same_new_folder_one_at_a_time_owns_it(tmp_path: Path) -> None:
     folder, gate = tmp_path / "runs" / "same", threading.Barrier(4)
     owners, most, endings, count = 0, [0], list[str](), threading.Lock()

@@ -46,6 +46,7 @@ def test_records_of_older_runs_are_read_with_their_fields_of_then(tmp_path: Path
     assert old != line and Record.parse(old) == Record.parse(line) and Record.parse(old).active_edits == 7
 
 
+@pytest.mark.slow
 def test_a_torn_end_at_any_byte_is_cut_to_whole_units(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
     whole = (tmp_path / RECORDS).read_bytes()

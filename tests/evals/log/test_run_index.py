@@ -24,6 +24,7 @@ from emend.evals.show.trace.case_trace import trace
 from emend.evals.show.trace.overview import overview
 from emend.memory.errors import BadData
 from tests.evals.traced_runs import smooth_run
+from tests.params import first_quick
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +171,7 @@ CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("window", [1, 2**16])
+@pytest.mark.parametrize("window", first_quick([2**16, 1]))
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_became_of_the_files_is_seen(large, monkeypatch, change, window) -> None:
     folder, _ = large
@@ -226,7 +227,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("damage", first_quick(DAMAGES.values(), 6), ids=DAMAGES)
 def test_a_damaged_index_is_made_anew(large, damage) -> None:
     folder, indexes = large
     (path,) = indexes.iterdir()

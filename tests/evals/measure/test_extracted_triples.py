@@ -72,6 +72,7 @@ def test_triplets_replace_the_document_and_the_probes_name_them(tiny_file):
             assert edit.form == "triplet" and edit.cloze and edit.target_new and edit.text.startswith(edit.subject)
 
 
+@pytest.mark.slow
 def test_triplets_of_any_setting_with_texts_replace_its_edits(tmp_path):
     out = tmp_path / "events.jsonl"
     said = ["--benchmark", "tinyworld", "--setting", "event", "--limit", "3", "--embedding", "lexical"]
@@ -104,6 +105,7 @@ def test_a_missing_document_or_file_and_a_setting_of_another_method_are_refused(
         Triples("no.jsonl")
 
 
+@pytest.mark.slow
 def test_a_file_of_each_method_gives_both_settings_in_one_run(tiny_file, tmp_path):
     by_model = tmp_path / "llm.jsonl"
     by_model.write_text(tiny_file.read_text().replace('"method":"rules"', '"method":"llm"').replace("Osric", "Odric"))

@@ -5,6 +5,7 @@ import pytest
 
 from emend.agents.parsing.passages import read_passage
 from emend.evals.metrics.assertion import asserts
+from tests.params import first_quick
 
 REPLIES = Path(__file__).parents[2] / "data/replies"
 RIVAL = "United States of America"
@@ -63,11 +64,13 @@ def test_the_year_of_a_date_is_part_of_the_answer():
 
 @pytest.mark.parametrize(
     ("files", "count", "agreed", "accepted"),
-    [
-        ("[!b]*.jsonl", 637, 0.99, 0.005),
-        ("blind.jsonl", 189, 0.96, 0.0),
-        ("blind_edited.jsonl", 210, 0.98, 0.005),
-    ],
+    first_quick(
+        [
+            ("blind_edited.jsonl", 210, 0.98, 0.005),
+            ("blind.jsonl", 189, 0.96, 0.0),
+            ("[!b]*.jsonl", 637, 0.99, 0.005),
+        ]
+    ),
 )
 def test_labelled_replies_of_models_are_scored_as_people_label_them(files, count, agreed, accepted):
     """Labels are older than the rule, or by a reader who had not seen it; first figures: docs/reference/concepts.md."""

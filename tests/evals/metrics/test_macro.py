@@ -17,6 +17,7 @@ def test_groups_count_alike_and_one_of_a_single_case_leaves_no_interval():
     assert (told.mean, told.low, told.high) == (0.5, None, None)
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_drawing_each_group_anew():
     rng = np.random.default_rng(0)
     drawn = [rng.integers(0, 2, size) * 1.0 for size in (40, 90, 60)]

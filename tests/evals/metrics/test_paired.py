@@ -35,6 +35,7 @@ def _sides(pairs: list[Pair]) -> list[tuple[float, float]]:
     return [(pair.a or 0.0, pair.b or 0.0) for pair in pairs]
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_difference_covers_the_truth() -> None:
     rng = np.random.default_rng(5)
     covered = 0

@@ -80,6 +80,7 @@ def test_other_modes_foresee_nothing(tmp_path: Path, mode: str) -> None:
     assert not Prophet.foreseen
 
 
+@pytest.mark.slow
 def test_a_resumed_run_foresees_the_same_portions_but_no_finished_one(tmp_path: Path) -> None:
     names = subjects(tmp_path / "whole")
     Prophet.stopping.append(names[4])

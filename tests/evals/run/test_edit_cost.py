@@ -69,6 +69,7 @@ def test_edits_of_several_acts_cost_the_sum_and_those_of_one_count_once() -> Non
     assert stood.cost_of(both) == EditCost(edits=3, seconds=4.0, cpu_seconds=2.5, peak_bytes=9, tokens=14)
 
 
+@pytest.mark.slow
 def test_a_sequence_asks_all_cases_again_at_its_end_unless_told_otherwise(tmp_path: Path) -> None:
     asked: dict[str, tuple[dict[str, Any], int]] = {
         "end": ({}, 12),

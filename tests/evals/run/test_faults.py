@@ -139,7 +139,7 @@ ONCE = EACH if ALL else list(zip(METHODS, SERVERS, strict=True))
 """Every editor with every server; or each of them once."""
 
 
-@pytest.mark.parametrize(("method", "server"), mostly_slow(EACH, *ONCE[:2]))
+@pytest.mark.parametrize(("method", "server"), mostly_slow(EACH, ONCE[0]))
 def test_each_fault_ends_a_case_as_it_should_and_resuming_asks_again_what_failed(method, server, tmp_path):
     strike = Strike(PROMPT, PROMPT if (method, server) in ONCE else ())
     with Provider(believes, strike=strike, structured=SERVERS[server][1]) as provider:
@@ -183,6 +183,7 @@ def test_a_provider_that_hangs_is_given_up_and_asked_again(method, server, tmp_p
     assert set(run_of.outcomes().values()) == {"right"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 def test_a_storm_of_all_kinds_of_faults_loses_doubles_and_falsifies_nothing(protocol, tmp_path):
     calm, _ = evaluate(tmp_path / "calm", protocol, 2, lambda number: "")

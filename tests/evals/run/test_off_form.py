@@ -78,7 +78,7 @@ def steps_of(folder: Path, record: Record) -> list[dict[str, Any]]:
     return [line for line in read_lines(folder, EVENTS) if line.get("probe") == record.probe]
 
 
-@pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::3]))
+@pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::5]))
 def test_a_reply_off_the_form_at_any_node_is_unscored_with_its_step_and_is_not_asked_again(
     name, settings, nodes, tmp_path
 ):
@@ -116,7 +116,7 @@ def endless(asked: Asked) -> Said | str:
     return f"{verdict if checking else ''}{SUBQUESTION} And then?\n{TENTATIVE} Then.\n"
 
 
-@pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::3]))
+@pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::5]))
 def test_a_model_that_never_comes_to_an_end_is_ended_and_nothing_is_made_up(name, settings, nodes, tmp_path):
     with Provider(endless) as provider:
         summary = asked_of(provider, name, settings, 1, tmp_path / "run")

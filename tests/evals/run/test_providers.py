@@ -74,6 +74,7 @@ def test_tool_calls_that_nobody_asked_for_are_unscored(tmp_path):
     assert len(reasons) == 4 and all("expected a reply, and it is empty" in str(reason) for reason in reasons)
 
 
+@pytest.mark.slow
 def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
     with Provider(knows, latency=0.01) as provider:
         plan = config(provider, benchmark_options={"cases": "12"}, max_calls=10)
@@ -85,6 +86,7 @@ def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path)
     assert spent(tmp_path)["requests"] == provider.count <= 36 + 4  # what was in work is asked again
 
 
+@pytest.mark.slow
 def test_concurrency_is_the_number_of_calls_in_flight_and_twice_as_many_units_are_under_way(tmp_path, monkeypatch):
     units = AtOnce(PassEvaluator._evaluate_unit)
     monkeypatch.setattr(PassEvaluator, "_evaluate_unit", lambda *asked: units(*asked))
@@ -123,6 +125,7 @@ def spent(folder: Path) -> dict[str, Any]:
     return item.model_dump()
 
 
+@pytest.mark.slow
 def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
     (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
     with Provider(knows) as provider:
@@ -143,6 +146,7 @@ def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
     assert manifest.model["parameters"] == sent and sent["temperature"] == 0
 
 
+@pytest.mark.slow
 def test_a_second_run_with_the_same_cache_asks_nothing_and_says_the_same(tmp_path):
     with Provider(knows) as provider:
         plan = config(provider, benchmark_options={"cases": "4"}, cache=str(tmp_path / "kept"), repeats=2)
@@ -169,6 +173,7 @@ def test_limits_of_a_model_without_a_provider_are_refused(tmp_path):
             run(plan, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
     config = RunConfig(

@@ -97,6 +97,7 @@ def test_an_edit_that_cases_share_stands_once(mode: str, standing: list[int]) ->
     ]
 
 
+@pytest.mark.slow
 def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(tmp_path: Path) -> None:
     model = ScriptedModel()
     summary = go(tmp_path / "run", model, editors=("unedited", EDITOR, HEAVY), repeats=2)

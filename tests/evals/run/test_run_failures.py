@@ -24,6 +24,7 @@ from emend.memory.errors import (
 )
 from tests.evals.toy_runs import config, go, records, untimed_records
 from tests.evals.toys import EDITOR, HeavyEditor, ScriptedModel, ToyEditor
+from tests.params import first_quick
 
 
 def test_a_failed_unit_is_kept_and_tried_again(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_an_edit_that_cannot_be_made_does_not_take_its_batch_with_it(tmp_path: P
     assert {record.case for record in read_records(tmp_path / "run")}.isdisjoint(line["case"] for line in lines)
 
 
-@pytest.mark.parametrize("allowed", ["true", "2", "0.1"])
+@pytest.mark.parametrize("allowed", first_quick(["2", "true", "0.1"]))
 def test_too_many_failures_end_the_run_and_keep_what_is_finished(tmp_path: Path, allowed: str) -> None:
     with pytest.raises(TooManyFailures, match="ConnectionError: no connection for river"):
         go(
@@ -191,6 +192,7 @@ def test_what_a_deleted_folder_cannot_keep_of_the_spending_is_warned_of(tmp_path
     assert "what was spent is not in the manifest: " in caplog.text
 
 
+@pytest.mark.slow
 def test_a_setting_that_an_editor_cannot_write_is_unscored_with_the_reason_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

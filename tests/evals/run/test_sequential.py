@@ -29,6 +29,7 @@ from tests.evals.toys import (
     ToyEditor,
     toy_case,
 )
+from tests.params import mostly_slow
 
 EIGHT = {"cases": "8"}
 
@@ -166,7 +167,7 @@ def test_what_is_compared_is_asked_before_the_first_edit(tmp_path: Path) -> None
     assert HeavyEditor.intruders == []
 
 
-@pytest.mark.parametrize("lost", [1, 5, 12, 20, 31])
+@pytest.mark.parametrize("lost", mostly_slow([1, 5, 12, 20, 31], 12))
 def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(tmp_path: Path, lost: int) -> None:
     whole = tmp_path / "whole"
     go(whole, reevaluate_at="every:3,end", benchmark_options=EIGHT)

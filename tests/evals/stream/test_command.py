@@ -14,6 +14,7 @@ from tests.evals.stream.streams import READER, generated, stream_file
 pytestmark = pytest.mark.usefixtures("emend")
 
 
+@pytest.mark.slow
 def test_a_stream_is_made_checked_and_asked(emend: Any, tmp_path: Path):  # noqa: F811
     made = emend("stream", "new", "facts.jsonl", "--turns", "60", "--injections", "2", "--difficulty", "hard")
     assert (made.code, "emend stream check" in made.out) == (0, True)
@@ -90,6 +91,7 @@ def test_a_dry_run_prints_calls_and_asks_nobody(emend: Any, tmp_path: Path):  # 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stream.jsonl"]
 
 
+@pytest.mark.slow
 def test_answers_are_analysed_by_hops_and_age(emend: Any, tmp_path: Path):  # noqa: F811
     stream_file(tmp_path, generated(turns=80))
     words = ("--system", "oracle", "--system", "empty", "--model", READER, "--out", "run")

@@ -14,6 +14,7 @@ from emend.evals.stream.fairness import (
 )
 from tests.evals.judged_runs import verdict
 from tests.evals.stream.streams import generated, questions_of
+from tests.params import first_quick
 from tests.provider.models import asked_model
 from tests.provider.server import Provider
 
@@ -39,7 +40,8 @@ def test_planted_wrong_gold_is_found_and_nothing_else(items):
     assert not found - planted
 
 
-@pytest.mark.parametrize("items", STREAMS)
+@pytest.mark.slow
+@pytest.mark.parametrize("items", first_quick(STREAMS))
 def test_planted_errors_of_a_judge_are_found_and_no_sound_verdict(items):
     verdicts, count = plant_judge_errors(questions_of(items), 0.15)
     errors = find_judge_errors(verdicts)
@@ -57,6 +59,7 @@ def test_a_judge_that_takes_topical_answers_is_measured_beside_the_rules():
     assert strict.false_acceptance.high is not None and strict.false_acceptance.high < 0.05
 
 
+@pytest.mark.slow
 def test_a_chat_model_is_measured_as_a_judge():
     questions = [each for each in questions_of(STREAMS[0]) if each.kind == "current"][:10]
     with Provider(lambda asked: verdict(asked.prompt, yes="yes")) as provider:

@@ -68,7 +68,7 @@ def name_of(system: type) -> str:
 
 
 def test_a_memory_with_all_evidence_is_right_in_every_kind_and_an_empty_one_in_none(tmp_path: Path):
-    items = generated(turns=200)
+    items = generated(turns=100)
     records = run_systems(tmp_path, "oracle", "full_context", "empty", file=stream_file(tmp_path, items))
     assert {record.kind for record in records} == {*ANSWERABLE, *ABSTAINING}
     assert accuracy(records, "oracle") == accuracy(records, "full_context") == 1
@@ -101,7 +101,7 @@ def test_an_unknown_system_is_refused_with_the_nearest_name(tmp_path: Path):
 
 
 def test_the_budget_cuts_every_context(tmp_path: Path):
-    items = generated(turns=120)
+    items = generated(turns=40)
     file = stream_file(tmp_path, items)
     for budget in (40, 200):
         records = run_systems(tmp_path / str(budget), "full_context", "grep", file=file, budget=budget)
@@ -109,6 +109,7 @@ def test_the_budget_cuts_every_context(tmp_path: Path):
         assert 0 < max(tokens) <= budget
 
 
+@pytest.mark.slow
 def test_questions_at_a_few_places_have_the_context_that_they_have_in_the_whole_stream(tmp_path: Path):
     file = stream_file(tmp_path, generated(turns=120))
     whole = {each.probe: each.values["context_tokens"] for each in run_systems(tmp_path, "full_context", file=file)}
@@ -123,15 +124,16 @@ def test_an_editor_of_edits_takes_part_with_the_turns_as_texts(tmp_path: Path):
 
 
 def test_scores_say_what_the_store_is_like_and_what_a_question_costs(tmp_path: Path):
-    items = generated(turns=80)
+    items = generated(turns=40)
     run_systems(tmp_path, "memory", file=stream_file(tmp_path, items))
     rows = {row.metric: row for row in report(tmp_path / "run").rows}
     assert (rows["state_precision"].mean, rows["state_recall"].mean) == (100, 100)
     assert rows["stale"].mean == rows["leaked"].mean == rows["false_acceptance"].mean == 0
-    assert 0 < (rows["store_items"].mean or 0) <= 80
+    assert 0 < (rows["store_items"].mean or 0) <= 40
     assert all(rows[name].n > 10 for name in ("context_tokens", "recall_ms", "evidence", "accuracy"))
 
 
+@pytest.mark.slow
 def test_another_stream_starts_with_an_empty_memory(tmp_path: Path):
     first, second = (
         [item.model_copy(update={"stream": name}) for item in generated(turns=30, seed=seed)]

@@ -43,6 +43,7 @@ def config_of(file: Path, **fields: Any) -> Any:
     return StreamConfig(**fields).run_config(str(file))
 
 
+@pytest.mark.slow
 def test_an_estimate_is_near_what_the_run_needs_also_of_a_system_that_reads_turns(tmp_path: Path):
     items = generated(turns=150)
     config = config_of(stream_file(tmp_path, items))
@@ -65,7 +66,7 @@ def test_an_estimate_is_near_what_the_run_needs_also_of_a_system_that_reads_turn
 
 
 def test_repeats_and_limits_change_the_estimate_as_they_change_the_run(tmp_path: Path):
-    file = stream_file(tmp_path, generated(turns=80))
+    file = stream_file(tmp_path, generated(turns=40))
     whole, twice, few = (
         dry_run_stream(config_of(file, systems=("empty",), **fields)) for fields in ({}, {"repeats": 2}, {"limit": 3})
     )

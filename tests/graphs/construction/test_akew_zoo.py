@@ -11,7 +11,7 @@ from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft,
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named
+from tests.graphs.construction.zoo import check_keeping, named, once
 from tests.paths import DATA
 
 FILTER_OF = {
@@ -65,6 +65,7 @@ ZOO = read_zoo()
 PROMPT = SHIPPED["paragraph"]
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter of texts that drops a text, or an empty text."""
     item, language = specimen.item, LANGUAGES[specimen.language]
@@ -105,6 +106,7 @@ def test_the_zoo_has_many_texts_in_several_languages_by_people_and_models_and_of
     assert set(FILTER_OF.values()) == set(TEXT_FILTERS)
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind not in (JUDGED, REPEATED)], rejecting_filter)
 

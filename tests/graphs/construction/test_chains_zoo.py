@@ -12,7 +12,7 @@ from emend.graphs.construction.chains import SAME, build, filters
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_items, read_specimens
 
 FILTER_OF = {
     "no question": "three_questions",
@@ -63,6 +63,7 @@ ZOO = read_specimens("chains_zoo.jsonl", Specimen)
 GRAPH = build()
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the wording beside two good ones, or an empty text."""
     item = ITEMS[specimen.item]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import pytest
@@ -79,17 +80,17 @@ RATES = Fraction(1, 4), Fraction(1, 3), Fraction(2, 5)
 class Trial(NamedTuple):
     """A question with the right answer, the answer that is planned for it, and whether each agent errs on it."""
 
-    number: int
     planned: str
     errs: tuple[bool, ...]
+    share: Fraction
+    """Share of such questions among all with that planned answer, where agents err independently."""
 
 
 def trials() -> Iterator[Trial]:
-    """All combinations of errors in their exact shares, as independent agents make them; half are planned wrongly."""
-    patterns = [[place < rate.numerator for place in range(rate.denominator)] for rate in RATES]
-    combinations = list(product(*patterns))
-    for place, (planned, errs) in enumerate(product(("right", "wrong"), combinations)):
-        yield Trial(place, planned, errs)
+    """All combinations of errors; half of the questions are planned wrongly."""
+    for planned, errs in product(("right", "wrong"), product((True, False), repeat=len(RATES))):
+        share = prod(rate if is_wrong else 1 - rate for rate, is_wrong in zip(RATES, errs, strict=True))
+        yield Trial(planned, errs, Fraction(share))
 
 
 def measure(wrong: Callable[[int], str], convinced: tuple[int, ...] = ()) -> tuple[Fraction, Fraction]:
@@ -99,14 +100,16 @@ def measure(wrong: Callable[[int], str], convinced: tuple[int, ...] = ()) -> tup
         wrong: the answer of an agent that errs.
         convinced: the agents that take over in the second round what both others say, if these agree.
     """
-    taken = right = good = 0
+    taken = right = good = Fraction(0)
     for trial in trials():
         outcome = debate_question(
             [erring(trial, place, wrong, place in convinced) for place in range(3)], QUESTION, FACTS, graph=GRAPH
         )
         is_taken, is_good = outcome.verdict == trial.planned, trial.planned == "right"
-        taken, right, good = taken + is_taken, right + (is_taken and is_good), good + is_good
-    return Fraction(right, taken), Fraction(right, good)
+        taken += trial.share * is_taken
+        right += trial.share * (is_taken and is_good)
+        good += trial.share * is_good
+    return right / taken, right / good
 
 
 def erring(trial: Trial, place: int, wrong: Callable[[int], str], is_convinced: bool) -> ScriptedChatModel:

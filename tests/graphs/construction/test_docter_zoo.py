@@ -18,7 +18,7 @@ from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.translation import BACK, TRANSLATED
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_items, read_specimens
 
 FILTER_OF = {
     "old object alone": "new_object",
@@ -97,6 +97,7 @@ GRAPH = build()
 WORDS = 60
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the document, the translation or the question, or an empty text."""
     item = ITEMS[specimen.item]
@@ -129,6 +130,7 @@ def test_the_zoo_has_many_replies_of_all_kinds_and_in_several_languages():
     assert len({each.part for each in ZOO}) == 3
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind not in JUDGED], rejecting_filter)
 

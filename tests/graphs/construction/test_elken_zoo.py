@@ -14,7 +14,7 @@ from emend.graphs.construction.elken import NAMED, build, filters
 from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_items, read_specimens
 
 FILTER_OF = {
     "refusal": "refusal",
@@ -73,6 +73,7 @@ class CutOffChatModel(ScriptedChatModel):
         return result
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the report, or an empty text."""
     item = ITEMS[specimen.item]

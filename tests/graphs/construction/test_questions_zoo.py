@@ -14,7 +14,7 @@ from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.questions import build, filters
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_items, read_specimens
 
 FILTER_OF = {
     "sentence not in document": "proof",
@@ -98,6 +98,7 @@ DOCUMENTS = read_items("questions_documents.json")
 GRAPH = build()
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the fact, or an empty text."""
     reply = DocumentFacts(facts=[DocumentFact.model_validate(specimen.fact)]).model_dump_json()

@@ -13,7 +13,7 @@ from emend.graphs.construction.pipeline import ConstructionContext
 from emend.graphs.construction.recoe import DEBATED, QUESTION_FILTERS, build
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_items, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_items, read_specimens
 
 FILTER_OF = {
     "no question": "question",
@@ -60,6 +60,7 @@ ZOO = read_specimens("recoe_zoo.jsonl", Specimen)
 GRAPH = build()
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the wording, or an empty text; the agents of the debate are careful readers."""
     item = ITEMS[specimen.item] | {"row": {"counterfactual_answer_alias": []}}

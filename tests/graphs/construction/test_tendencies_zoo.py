@@ -22,7 +22,7 @@ from emend.graphs.construction.tendencies import (
 )
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
-from tests.graphs.construction.zoo import check_keeping, named, read_specimens
+from tests.graphs.construction.zoo import check_keeping, named, once, read_specimens
 
 FILTER_OF = {
     "refusal": "talk",
@@ -163,6 +163,7 @@ def rejections(specimen: Specimen) -> list[str]:
     return [str(each["filter"]) for each in state["rejections"]]
 
 
+@once
 def rejecting_filter(specimen: Specimen) -> str:
     """The name of the filter that drops the event or the question, or an empty text."""
     return next(iter(rejections(specimen)), "")
@@ -179,6 +180,7 @@ def test_the_zoo_has_events_and_questions_of_all_kinds_and_in_several_languages(
     assert {each.language for each in ZOO} == {"en", "de", "zh"}
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind not in JUDGED], rejecting_filter)
 

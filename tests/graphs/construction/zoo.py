@@ -1,6 +1,7 @@
 """Labelled replies of authors: files in tests/data/construction, and what all tests on them share."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -35,8 +36,26 @@ def read_specimens(name: str, specimen: Callable[..., T]) -> list[T]:
 
 
 def named(specimens: Iterable[T], text_of: Callable[[T], str]) -> list[Any]:
-    """Parameters with ids that say the kind and the beginning of a reply."""
-    return [pytest.param(each, id=f"{each.kind}: {text_of(each)[:80]}") for each in specimens]
+    """Parameters with ids that say the kind and the beginning of a reply; all but the first two of a kind are slow."""
+    counts = Counter[str]()
+    parameters = []
+    for each in specimens:
+        counts[each.kind] += 1
+        marks = [pytest.mark.slow] if counts[each.kind] > 2 else []
+        parameters.append(pytest.param(each, id=f"{each.kind}: {text_of(each)[:80]}", marks=marks))
+    return parameters
+
+
+def once(rejecting_filter: Callable[[T], str]) -> Callable[[T], str]:
+    """The function, called once for each reply: a test of each filter and a test of all of them ask it the same."""
+    filters: dict[int, str] = {}
+
+    def cached(specimen: T) -> str:
+        if id(specimen) not in filters:
+            filters[id(specimen)] = rejecting_filter(specimen)
+        return filters[id(specimen)]
+
+    return cached
 
 
 def check_keeping(specimens: Sequence[T], rejecting_filter: Callable[[T], str]) -> None:

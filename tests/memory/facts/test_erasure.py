@@ -14,6 +14,7 @@ from emend.memory.facts import database
 from emend.memory.facts.database import FILE, FactDatabase
 from emend.memory.facts.fact import Provenance
 from emend.memory.facts.fact_memory import FactMemory
+from tests.params import mostly_slow
 
 
 def files_with(folder: Path, *texts: str) -> list[tuple[str, str]]:
@@ -85,7 +86,7 @@ def test_a_batch_that_forgets_leaves_nothing_either(tmp_path):
         assert files_with(tmp_path, "number-of-old") == []
 
 
-@pytest.mark.parametrize("place", ["_wipe_log", "_begin_log", "erase_former_frames"])
+@pytest.mark.parametrize("place", mostly_slow(["_wipe_log", "_begin_log", "erase_former_frames"], "_wipe_log"))
 def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one_empties_it(place, tmp_path):
     with FactMemory(tmp_path) as memory:
         memory.remember("Ann", "phone number", "number-of-old")
@@ -104,6 +105,7 @@ def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one
         assert memory.count() == 0 and files_with(tmp_path, "number-of-old") == []
 
 
+@pytest.mark.slow
 def test_a_log_is_wiped_also_of_what_earlier_rounds_left_in_it_and_a_large_one_is_cut_off(tmp_path, monkeypatch):
     log = tmp_path / f"{FILE}-wal"
     with FactMemory(tmp_path) as memory:
@@ -124,6 +126,7 @@ def test_a_log_is_wiped_also_of_what_earlier_rounds_left_in_it_and_a_large_one_i
         assert memory.count() == 300
 
 
+@pytest.mark.slow
 def test_what_others_write_while_texts_are_forgotten_is_not_lost(tmp_path):
     def write() -> None:
         with FactMemory(tmp_path) as other:

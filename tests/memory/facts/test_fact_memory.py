@@ -243,6 +243,7 @@ def _remember(folder, name, barrier):
             memory.remember("Ann", "tasks", f"task {number} of {name}")
 
 
+@pytest.mark.slow
 def test_processes_at_once_lose_nothing_and_add_nothing_twice(tmp_path):
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(3)

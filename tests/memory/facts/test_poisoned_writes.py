@@ -80,6 +80,7 @@ def call(memory: FactMemory, user: str, number: int, name: str, arguments: dict[
     return bool(result.status == "success")
 
 
+@pytest.mark.slow
 def test_thirty_poisoned_writes_change_no_answer_of_another_user(memory):
     before = answers(memory, "ann"), answers(memory, "ben")
     writes = poisoned_writes(memory)

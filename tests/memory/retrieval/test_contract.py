@@ -33,7 +33,7 @@ class TestEveryRetriever(RetrieverContract):
 
 
 class TestEveryRetrieverOverChroma(TestEveryRetriever):
-    @pytest.fixture(autouse=True, params=mostly_slow([*FINDING, *CHAINS], "default", "dense", "focus>focus>bm25"))
+    @pytest.fixture(autouse=True, params=mostly_slow([*FINDING, *CHAINS], "default"))
     def _named(self, request):
         self.name = request.param
 

@@ -58,6 +58,7 @@ def test_word_pieces_are_berts_without_punctuation_and_stop_words():
     assert word_pieces("a " * 3000 + "Lyon") == ["lyon"]
 
 
+@pytest.mark.slow
 def test_threads_get_the_stems_that_one_gets():
     endings = ("ing", "ations", "ies", "fulness", "ed", "ly")
     texts = [" ".join(f"w{place}r{number}{end}" for place in "abcdefghij" for end in endings) for number in range(80)]

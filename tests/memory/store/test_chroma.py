@@ -163,6 +163,7 @@ def _noting(upsert, sizes: list[int]):
     return noted
 
 
+@pytest.mark.slow
 def test_threads_may_add_and_search_at_once(memory):
     def work(i: int) -> str:
         memory.add([document(f"town {i}", id=f"e{i}"), document("shared", id="shared")])

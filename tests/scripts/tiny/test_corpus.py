@@ -128,6 +128,7 @@ def test_plain_statements_tell_the_truth_about_the_world() -> None:
             assert not sentence or sentence in truths
 
 
+@pytest.mark.slow
 def test_chains_end_with_the_last_intermediate_answer(documents: list[Document]) -> None:
     chains = [text(d) for d in documents if "intermediate answer" in text(d) and "Final answer:" in text(d)]
     assert len(chains) > 100

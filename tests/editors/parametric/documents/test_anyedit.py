@@ -14,7 +14,7 @@ from emend.memory.errors import BadSettings
 from tests.editors.parametric.documents.published import Published
 from tests.editors.writers import dense
 from tests.fakes import SIZES
-from tests.params import QUICK_ARCHITECTURES, mostly_slow
+from tests.params import QUICK_ARCHITECTURES, first_quick, mostly_slow
 
 SMALL = {
     "layers": [0],
@@ -34,7 +34,7 @@ def anyedit(model, **settings):
     return AnyEdit(EditorContext(model, settings=SMALL | settings))
 
 
-@pytest.mark.parametrize("overlap", [0, 3], ids=["apart", "overlapping"])
+@pytest.mark.parametrize("overlap", first_quick([3, 0]), ids=["overlapping", "apart"])
 @pytest.mark.parametrize("architecture", mostly_slow(sorted(set(SIZES) - {"opt"}), *QUICK_ARCHITECTURES))
 def test_values_and_deltas_are_those_of_the_published_loop(architecture, overlap, random_model):
     editor = anyedit(random_model(architecture), overlap=overlap)

@@ -12,7 +12,7 @@ from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.editors.parametric.documents.published import Published
 from tests.fakes import SIZES
-from tests.params import QUICK_ARCHITECTURES, mostly_slow
+from tests.params import QUICK_ARCHITECTURES, first_quick, mostly_slow
 
 SMALL = {"layers": [0], "clamp_norm_factor": 40.0, "v_num_grad_steps": 8, "lr": 1e-3, "optim_num_step": 4}
 DOCUMENT = Edit(form="document", text="The river Tamsin is long. It rains in Ostrim, and the sun is cold.")
@@ -68,7 +68,7 @@ def test_value_and_deltas_are_those_of_the_published_loop(architecture, random_m
             assert (ours - delta).norm() <= 1e-4 * delta.norm(), name
 
 
-@pytest.mark.parametrize("edit", [DOCUMENT, QUESTION], ids=["bare", "question"])
+@pytest.mark.parametrize("edit", first_quick([QUESTION, DOCUMENT]), ids=["question", "bare"])
 def test_a_target_becomes_nearly_as_probable_as_its_value_makes_it_and_all_comes_back(edit, random_model):
     editor = unke(random_model(), v_num_grad_steps=40, lr=1e-2, optim_num_step=150, ex_data_num=0)
     before = {name: tensor.clone() for name, tensor in editor.lm.model.state_dict().items()}
@@ -82,6 +82,7 @@ def test_a_target_becomes_nearly_as_probable_as_its_value_makes_it_and_all_comes
     assert all(torch.equal(tensor, before[name]) for name, tensor in editor.lm.model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_only_the_block_is_trained(random_model):
     editor = unke(random_model())
     block = editor.paths.of_layer(0, "block")
@@ -90,6 +91,7 @@ def test_only_the_block_is_trained(random_model):
     }
 
 
+@pytest.mark.slow
 def test_preserved_texts_move_less_than_without_them(random_model, tmp_path):
     model, file = random_model(), tmp_path / "texts.txt"
     file.write_text("\n".join(LINES))
@@ -105,6 +107,7 @@ def test_preserved_texts_move_less_than_without_them(random_model, tmp_path):
     assert moved(3) < 0.5 * moved(0)
 
 
+@pytest.mark.slow
 def test_edits_given_together_and_in_a_sequence(random_model):
     editor = unke(random_model(), v_num_grad_steps=40, lr=1e-2, optim_num_step=100, ex_data_num=0)
     edits = [DOCUMENT, QUESTION]
@@ -119,6 +122,7 @@ def test_edits_given_together_and_in_a_sequence(random_model):
     assert [score(editor, edit) for edit in edits] == unedited
 
 
+@pytest.mark.slow
 def test_smaller_batches_give_the_same_deltas(own_model):
     editor = unke(own_model)
     whole = editor.solve([DOCUMENT, QUESTION])

@@ -123,7 +123,8 @@ def test_a_codebook_is_never_changed_in_place():
     assert torch.equal(before.radii, torch.ones(2)) and not before.values.any() and before.labels == ((1,), (2,))
 
 
-@pytest.mark.parametrize("architecture", QUICK_ARCHITECTURES)
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", mostly_slow(["llama", *QUICK_ARCHITECTURES], "gpt2"))
 def test_targets_are_generated_and_scored_alike_in_any_batch(architecture, random_model):
     model = random_model(architecture)
     editor = grace(model, eps=1e-3)
@@ -154,6 +155,7 @@ def test_prompts_out_of_the_radius_are_answered_as_by_the_unedited_model(random_
         assert log_prob(model, FAR) != pytest.approx(before, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_a_fact_that_is_edited_again_has_its_last_target(random_model):
     model = random_model()
     again = TOWN.model_copy(update={"target_new": "of", "id": "again"})
@@ -161,6 +163,7 @@ def test_a_fact_that_is_edited_again_has_its_last_target(random_model):
         assert log_prob(model, again) > -0.5 > log_prob(model, TOWN)
 
 
+@pytest.mark.slow
 def test_the_codebook_grows_over_a_sequence_and_a_failed_call_leaves_it_as_it_was(random_model):
     model = random_model()
     editor = grace(model)
@@ -180,6 +183,7 @@ def test_the_codebook_grows_over_a_sequence_and_a_failed_call_leaves_it_as_it_wa
     assert log_prob(model, TOWN) == unedited and not model.lm.likelihood.hooked
 
 
+@pytest.mark.slow
 def test_behind_a_chat_template_edits_are_learnt_in_that_form(random_folder, tmp_path):
     folder = random_folder(window=96)
     for file in folder.iterdir():
@@ -202,6 +206,7 @@ def test_a_template_that_the_tokenizer_lacks_is_refused(random_model):
         grace(random_model(), use_chat_template=True)
 
 
+@pytest.mark.slow
 def test_half_precision_finds_its_keys_again(random_folder):
     model: Any = load_model(f"hf:{random_folder(window=96)}", device="cpu", dtype="bfloat16")
     try:

@@ -29,7 +29,7 @@ def recorded(lm, path, ask):
     return passes
 
 
-@pytest.mark.parametrize("architecture", [*QUICK_ARCHITECTURES, "opt"])
+@pytest.mark.parametrize("architecture", ["llama", *QUICK_ARCHITECTURES, "opt"])
 @pytest.mark.parametrize("side", SIDES)
 def test_a_scored_row_s_prompt_ends_where_its_target_begins(architecture, side, random_lm):
     lm = random_lm(architecture)
@@ -44,7 +44,7 @@ def test_a_scored_row_s_prompt_ends_where_its_target_begins(architecture, side, 
     assert all(rows.prompts[line, end] and not rows.prompts[line, end + 1 :].any() for line, end in enumerate(ends))
 
 
-@pytest.mark.parametrize("architecture", QUICK_ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["llama", *QUICK_ARCHITECTURES])
 def test_in_generation_the_first_pass_is_the_prompts_and_others_continue(architecture, random_lm):
     lm = random_lm(architecture)
     prompts = [SHORT, LONG]

@@ -15,7 +15,7 @@ from emend.editors.parametric.lifelong.wise import Wise
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
 from tests.editors.writers import ARCHITECTURES, log_prob
-from tests.params import QUICK_ARCHITECTURES, mostly_slow
+from tests.params import QUICK_ARCHITECTURES, first_quick, mostly_slow
 
 FAR = Edit.from_triplet(Triplet(subject="Orland", relation="river", object="Aske"), "Of all rivers of {} one is the")
 SMALL = {
@@ -85,7 +85,7 @@ def published_training(editor, edits, weight, module):
     return new.detach() - weight, least, history
 
 
-@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("layer", first_quick([0, 1]))
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_the_side_memory_is_that_of_the_published_loop(architecture, layer, random_model, monkeypatch):
     editor = wise(random_model(architecture), layers=[layer], norm_constraint=0.02, n_iter=8)
@@ -107,6 +107,7 @@ def test_the_side_memory_is_that_of_the_published_loop(architecture, layer, rand
     assert memory.current.delta.abs().max() <= 0.02 + 1e-6
 
 
+@pytest.mark.slow
 def test_a_shard_s_edits_move_only_what_its_mask_lets_them(random_model):
     editor = wise(random_model())
     memory = editor._learn_all(None, [CAPITAL, CURRENCY])
@@ -178,7 +179,7 @@ def test_rows_are_routed_as_by_the_published_comparisons():
     assert memory.choose(activations, 0.5).tolist() == published and set(published) == {-1, 0, 1, 2}
 
 
-@pytest.mark.parametrize("architecture", QUICK_ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(["llama", *QUICK_ARCHITECTURES], "gpt2"))
 def test_a_prompt_s_route_is_that_of_its_target_and_its_reply_in_any_batch(architecture, random_model):
     model = random_model(architecture)
     before = log_prob(model), log_prob(model, FAR)

@@ -89,6 +89,7 @@ def test_an_author_words_each_question_three_times(tmp_path: Path):
     assert not any("country" in question for row in rows for question in row.questions)
 
 
+@pytest.mark.slow
 def test_the_calls_foreseen_are_those_sent(tmp_path: Path):
     with Provider(lambda asked: sample(asked.prompt)) as provider:
         models = {"model": provider.spec("chat", "author"), "judge": provider.spec("chat", "judge")}

@@ -17,6 +17,7 @@ from emend.evals.run.run import run
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.docter_samples import sample
 from emend.memory.errors import BadData, BadSettings
+from tests.params import mostly_slow
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
@@ -89,7 +90,7 @@ def test_questions_are_balanced_and_joined_with_their_documents(tmp_path: Path):
     assert len(asked) == 6 and all(subject in question for subject, question in asked)
 
 
-@pytest.mark.parametrize("language", ["en", "zh", "de"])
+@pytest.mark.parametrize("language", mostly_slow(["en", "zh", "de"], "en"))
 def test_the_calls_foreseen_are_those_sent(tmp_path: Path, language: str):
     with Provider(lambda asked: sample(asked.prompt)) as provider:
         fields = config(provider, write_source(tmp_path), language=language)

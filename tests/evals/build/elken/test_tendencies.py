@@ -79,6 +79,7 @@ def test_the_folder_is_elken_with_choices_and_open_questions(built: tuple[Path, 
     assert kinds == {"tendency_m", "tendency_m_local", "tendency_open", "tendency_open_local"}
 
 
+@pytest.mark.slow
 def test_the_calls_foreseen_are_those_sent(tmp_path: Path):
     with Provider(lambda asked: sample(asked.prompt)) as provider:
         fields = config(tmp_path, provider, limit=3)

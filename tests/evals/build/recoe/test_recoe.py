@@ -78,6 +78,7 @@ def test_an_author_words_the_questions_and_a_debate_tries_them(tmp_path: Path):
     assert all(question.replace(ENDING, "") in plain and ENDING in question for question in worded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents", [False, True])
 def test_the_calls_foreseen_are_those_sent(tmp_path: Path, documents: bool):
     (tmp_path / "documents").mkdir()

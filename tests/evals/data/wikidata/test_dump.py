@@ -78,6 +78,7 @@ def test_an_update_is_read_with_labels_dates_aliases_and_pages(write, name):
     assert (counts.lines, counts.candidates, counts.updates, counts.damaged, counts.reasons) == (3, 1, 1, 0, {})
 
 
+@pytest.mark.slow
 def test_several_processes_read_the_same_in_the_same_order(write):
     subjects = [subject(f"Q{1000 + number}", f"Land {number}") for number in range(300)]
     path = write(JOHNSON, *subjects, SUNAK, name="dump.json.gz")

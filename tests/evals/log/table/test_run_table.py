@@ -29,6 +29,7 @@ from emend.evals.show.trace.overview import overview
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.toy_runs import go, untimed_records
 from tests.evals.toys import FLEETING_EDITOR, SpeakingModel, ToyBenchmark
+from tests.params import first_quick
 
 PLAN = {
     "editors": ("unedited", "in_context", "rag"),
@@ -98,6 +99,7 @@ def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monk
     assert len(finished_units(folder)[0]) == 72
 
 
+@pytest.mark.slow
 def test_no_query_writes_to_the_output_of_an_interactive_session(folder) -> None:
     code = f"""if True:
         from pathlib import Path
@@ -124,6 +126,7 @@ def test_a_run_that_grows_is_read_on(folder, monkeypatch, lines) -> None:
     assert lines_of_parts(folder) == [*([complete] if complete else []), 144]
 
 
+@pytest.mark.slow
 def test_steps_that_are_appended_are_read_on(folder, monkeypatch) -> None:
     whole = (folder / EVENTS).read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -164,6 +167,7 @@ def test_a_large_stretch_is_several_parts(folder, monkeypatch) -> None:
     assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
+@pytest.mark.slow
 def test_checkpoints_are_kept(tmp_path, monkeypatch) -> None:
     go(tmp_path / "run", editors=(FLEETING_EDITOR,), mode="sequential", reevaluate_at="2,end")
     assert read_all(tmp_path / "run") == read_anew(tmp_path / "run", monkeypatch)
@@ -220,6 +224,7 @@ def test_a_damaged_part_is_made_anew(folder, monkeypatch, change: Callable[[byte
     assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_done_without(folder, monkeypatch, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "file"))
@@ -234,6 +239,7 @@ def test_a_part_that_another_process_deletes_meanwhile_is_made_anew(folder) -> N
         assert table.rows("SELECT count(*) FROM record_lines") == [(144,)]
 
 
+@pytest.mark.slow
 def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
     report(folder)
     old, new = (parts_folder(folder) / f"draft {name}" for name in ("old", "new"))
@@ -244,6 +250,7 @@ def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
     assert new.exists() and not old.exists()
 
 
+@pytest.mark.slow
 def test_only_the_runs_that_were_used_last_are_kept(original, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(parts, "NUMBER", 2)
     folders = [Path(shutil.copytree(original, tmp_path / f"run {number}")) for number in range(3)]
@@ -325,7 +332,7 @@ def damaged_lines(lines: list[bytes], seed: int) -> list[bytes]:
     return changed
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", first_quick(range(40), 5))
 def test_damaged_records_are_read_or_refused_as_without_a_table(folder, monkeypatch, seed: int) -> None:
     def outcome() -> object:
         try:

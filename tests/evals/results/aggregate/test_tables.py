@@ -105,6 +105,7 @@ def test_an_unknown_form_is_named(folders: list[Path]) -> None:
         export(load_reports(folders), "latx")
 
 
+@pytest.mark.slow
 def test_latex_and_html_are_read_by_other_programs(folders: list[Path]) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("lxml")

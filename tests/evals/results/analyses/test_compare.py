@@ -144,6 +144,7 @@ def judged(found: Comparison) -> dict[str, float | None]:
     return {row.metric: row.paired.difference for row in found.rows if row.judge}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_two_editors_of_a_judged_run(judgeable: dict[str, Path], tmp_path: Path) -> None:
     def reply(prompt: str) -> str:

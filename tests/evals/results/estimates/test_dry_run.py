@@ -16,6 +16,7 @@ from emend.evals.run.run import run
 from emend.evals.show.report.dry_run import estimate_lines
 from emend.evals.show.report.progress import duration
 from emend.memory.errors import BadSettings
+from tests.params import first_quick
 
 EDITORS = ("unedited", "rag", "mello", "agent")
 
@@ -52,6 +53,7 @@ def test_an_estimate_is_near_what_the_run_needs(estimate: Any, tmp_path: Path) -
     assert estimate.total("input_tokens") == pytest.approx(summary.input_tokens, rel=0.1)
 
 
+@pytest.mark.slow
 def test_decompositions_and_tools_take_their_calls(estimate: Any) -> None:
     calls = {row.editor: row.calls for row in estimate.rows}
     steps_and_checks = 2 * HOPS + 1  # in the form `structured`, with the final answer
@@ -70,6 +72,7 @@ def test_an_agent_that_writes_takes_the_calls_by_which_it_reads_the_edits(mode: 
     assert calls["agent"] > 2 * calls["rag"] + 2, "two for an answer, as without writing, and two for an edit"
 
 
+@pytest.mark.slow
 def test_a_form_by_name_takes_the_calls_of_that_form() -> None:
     estimate = dry_run(config(editors=("rag", "mello"), overrides={"mello": {"form": "text"}}))
     calls = {row.editor: row.calls for row in estimate.rows}
@@ -97,6 +100,7 @@ def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path)
     assert "EUR" in estimate_lines(whole)[-2] and "no price" in estimate_lines(estimate)[-2]
 
 
+@pytest.mark.slow
 def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) -> None:
     local = dry_run(config(model="hf:nowhere", editors=("rag", "rome"), mode="sequential", reevaluate_at="2,end"))
     rag, rome, _ = local.rows
@@ -106,6 +110,7 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
     assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
 
 
+@pytest.mark.slow
 def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 60.0)
     local = dry_run(config(model="tiny", editors=("rag", "rome"), limit=2))
@@ -114,6 +119,7 @@ def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.Mon
     assert f"{low} to {high} at the speed" in estimate_lines(local)[-2]
 
 
+@pytest.mark.slow
 def test_replies_of_a_local_model_go_on_towards_their_limit_and_further_without_an_edit() -> None:
     editors = ("unedited", "rag", "rome")
     short, long = (
@@ -125,6 +131,7 @@ def test_replies_of_a_local_model_go_on_towards_their_limit_and_further_without_
     assert unedited + baseline == rome == 2 * rag
 
 
+@pytest.mark.slow
 def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone() -> None:
     editors = ("rag", "ft")
     read, unread, together = (
@@ -135,7 +142,7 @@ def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone()
     assert unread[1].perplexity_tokens == 0 < together[1].perplexity_tokens
 
 
-@pytest.mark.parametrize(("options", "times"), [({"mode": "single"}, 2), ({"mode": "sequential"}, 1)])
+@pytest.mark.parametrize(("options", "times"), first_quick([({"mode": "sequential"}, 1), ({"mode": "single"}, 2)]))
 def test_questions_on_ability_are_read_after_each_edit_alone_and_at_checkpoints(options: Any, times: int) -> None:
     run = {"model": "tiny", "editors": ("ft",), "limit": 2, "perplexity_text": "none", **options}
     one = dry_run(config(**run | {"limit": 1, "mode": "single"}, ability=("built_in",))).total("perplexity_tokens")
@@ -153,6 +160,7 @@ def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
     assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]
 
 
+@pytest.mark.slow
 def test_units_of_a_sequence_need_what_units_alone_need() -> None:
     alone, sequence = (
         dry_run(config(editors=("rag",), **options)).rows[0]

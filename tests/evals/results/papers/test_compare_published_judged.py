@@ -45,6 +45,7 @@ def test_coherence_of_chains_stands_beside_recoes_by_scheme_and_unedited_beside_
         against(folder, "recoe:6")
 
 
+@pytest.mark.slow
 def test_full_marks_stand_beside_elkens_by_scale_and_level(tmp_path: Path) -> None:
     folder = elken_run(tmp_path / "run")
     with pytest.raises(BadSettings, match="--kind tendency"):

@@ -15,6 +15,7 @@ from emend.evals.show.report.tables.papers import render_paper_table
 from emend.evals.show.report.tables.published import render_against
 from tests.evals.command_line import caller
 from tests.evals.results.papers.runs import akew_run
+from tests.params import first_quick
 
 
 def shown(found: PublishedComparison, width: int) -> str:
@@ -36,7 +37,7 @@ def test_every_width_shows_every_figure(tmp_path: Path, width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("width", first_quick([80, 160]))
 @pytest.mark.parametrize("name", [found.id for told in papers() for found in told.tables])
 def test_a_table_is_printed_whole_at_every_width(name: str, width: int) -> None:
     file, found = io.StringIO(), table(name)

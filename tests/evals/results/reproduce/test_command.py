@@ -124,6 +124,7 @@ def test_the_ledger_is_listed(emend: Any) -> None:
     assert len(cells) == 54 and {row["status"] for row in cells} == {"no", "model"}
 
 
+@pytest.mark.slow
 def test_a_grid_ends_in_one_table(emend: Any) -> None:
     words = (
         "sweep",

@@ -20,9 +20,11 @@ from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, pla
 from emend.evals.results.reproduce.recipe import Recipe, lacking, with_files, with_runs
 from emend.evals.show.report.reproduce.coverage_report import render_coverage
 from emend.memory.errors import BadSettings
+from tests.params import mostly_slow
 from tests.paths import ROOT
 
 TABLES = [table for paper in papers() for table in paper.tables if table.cells]
+ONE_OF_EACH_PAPER = {table.paper: table for table in TABLES}.values()
 
 
 def test_the_ledger_counts_every_figure_by_one_of_five_words() -> None:
@@ -85,7 +87,7 @@ def test_superlative_and_the_means_over_it_need_its_file_with_any_model() -> Non
             assert ("superlative_file=FILE" in each.reason) == is_with_file
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+@pytest.mark.parametrize("table", mostly_slow(TABLES, *ONE_OF_EACH_PAPER), ids=lambda table: table.id)
 def test_what_a_figure_needs_gives_a_number_in_its_place(table: PaperTable) -> None:
     """The plan reads the counterparts from the figure to the run; the report reads them from the run to the figure."""
     for planned in plan_cells(table, {cell.model: "tiny" for cell in table.cells}):

@@ -53,6 +53,7 @@ def test_sizes_are_those_of_the_files_or_of_the_papers() -> None:
     assert small.reading < large.reading < large.writing
 
 
+@pytest.mark.slow
 def test_what_was_measured_replaces_what_was_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_running, "local_seconds", lambda config, rows, parameters: 100.0 * config.seed)
     first, second = (RecipeRun(config=config(model="tiny", seed=seed)) for seed in (1, 2))

@@ -139,6 +139,7 @@ def test_runs_of_a_local_model_load_it_once_and_close_it(tmp_path: Path, monkeyp
     assert len(loaded) == 2 and closed == loaded  # other settings, another model
 
 
+@pytest.mark.slow
 def test_limits_of_a_local_models_runs_are_the_judges(tmp_path: Path) -> None:
     recipe = recipe_of(tiny(max_calls=5))
     assert "no provider to call" in run(recipe, tmp_path / "without")[0].error

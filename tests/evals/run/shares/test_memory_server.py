@@ -35,6 +35,7 @@ def test_runs_and_shares_on_a_server_are_the_local_run(tmp_path: Path, server: s
         assert not (tmp_path / name / "memory").exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_ends_the_run_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match=r"no Chroma server at 'http://127.0.0.1:9'.*chroma run"):
         go(tmp_path / "x", **RUN, memory_server="http://127.0.0.1:9", fail_on_error="false")

@@ -156,6 +156,7 @@ def test_limits_are_divided_among_the_shares() -> None:
         RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), share="1/3", max_calls=2)
 
 
+@pytest.mark.slow
 def test_merging_twice_gives_the_same_bytes(three: list[Path], tmp_path: Path) -> None:
     merge(three, tmp_path / "a")
     merge(three[::-1], tmp_path / "b")

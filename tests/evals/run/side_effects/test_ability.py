@@ -72,6 +72,7 @@ def test_the_unedited_model_is_measured_once_and_each_set_of_edits_beside_it(tmp
     assert len(measured(tmp_path / "run", PERPLEXITY_BEFORE)) == 1
 
 
+@pytest.mark.slow
 def test_a_loss_is_shown_with_the_paired_difference(tmp_path: Path) -> None:
     class Ruined(Forgetful):
         def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:

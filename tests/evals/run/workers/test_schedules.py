@@ -46,6 +46,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str | Non
     return folders
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(script=SCRIPTS, plan=st.sampled_from(PLANS), workers=st.integers(1, 4))
 def test_any_schedule_gives_the_same_records(

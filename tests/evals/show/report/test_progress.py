@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from emend.evals.show.report.progress import Lines, wait_lines
+from emend.evals.show.report.progress import Lines
 
 REASON = "429 from openai, waiting 20 s, 3rd time"
 
@@ -26,14 +26,6 @@ def test_the_plain_log_says_once_and_at_once_why_nothing_happens(clock):
     clock[0] += 21
     lines.unit("rag")
     assert REASON not in file.getvalue().splitlines()[-1] and len(file.getvalue().splitlines()) == 2
-
-
-def test_work_without_counts_says_why_it_waits(clock):
-    file = io.StringIO()
-    on_wait = wait_lines(file)
-    for seconds in (0.5, 20.0, 20.0):
-        on_wait(seconds, REASON)
-    assert file.getvalue() == f"{REASON}\n"
 
 
 def test_the_longest_wait_is_shown_and_short_ones_are_not(clock):

@@ -144,6 +144,7 @@ def test_an_unfinished_run_says_so_and_a_failed_unit_too(tmp_path: Path) -> None
     assert (report(tmp_path / "run").failed, report(tmp_path / "run").missing) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_model_without_probabilities_has_unscored_counts_and_the_picture_asks_no_server(tmp_path: Path) -> None:
     config = RunConfig(benchmark=BENCHMARK, editors=("in_context", "unedited"), model="m")
     run(config, tmp_path / "run", model=SpeakingModel())

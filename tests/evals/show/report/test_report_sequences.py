@@ -21,6 +21,7 @@ from emend.evals.show.report.tables.metrics import render
 from emend.evals.show.report.tables.secondary import spent_line
 from emend.memory.probe import ModelCall, Step, Usage
 from tests.evals.toys import BENCHMARK, FLEETING_EDITOR, ScriptedModel
+from tests.params import first_quick
 
 ES = Metric(name="ES", value="success", kinds=("efficacy",), scale=100, summary="new beats old")
 BEST = Metric(name="any", value="success", kinds=("efficacy",), per="any")
@@ -97,7 +98,7 @@ def test_costs_are_means_over_probes_and_over_edits(tmp_path: Path) -> None:
     assert spent_line(spent) == "230 tokens in, 10 out, 10 calls"
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", first_quick([80, 120]))
 def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, width: int) -> None:
     config = RunConfig(
         benchmark=BENCHMARK, editors=("unedited", FLEETING_EDITOR), model="m", mode="sequential",

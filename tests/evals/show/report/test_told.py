@@ -32,6 +32,7 @@ from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, speak
 from tests.evals.made import record, write_run
 from tests.fakes import ScriptedChatModel
+from tests.params import first_quick
 from tests.paths import DATA
 
 EM = Metric(name="EM", value="em", kinds=(), scale=100)
@@ -181,7 +182,9 @@ def says(folder: Path) -> bool:
     return M_FOR_G in report(folder).choices
 
 
-@pytest.mark.parametrize(("blocks", "said"), [("fact,tendency_m", True), ("fact,tendency_g", False), ("fact", False)])
+@pytest.mark.parametrize(
+    ("blocks", "said"), first_quick([("fact,tendency_m", True), ("fact,tendency_g", False), ("fact", False)])
+)
 def test_what_stands_for_free_answers_is_told_where_that_column_is(tmp_path: Path, blocks: str, said: bool) -> None:
     folder = elken(tmp_path / "run", blocks)
     assert says(folder) == ("E (M for G)" in {row.metric for row in report(folder).rows}) == said

@@ -286,6 +286,7 @@ def test_bad_options_are_told(smooth, words, message):
     assert isinstance(output.exception, EmendError) and message in str(output.exception)
 
 
+@pytest.mark.slow
 def test_a_run_of_before_can_still_be_looked_at(tmp_path):
     folder = smooth_run(tmp_path / "old")
     path = folder / "events.jsonl"
@@ -299,6 +300,7 @@ def test_a_run_of_before_can_still_be_looked_at(tmp_path):
     assert overview(folder).nodes[0].steps == 18
 
 
+@pytest.mark.slow
 def test_a_folder_without_cases_or_with_records_of_another_setting_is_traced_or_refused_cleanly(tmp_path):
     folder = smooth_run(tmp_path / "run")
     records = folder / "records.jsonl"

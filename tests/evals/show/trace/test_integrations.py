@@ -76,6 +76,7 @@ def test_a_recipe_reaches_its_tool(smooth, tool, monkeypatch):
         assert {"wandb.entity": "my-team", "wandb.project": "emend"}.items() <= collector.resources[0].items()
 
 
+@pytest.mark.slow
 def test_langsmith_watches_a_run_while_it_goes_on(tmp_path, keys, monkeypatch):
     pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
     import langsmith.utils

@@ -129,6 +129,7 @@ def test_texts_are_found_in_answers_and_edits(run):
         assert text not in odd or expected_lines == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_the_matches_of_many_texts_are_not_all_kept(run):
     found = answers(run)
     every = lines_with(found, text="e")

@@ -118,6 +118,7 @@ def test_a_comparison_has_the_numbers_of_the_command(smooth, command):
         assert pair.flips_total == len(pair.flips)
 
 
+@pytest.mark.slow
 def test_a_case_that_two_runs_number_differently_is_shown_beside_itself(smooth, tmp_path):
     other = shutil.copytree(smooth, tmp_path / "other")
 
@@ -138,6 +139,7 @@ def test_a_case_that_two_runs_number_differently_is_shown_beside_itself(smooth, 
             assert (flip.a.record, flip.b.record) in [(each.a.record, each.b.record) for each in beside.pairs]
 
 
+@pytest.mark.slow
 def test_the_filters_of_cases_choose_the_answers_that_the_trace_lists(rough, smooth, command):
     with Site([rough, smooth]) as site:
         pages_of(site)

@@ -45,6 +45,7 @@ def test_a_stream_with_too_few_questions_is_refused():
         with_injections(generated(turns=20), 30)
 
 
+@pytest.mark.slow
 def test_a_reader_that_obeys_documents_gives_what_they_demand(tmp_path: Path):
     file = stream_file(tmp_path, with_injections(generated(turns=120), 10))
     gullible = run_systems(tmp_path / "gullible", "full_context", "empty", file=file, model=GullibleReader())

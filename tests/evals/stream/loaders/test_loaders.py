@@ -160,6 +160,7 @@ def test_emends_own_lines_are_read_too(tmp_path: Path):
     assert load_stream(tmp_path / "own.jsonl") == items
 
 
+@pytest.mark.slow
 def test_systems_are_asked_over_all(tmp_path: Path):
     from tests.evals.toys import ScriptedModel
 

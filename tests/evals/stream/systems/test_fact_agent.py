@@ -31,6 +31,7 @@ def metrics_of(folder: Path, system: str) -> dict[str, float | None]:
     return {row.metric: row.mean for row in report(folder / "run").rows if row.n and row.editor == system}
 
 
+@pytest.mark.slow
 def test_what_the_model_writes_is_right_to_the_end_and_its_calls_are_in_the_trace(tmp_path: Path):
     items = generated(turns=60, rules=0)
     records = run_systems(tmp_path, AGENT, file=stream_file(tmp_path, items), model=FactWriter())
@@ -49,6 +50,7 @@ def test_what_the_model_writes_is_right_to_the_end_and_its_calls_are_in_the_trac
     assert {"update", "forget", "lookup"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("obeys", "calls"), [(False, 0), (True, 0.75)])
 def test_changes_that_poisoned_documents_cause_are_counted_and_are_in_the_final_state(
     obeys: bool, calls: float, tmp_path: Path

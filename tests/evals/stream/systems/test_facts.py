@@ -9,9 +9,10 @@ from emend.evals.stream.system import SystemContext
 from emend.evals.stream.systems.facts import Facts
 from emend.evals.stream.turn import StreamQuestion, Turn
 from tests.evals.stream.streams import accuracy, generated, run_systems, stream_file
+from tests.params import first_quick
 
 
-@pytest.mark.parametrize("users", [1, 2])
+@pytest.mark.parametrize("users", first_quick([2, 1]))
 def test_it_is_right_in_every_kind_and_its_state_is_that_of_gold(tmp_path: Path, users: int):
     items = with_injections(generated(turns=200, users=users, difficulty="hard"), 5)
     records = run_systems(tmp_path, "facts", file=stream_file(tmp_path, items))

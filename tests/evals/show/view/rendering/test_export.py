@@ -42,6 +42,7 @@ def test_every_link_leads_to_a_file_and_an_anchor_of_the_export(run, tmp_path):
             assert not anchor or f'id="{anchor}"' in target.read_text("utf-8"), (page, link)
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes_and_old_pages_go(run, tmp_path):
     export_folder([run], tmp_path / "first", "all")
     export_folder([run], tmp_path / "second", "all")
@@ -55,6 +56,7 @@ def test_the_same_run_gives_the_same_bytes_and_old_pages_go(run, tmp_path):
     assert contents(tmp_path / "second") == before
 
 
+@pytest.mark.slow
 def test_other_files_are_never_written_over(run, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
@@ -75,6 +77,7 @@ def test_other_files_are_never_written_over(run, tmp_path, capsys):
         assert emend("view", str(run), *words) == 2 and message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_file_allows_only_its_own_script_and_style(run, tmp_path, capsys):
     assert emend("view", str(run), "--single", str(tmp_path / "run.html"), "--cases", "2") == 0
     assert "cases are left out" in capsys.readouterr().out
