@@ -2,7 +2,8 @@
 
     python scripts/benchmarks/store_messages.py hf:FOLDER
 
-A fact is stored if one that holds has its object, and nothing else in it. The calls of each message are printed below it.
+A fact is stored if one that holds has its object, and nothing else in it. The calls of each message are printed
+below it.
 """
 
 import argparse
