@@ -140,13 +140,6 @@ def build() -> Graph:
     return graph.compile(name="agent").with_config(recursion_limit=RECURSION_LIMIT)
 
 
-def repeats_itself(state: AgentState) -> bool:
-    """True if the model made the calls of the round before again, as small models do: they change nothing more."""
-    rounds = [message.tool_calls for message in state["messages"] if isinstance(message, AIMessage)]
-    calls = [[(call["name"], call["args"]) for call in each] for each in rounds[-2:]]
-    return len(calls) == 2 and calls[0] == calls[1] != []
-
-
 @cache
 def build_reading() -> Graph:
     """Plan -> use tools, again and again: no question is answered, but the messages of the state are worked on."""
@@ -154,6 +147,6 @@ def build_reading() -> Graph:
     graph.add_node("plan", plan)
     graph.add_node("use_tools", use_tools)
     graph.add_edge(START, "plan")
-    graph.add_conditional_edges("use_tools", repeats_itself, {True: END, False: "plan"})
+    graph.add_edge("use_tools", "plan")
     graph.add_conditional_edges("plan", after_plan, {"use_tools": "use_tools", "compose": END})
     return graph.compile(name="agent_reading").with_config(recursion_limit=RECURSION_LIMIT)
