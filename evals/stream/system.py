@@ -95,16 +95,6 @@ class HasSize(Protocol):
         ...
 
 
-@runtime_checkable
-class HasChanges(Protocol):
-    """A system whose model changes the store by calls of tools."""
-
-    @property
-    def changes(self) -> int:
-        """Number of calls that have changed the store."""
-        ...
-
-
 def no_evidence(question: StreamQuestion) -> Sequence[Turn]:
     """No turns."""
     return ()
