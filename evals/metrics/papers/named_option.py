@@ -44,7 +44,7 @@ def names_option(passage: str, golds: Sequence[str], rivals: Iterable[str], ques
 
 def _without_list(passage: str, question: str) -> str:
     """The passage with a mark in place of the list of options that it takes over from the question."""
-    said, listed = (re.sub(r", (and|or) ", r" \1 ", fold_typography(text)) for text in (passage, question))
-    match = SequenceMatcher(None, said, listed, autojunk=False).find_longest_match()
-    shared = said[match.a : match.a + match.size]
-    return said.replace(shared, f" {LISTED} ") if _LIST.search(shared) else said
+    reply, listed = (re.sub(r", (and|or) ", r" \1 ", fold_typography(text)) for text in (passage, question))
+    match = SequenceMatcher(None, reply, listed, autojunk=False).find_longest_match()
+    shared = reply[match.a : match.a + match.size]
+    return reply.replace(shared, f" {LISTED} ") if _LIST.search(shared) else reply

@@ -86,7 +86,7 @@ def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeSc
     unscored with the reason. So is a probe with a form that stands for both answers, as it cannot show a flip. A probe
     without the tag `contested` has the same value again as `correct_flip_clean`.
     """
-    values, unscored = _flip(probe, answer, before, OUTPUTS, lambda given, golds, _: matches(given.text or "", golds))
+    values, unscored = _flip(probe, answer, before, OUTPUTS, lambda reply, golds, _: matches(reply.text or "", golds))
     if not probe.tags.get("contested"):
         values |= {CLEAN: values["correct_flip"]} if "correct_flip" in values else {}
         unscored |= {CLEAN: unscored["correct_flip"]} if "correct_flip" in unscored else {}
@@ -99,9 +99,9 @@ def contains_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeS
     Chat models answer in sentences, of which the paper's exact match finds none right.
     """
 
-    def gives(given: Answer, golds: Sequence[str], rivals: Sequence[str]) -> bool:
-        passage = (given.text or "") if given.passage is None else given.passage
-        return matches(given.text or "", golds) or names_option(
+    def gives(reply: Answer, golds: Sequence[str], rivals: Sequence[str]) -> bool:
+        passage = (reply.text or "") if reply.passage is None else reply.passage
+        return matches(reply.text or "", golds) or names_option(
             passage, _written(golds), _written(rivals), probe.prompt
         )
 
