@@ -78,10 +78,14 @@ def score_wrong_before(probe: Probe, answer: Answer, before: Answer | None) -> P
 
 
 def score_contains(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`contains`: the passage that answers asserts a gold answer as whole words, and no rival or other choice."""
+    """`contains`: the passage that answers asserts a gold answer as whole words, and no rival or other choice.
+
+    An answer that is a gold one, such as a text of several sentences, contains it whatever its sentences deny.
+    """
     if answer.text is None:
         return ProbeScores({}, {"contains": NO_TEXT})
-    return ProbeScores({"contains": float(_names_gold(probe, _passage(answer)))}, {})
+    right = exact_match(answer.text, probe.gold) or _names_gold(probe, _passage(answer))
+    return ProbeScores({"contains": float(right)}, {})
 
 
 def _passage(answer: Answer) -> str:

@@ -31,6 +31,15 @@ def test_exact_match_takes_aliases_choice_the_named_one_and_several_scorers_add_
     assert found.values == {"em": 1.0, "success": 1.0, "magnitude": 0.5}
 
 
+def test_an_answer_that_is_the_gold_text_contains_it_whatever_its_sentences_deny():
+    text = "Rome lies in Italy. It does not lie in Spain, nor was it founded there."
+    assert score(probe("exact_match", "contains", gold=(text,)), Answer(text=text)).values == {
+        "em": 1.0,
+        "contains": 1.0,
+    }
+    assert score(probe("contains"), Answer(text="Rome does not lie in Italy.")).values == {"contains": 0.0}
+
+
 def test_abstention_reads_all_sentences_that_answer_and_a_missing_text_is_unscored():
     asked = probe("abstention", prompt="Who built Rome?", style="question", gold=("I do not know.",))
     model = ScriptedChatModel(reply=lambda prompt: "I do not know. It was Romulus.")
