@@ -9,6 +9,8 @@ from emend.agents.parsing.passages import sentences
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_typography
 
+NAME_WORDS = 10
+"""A gold answer of more words is a text, of which the words before a comma are no short form."""
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not(?! only)|never|neither|nor|no longer|no evidence|without|cannot|rather than|instead of|unlike"
     r"|formerly|previously|other than|whether|unclear|old answer|(?:wrong|incorrect) answer|used to be|before that"
@@ -121,7 +123,8 @@ def _names(gold: str) -> tuple[str, ...]:
     plain = re.sub(r"^(?:the|a|an)\s+(?=\S)", "", fold_typography(gold).strip(), flags=re.IGNORECASE)
     head, _, addition = plain.partition(",")
     out = [plain, plain.removesuffix(" of America"), plain.removesuffix(" music")]
-    if len(head.split()) > 1 and re.search(r"[^\W\d]", addition):  # the year of a date is no addition
+    # The year of a date is no addition, and neither is what a sentence says of its subject.
+    if len(head.split()) > 1 and re.search(r"[^\W\d]", addition) and len(plain.split()) <= NAME_WORDS:
         out.append(head)
     if plain.endswith("America"):
         out.append("American")

@@ -38,6 +38,8 @@ def test_an_answer_that_is_the_gold_text_contains_it_whatever_its_sentences_deny
         "contains": 1.0,
     }
     assert score(probe("contains"), Answer(text="Rome does not lie in Italy.")).values == {"contains": 0.0}
+    text = "Ada Quill, a painter who is known for her large works, was born in the north of Italy."
+    assert score(probe("contains", gold=(text,)), Answer(text="Ada Quill was a writer.")).values == {"contains": 0.0}
 
 
 def test_abstention_reads_all_sentences_that_answer_and_a_missing_text_is_unscored():
