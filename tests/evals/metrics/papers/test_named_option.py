@@ -28,6 +28,23 @@ def test_a_list_said_again_is_no_answer_and_the_first_option_after_it_is(passage
     assert names_option(passage, ["New Zealand"], ["Sudan"], QUESTION) is right
 
 
+def test_a_long_name_said_twice_is_one_option():
+    question = "Which of Jersey, Palau and Saint Vincent and the Grenadines has the greatest area?"
+    passage = "the country with the greatest area is Saint Vincent and the Grenadines.\nSaint Vincent has 389 sq km."
+    assert names_option(passage, ["Saint Vincent and the Grenadines"], ["Palau"], question)
+    assert not names_option(passage, ["Palau"], ["Saint Vincent and the Grenadines"], question)
+
+
+def test_a_name_with_and_in_it_is_no_list():
+    names = ["Serbia", "Bosnia and Herzegovina"]
+    question = "Which of Serbia and Bosnia and Herzegovina is larger?"
+    assert names_option("Bosnia and Herzegovina is larger.", names[1:], names[:1], question)
+    assert not names_option("Serbia and Bosnia and Herzegovina are.", names[1:], names[:1], question)
+    question = "Which of Bosnia and Herzegovina, Czechia, Malta and Serbia has the greatest median age?"
+    assert names_option("Bosnia and Herzegovina has the greatest median age.", names[1:], ["Czechia"], question)
+    assert not names_option("Bosnia and Herzegovina has a greater one than Czechia.", ["Czechia"], names[:1], question)
+
+
 def test_an_answer_that_the_question_does_not_name_may_stand_anywhere():
     question = "How many of Alder, Brisk and Corran have a harbour?"
     assert names_option("Of Alder, Brisk and Corran, two have a harbour.", ["2", "two"], ["3", "three"], question)
