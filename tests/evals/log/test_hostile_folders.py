@@ -188,7 +188,8 @@ def test_a_damaged_file_is_an_error_or_left_out(folder: Path, name: str, how: st
     else:
         (folder / name).write_bytes(text.encode(how) if content is None else content)
     for command in READING:
-        ends(folder, command)
+        message = ends(folder, command)
+        assert not message or name in message or folder.name in message, (command, message)
 
 
 def test_a_run_without_its_records_is_no_empty_run(folder: Path) -> None:
