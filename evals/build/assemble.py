@@ -1,20 +1,29 @@
 """The benchmark folder made of a finished construction: items that are kept, in order, and their card."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.agents.roles.author import SHIPPED
 from emend.editors.built_item import BuiltItem
-from emend.evals.build.card import EXAMPLES, BuildCost, Card, PromptNote, Status, count_filter, measure_diversity
-from emend.evals.build.card_text import card_text
+from emend.evals.build.card import (
+    EXAMPLES,
+    BuildCost,
+    Card,
+    PromptNote,
+    Status,
+    card_text,
+    count_filter,
+    measure_diversity,
+)
 from emend.evals.build.items import PLACE, Items
 from emend.evals.build.kinds import BuildKind, build_kind
-from emend.evals.build.review import Review
-from emend.evals.build.source_items import KeptItem
+from emend.evals.build.sources.stored_items import KeptItem
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.built import CARD
+from emend.evals.judging.annotate.labels import read_key, read_sheets
+from emend.evals.judging.annotate.results import final_label, results_of
 from emend.evals.log.manifest import Manifest, now
 from emend.evals.log.records import read_records, replace
 from emend.evals.metrics.estimate import estimate
@@ -23,6 +32,44 @@ from emend.memory.distribution import installed_version
 from emend.memory.errors import BadData
 from emend.memory.probe import Usage
 from emend.memory.typography import fold_text
+
+STUDY, QUESTION, REJECT = "build", "keep", "no"
+
+
+class Review(NamedTuple):
+    """The cases that people rejected, how many they labelled, and how far they agreed."""
+
+    rejected: frozenset[str]
+    labelled: int
+    agreement: dict[str, Any]
+
+
+def read_review(folder: Path, cases: Collection[str]) -> Review:
+    """Read the filled sheets of a construction's items.
+
+    Args:
+        folder: where `emend judge annotate RUN --study build` wrote the sheets.
+        cases: those of the items that are kept so far; each needs a label.
+
+    Raises:
+        BadData: the sheets are of another study, or an item has no label on which they agree.
+    """
+    key = read_key(folder)
+    if key.study.name != STUDY:
+        raise BadData(f"'{folder}' has sheets of the study '{key.study.name}': make them with --study {STUDY}.")
+    sheets = read_sheets(folder, key)
+    question = next(each for each in key.study.questions if each.name == QUESTION)
+    labels = {item.case: final_label(item, sheets, question) for item in key.items}
+    if unlabelled := sorted(case for case in cases if labels.get(case) is None):
+        raise BadData(
+            f"{len(unlabelled)} of {len(cases)} items in '{folder}' have no label that the reviewers agree on, such as "
+            f"{unlabelled[0]}: label them, or decide with emend judge agreement {folder}."
+        )
+    results = results_of(key, sheets)
+    pairs = [pair.model_dump(mode="json") for pair in results.pairs]
+    rejected = frozenset(case for case, label in labels.items() if label == REJECT)
+    return Review(rejected, len(labels), {"labelled": results.labelled, "pairs": pairs})
+
 
 CARD_TEXT = "card.md"
 REPEATED, REVIEWERS = "repeated text", "reviewers"

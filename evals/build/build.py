@@ -1,19 +1,110 @@
-"""Construction of a benchmark: a run makes its items, and what is kept becomes the folder."""
+"""Construction of a benchmark: a run makes its items, and what is kept becomes the folder; and its estimate before."""
 
+import tempfile
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from emend.evals.build.assemble import assemble, read_built
-from emend.evals.build.card import Card, Status
-from emend.evals.build.composed.composers import COMPOSERS, write_composed
+from emend.agents.llm import check_spec
+from emend.agents.providers.prices import Prices
+from emend.evals.build.assemble import CARD_TEXT, assemble, read_built, read_review
+from emend.evals.build.card import EXAMPLES, BuildCost, Card, FilterCount, Status, card_text, measure_diversity
 from emend.evals.build.fresh import FRESH, build_fresh
 from emend.evals.build.kinds import build_kind
-from emend.evals.build.review import read_review
-from emend.evals.build.wikiupdate import prepare_updates
+from emend.evals.build.sources.chains import check_chains, prepare_chains
+from emend.evals.build.sources.elken import prepare_events
+from emend.evals.build.sources.recoe import prepare_records
+from emend.evals.build.sources.stored_items import KeptItem
+from emend.evals.build.sources.wikiupdate import prepare_updates
 from emend.evals.config.build_config import BuildConfig
+from emend.evals.data.benchmarks.built import CARD
+from emend.evals.log.manifest import now
+from emend.evals.log.records import replace
+from emend.evals.metrics.estimate import estimate
+from emend.evals.results.estimates.dry_run import (
+    COUNTS,
+    SAMPLE,
+    StandIn,
+    changed_config,
+    dry_run,
+    stand_in_for,
+    without_warnings,
+)
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
+from emend.evals.run.setup.benchmark import load_benchmark
+from emend.graphs.registry import CONSTRUCTIONS
+from emend.memory.distribution import installed_version
+from emend.memory.edit import FrozenModel
 from emend.memory.files import private_folder
+from emend.memory.registry import name_object
+
+
+@dataclass(frozen=True)
+class Composer:
+    """A kind that is composed by rules.
+
+    Attributes:
+        prepare: composes the items into the benchmark's folder and returns their file.
+        result: the result of an item without a model.
+        check: checks of the finished folder.
+    """
+
+    prepare: Callable[[BuildConfig, Path], Path]
+    result: Callable[[Mapping[str, Any]], dict[str, Any]]
+    check: Callable[[Path], list[FilterCount]] = lambda folder: []
+
+
+COMPOSERS: Mapping[str, Composer] = {
+    "chains": Composer(prepare_chains, lambda fields: {"questions": [fields["text"]]}, check_chains),
+    "elken": Composer(prepare_events, lambda fields: {"event": fields["text"]}),
+    "recoe": Composer(prepare_records, lambda fields: {"question": fields["text"]}),
+}
+
+
+def write_composed(name: str, config: BuildConfig, out: Path) -> Card:
+    """Write the benchmark of composed items, for which no model is asked, and return its card.
+
+    Raises:
+        EmendError: see the kind's `prepare`.
+    """
+    kind, composer = build_kind(name), COMPOSERS[name]
+    source, notes = kind.read(str(composer.prepare(config, out)))
+    items = [KeptItem(item.fields, composer.result(item.fields)) for item in source]
+    content = kind.write(items, [item.fields for item in items], out)
+    texts = [kind.text(item) for item in items]
+    files = {file: {"sha256": digest} for file, digest in notes.files.items()}
+    card = Card(
+        kind=name,
+        recipe=config.recipe,
+        status="not reviewed",
+        content=content,
+        built=now(),
+        emend=installed_version(),
+        source={"source": notes.name, "licence": notes.licence, "files": files, "dropped": notes.left_out},
+        language=config.language,
+        seed=config.seed,
+        models={},
+        one_model=False,
+        prompts=(),
+        items=len(items),
+        kept_share=estimate([1.0] * len(items), texts),
+        failed=0,
+        dropped={},
+        filters=tuple(composer.check(out)),
+        attempts=len(items),
+        cost=BuildCost(calls=0, input_tokens=0, output_tokens=0),
+        cost_per_kept={},
+        diversity=measure_diversity(texts),
+        examples=tuple(texts[:EXAMPLES]),
+        limits=kind.limits,
+    )
+    replace(out / CARD, card)
+    replace(out / CARD_TEXT, card_text(card).encode())
+    return card
+
 
 WIKIUPDATE = "wikiupdate"
 """The kind whose source is read into a file of its own first."""
@@ -84,3 +175,85 @@ def apply_review(out: Path, sheets: Path) -> Card:
     """
     cases = {each.record.case for each in read_built(out / RUN) if each.built and each.built.result}
     return assemble(out / RUN, out, "reviewed", read_review(sheets, cases))
+
+
+class RoleEstimate(FrozenModel):
+    """Calls and tokens that a role is expected to need; cost is None without a price."""
+
+    role: str
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+class BuildEstimate(FrozenModel):
+    """The estimate of a construction in which every item passes at its first attempt; fresh asks every item once."""
+
+    items: int
+    roles: tuple[RoleEstimate, ...]
+    currency: str
+
+
+def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
+    """Estimate a construction: count its items, and make the first ones with stand-ins for author and judge.
+
+    Raises:
+        EmendError: a name, setting or file is wrong.
+    """
+    composed = kind in COMPOSERS
+    config.require_source(needs_author=not composed)
+    if kind == FRESH:
+        return _foresee_fresh(config)
+    build_kind(kind)
+    if not composed:
+        return _foresee_items(kind, config)
+    with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home:
+        source = COMPOSERS[kind].prepare(config, Path(home))
+        if not config.model:
+            return BuildEstimate(items=len(source.read_bytes().splitlines()), roles=(), currency="")
+        return _foresee_items(kind, config.model_copy(update={"source": str(source)}))
+
+
+def _foresee_items(kind: str, config: BuildConfig) -> BuildEstimate:
+    """Estimate the construction of the items of a source that is read as it is."""
+    judge_name = config.judge or config.model
+    for spec in (config.model, judge_name):
+        check_spec(spec)
+    reply_to = CONSTRUCTIONS.load(kind).sample
+    author, judge = (stand_in_for(spec)(reply_to=reply_to) for spec in (config.model, judge_name))
+    items, sampled = _run_sample(kind, config, author, judge)
+    prices = Prices.read(Path(config.prices).expanduser()) if config.prices else Prices()
+    factor = items / max(1, sampled)
+    roles = ((author, "author", config.model), (judge, "judge", judge_name))
+    rows = tuple(_role(role, spec, each, factor, prices) for each, role, spec in roles)
+    return BuildEstimate(items=items, roles=rows, currency=prices.currency)
+
+
+def _foresee_fresh(config: BuildConfig) -> BuildEstimate:
+    """The estimate of asking a model, unedited, in all wordings."""
+    estimate = dry_run(config.knowledge_config())
+    counts = {name: estimate.total(name) for name in COUNTS}
+    role = RoleEstimate(role="model", model=config.model, **counts, cost=estimate.cost)
+    return BuildEstimate(items=estimate.total("units"), roles=(role,), currency=estimate.currency)
+
+
+def _run_sample(kind: str, config: BuildConfig, author: StandIn, judge: StandIn) -> tuple[int, int]:
+    """Make the first items; return the number of all items and of those finished."""
+    name = name_object("judge of an estimate", judge)
+    run_config = config.model_copy(update={"judge": name}).run_config(kind)
+    benchmark, settings = load_benchmark(run_config.benchmark, None, run_config.benchmark_options)
+    items = sum(1 for _ in benchmark.cases(settings[0], config.limit, config.seed))
+    sample = changed_config(run_config, run_config.editors, limit=min(items, SAMPLE), fail_on_error="true")
+    with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home, without_warnings():
+        finished = run(sample, Path(home) / "run", model=author).finished
+    return items, finished
+
+
+def _role(role: str, spec: str, stand_in: StandIn, factor: float, prices: Prices) -> RoleEstimate:
+    usage = stand_in.usage
+    tokens = {"input_tokens": round(usage.input_tokens * factor), "output_tokens": round(usage.output_tokens * factor)}
+    price = prices.find(spec)
+    cost = None if price is None else price.compute_cost(tokens)
+    return RoleEstimate(role=role, model=spec, calls=round(usage.calls * factor), **tokens, cost=cost)

@@ -1,12 +1,16 @@
-"""The card of a built benchmark: what it was made of, by which models, what was dropped and why, and what it cost."""
+"""The card of a built benchmark: what it was made of, by which models, what was dropped and why, and its cost."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
+
+from jinja2 import Environment, StrictUndefined
 
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.edit import FrozenModel
+from emend.memory.escape import one_line
 from emend.memory.retrieval.tokens import words
 
 Status = Literal["draft", "reviewed", "not reviewed"]
@@ -113,3 +117,39 @@ def count_filter(name: str, outcomes: Mapping[str, bool], rejected: int, rejects
     return FilterCount(
         name=name, rejects=rejects, reached=len(outcomes), passed=passed, rejected=rejected, published=published
     )
+
+
+STATUS = {
+    "draft": "**Draft.** The recipe ends with people who read every item; nobody has yet (docs/how-to/build.md).",
+    "reviewed": "People have read every item; those that they rejected are not in it.",
+    "not reviewed": "No person has read the items.",
+}
+SOURCE = {"source": "", "date": "", "licence": "not stated", "files": {}, "dropped": {}}
+TEMPLATE = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")
+
+
+def card_text(card: Card) -> str:
+    """The card for people; texts of models and sources stand in fences, so that nothing in them is markup."""
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    environment.filters |= {"line": one_line, "percent": percent, "fence": fence}
+    count = round((card.kept_share.mean or 0) * card.kept_share.n)
+    page = environment.from_string(TEMPLATE)
+    return page.render(card=card, count=count, status=STATUS[card.status], source={**SOURCE, **card.source}) + "\n"
+
+
+def percent(value: Estimate) -> str:
+    """A share with its interval and number."""
+    if value.mean is None:
+        return "-"
+    interval = "" if value.low is None or value.high is None else f" [{100 * value.low:.0f}, {100 * value.high:.0f}]"
+    return f"{100 * value.mean:.0f}%{interval} of {value.n}"
+
+
+def fence(text: str) -> str:
+    """A text between fences that it does not contain."""
+    mark = "```"
+    while mark in text:
+        mark += "`"
+    return f"{mark}text\n{text}\n{mark}"

@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emend.evals.build import akew, questions, wikiupdate
 from emend.evals.build.card import FilterCount
-from emend.evals.build.chains import files as chains
-from emend.evals.build.chains import stated_facts
-from emend.evals.build.composed.stored_items import read_items
-from emend.evals.build.docter import files as docter
-from emend.evals.build.docter.source import read_source as read_counterfactuals
-from emend.evals.build.elken import files as elken
-from emend.evals.build.elken import tendencies
-from emend.evals.build.recoe import files as recoe
-from emend.evals.build.source_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.build.sources import (
+    akew,
+    chains,
+    docter,
+    elken,
+    elken_tendencies,
+    fact_graph,
+    questions,
+    recoe,
+    wikiupdate,
+)
+from emend.evals.build.sources.docter import read_source as read_counterfactuals
+from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, read_items
 from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -63,9 +66,9 @@ KINDS: Mapping[str, BuildKind] = {
     ),
     "facts": BuildKind(
         read=questions.read_source,
-        write=lambda items, sources, folder: stated_facts.write_rows(items, folder),
-        text=stated_facts.stated_lines,
-        limits=stated_facts.LIMITS,
+        write=lambda items, sources, folder: fact_graph.write_rows(items, folder),
+        text=fact_graph.stated_lines,
+        limits=fact_graph.LIMITS,
     ),
     "chains": BuildKind(
         read=read_items,
@@ -92,11 +95,11 @@ KINDS: Mapping[str, BuildKind] = {
         limits=elken.LIMITS,
     ),
     "tendencies": BuildKind(
-        read=tendencies.read_source,
-        write=lambda items, sources, folder: tendencies.write_rows(items, folder),
-        text=tendencies.events_of,
-        limits=tendencies.LIMITS,
-        thin=tendencies.drop_duplicates,
+        read=elken_tendencies.read_source,
+        write=lambda items, sources, folder: elken_tendencies.write_rows(items, folder),
+        text=elken_tendencies.events_of,
+        limits=elken_tendencies.LIMITS,
+        thin=elken_tendencies.drop_duplicates,
     ),
 }
 

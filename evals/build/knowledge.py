@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from emend.editors.base import Demonstration
 from emend.evals.build.items import PLACE
 from emend.evals.case import Case, Metric
-from emend.evals.data.benchmarks.options import check_request, known_options, one_of
+from emend.evals.data.benchmarks.base import check_request, known_options, one_of
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe

@@ -119,7 +119,7 @@ def _data() -> Iterator[Finding]:
 
 def _default_folder() -> Finding:
     """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
-    from emend.evals.data.benchmarks.files import data_folder
+    from emend.evals.data.benchmarks.rows import data_folder
     from emend.evals.data.shapes import SHAPES
 
     present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in SHAPES[name])]

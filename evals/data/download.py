@@ -1,24 +1,189 @@
-"""Download of one file with pooch: only over https, from one server, resumed where that is safe, and of bounded size.
-
-A file gets its name only after it was verified. Redirects to another server are refused: none of the sources needs one
-(raw.githubusercontent.com and baulab.info send their files themselves), and another server's file is not the published
-one.
-"""
+"""Download of benchmarks' files from their origins (`sources.toml`): only over https, and of bounded size."""
 
 import errno
+import hashlib
 import logging
+import tomllib
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 from urllib.parse import urljoin, urlsplit
 
 import pooch
 import requests
+from pydantic import AfterValidator, ValidationError
 from urllib3.exceptions import MaxRetryError
 
-from emend.evals.data.digests import digest_like, is_pointer
-from emend.evals.data.sources import Remote
+from emend.evals.data.benchmarks.rows import sha256
 from emend.memory.distribution import installed_version
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, FetchFailed
+from emend.memory.files import replace_file
+from emend.memory.json_files import read_json
+from emend.memory.registry import nearest
+
+RAW = "https://raw.githubusercontent.com"
+
+
+def _inside(name: str) -> str:
+    """Return a file's path below the data folder.
+
+    Raises:
+        ValueError: it would lie elsewhere.
+    """
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or str(path) != name:
+        raise ValueError(f"'{name}' is no plain path below a folder")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_inside)]
+
+
+class Remote(FrozenModel):
+    """File to fetch."""
+
+    name: Name
+    """Its place below the data folder, where the loader looks."""
+    url: str
+    licence: str
+    repository: str = ""
+    commit: str = ""
+    """"" where the origin has no versions."""
+    digest: str = ""
+    """`sha256:HEX`, or `git-blob:HEX`, git's own id of the content; "" where neither is known."""
+    size: int | None = None
+    """In bytes, where it is known."""
+
+
+class Made(FrozenModel):
+    """File that is not published in the needed form, made from others of the table."""
+
+    name: Name
+    inputs: tuple[str, ...]
+    maker: str
+    """A key of `make.MAKERS`."""
+    licence: str
+
+
+class DataSource(FrozenModel):
+    """All files of a benchmark; `notes` say what cannot be had, or what else must be known."""
+
+    name: str
+    remotes: tuple[Remote, ...]
+    derived: tuple[Made, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _remote(entry: dict[str, Any], repositories: dict[str, dict[str, str]]) -> Remote:
+    """Build a remote file of `sources.toml`: one of a repository at GitHub, or one with a URL of its own."""
+    if "url" in entry:
+        return Remote(**entry)
+    repository = repositories[entry["repository"]]
+    path, commit = entry["path"], entry.get("commit", repository["commit"])
+    return Remote(
+        **{"name": PurePosixPath(path).name, "licence": repository["licence"]}
+        | {key: value for key, value in entry.items() if key in ("name", "digest", "size")},
+        url=f"{RAW}/{repository['owner']}/{commit}/{path}",
+        repository=f"github.com/{repository['owner']}",
+        commit=commit,
+    )
+
+
+def _read_sources() -> dict[str, DataSource]:
+    content = tomllib.loads(Path(__file__).with_name("sources.toml").read_text("utf-8"))
+    return {
+        name: DataSource(
+            name=name, **source | {"remotes": [_remote(file, content["repositories"]) for file in source["remotes"]]}
+        )
+        for name, source in content["sources"].items()
+    }
+
+
+SOURCES: dict[str, DataSource] = _read_sources()
+
+
+def source_of(name: str) -> DataSource:
+    """The sources of a benchmark's files.
+
+    Raises:
+        BadSettings: there is no such benchmark, or it needs no files.
+    """
+    if name == "tinyworld":
+        raise BadSettings("tinyworld needs no data: its world is made when it is used.")
+    if name not in SOURCES:
+        raise BadSettings(f"no data called '{name}': {nearest(name, list(SOURCES))}")
+    return SOURCES[name]
+
+
+LEDGER = "SOURCES.json"
+POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+class SourceEntry(FrozenModel):
+    """Origin, version, licence, date and checksum of one file."""
+
+    origin: str
+    url: str = ""
+    commit: str = ""
+    licence: str
+    sha256: str
+    bytes: int
+    pinned: bool
+    """True if a checksum was known before the download, and agreed."""
+    fetched: str
+    made_of: tuple[str, ...] = ()
+
+
+class SourceLedger(FrozenModel):
+    """Content of SOURCES.json, which lies beside the files."""
+
+    data: str
+    files: dict[str, SourceEntry] = {}
+
+    @classmethod
+    def read(cls, folder: Path, data: str = "") -> "SourceLedger":
+        """Read the ledger of a folder; an empty one if the folder has no SOURCES.json.
+
+        Raises:
+            BadData: the file is malformed.
+        """
+        path = folder / LEDGER
+        if not path.is_file():
+            return cls(data=data)
+        try:
+            return cls.model_validate(read_json(path, links=True))
+        except (BadData, ValidationError) as error:
+            reason = error if isinstance(error, BadData) else error.errors(include_url=False)[0]["msg"]
+            raise BadData(f"{path}: {reason}. Remove it: without it, changes of the files are not noticed.") from error
+
+    def put(self, folder: Path, name: str, entry: SourceEntry) -> "SourceLedger":
+        """Write the ledger with one more entry, and return it."""
+        ledger = self.model_copy(update={"files": {**self.files, name: entry}})
+        replace_file(folder / LEDGER, (ledger.model_dump_json(indent=1) + "\n").encode())
+        return ledger
+
+
+def digest_like(path: Path, digest: str) -> str:
+    """Return the file's checksum in the format of `digest`: `sha256:HEX` or `git-blob:HEX`."""
+    kind = digest.partition(":")[0]
+    if kind == "sha256":
+        return f"sha256:{sha256(path)}"
+    if kind == "git-blob":
+        with path.open("rb") as file:
+            # Git's id of a content; SHA-1, which git chose, is not this project's choice of a safe hash.
+            digest_ = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+            while chunk := file.read(1 << 20):
+                digest_.update(chunk)
+        return f"git-blob:{digest_.hexdigest()}"
+    raise ValueError(f"unknown kind of checksum: {digest}")
+
+
+def is_pointer(path: Path) -> bool:
+    """Return True if the file is a pointer of Git LFS, not the file itself."""
+    with path.open("rb") as file:
+        return file.read(len(POINTER)) == POINTER
+
 
 Report = Callable[[int, int | None], None]
 """Called with the bytes that have arrived and the file's size, None where the server does not send it."""

@@ -4,16 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.data.benchmarks.akew import benchmark as akew
-from emend.evals.data.benchmarks.counterfact import benchmark as counterfact
-from emend.evals.data.benchmarks.docter import benchmark as docter
-from emend.evals.data.benchmarks.elken import benchmark as elken
-from emend.evals.data.benchmarks.elken.cases import BLOCKS
-from emend.evals.data.benchmarks.elken.rows import EventRow, KnowledgeQuestion
-from emend.evals.data.benchmarks.mquake import benchmark as mquake
-from emend.evals.data.benchmarks.mquake.rows import ChainRow
-from emend.evals.data.benchmarks.recoe import benchmark as recoe
-from emend.evals.data.benchmarks.recoe.rows import ROWS as RECOE_ROWS
+from emend.evals.data.benchmarks import akew, counterfact, docter, elken, mquake, recoe
+from emend.evals.data.benchmarks.elken import BLOCKS, EventRow, KnowledgeQuestion
+from emend.evals.data.benchmarks.mquake import ChainRow
+from emend.evals.data.benchmarks.recoe import ROWS as RECOE_ROWS
 from emend.evals.data.benchmarks.rows import BenchmarkRow
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from emend.evals.data.benchmarks.files import data_folder, read_rows
+from emend.evals.data.benchmarks.rows import data_folder, read_rows
+from emend.evals.data.download import source_of
 from emend.evals.data.shapes import SHAPES
-from emend.evals.data.sources import source_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import MissingData
 

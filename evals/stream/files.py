@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from emend.evals.data.benchmarks.files import read_text
+from emend.evals.data.benchmarks.rows import read_text
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.errors import BadData, MissingData
 from emend.memory.files import replace_file

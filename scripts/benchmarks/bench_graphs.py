@@ -50,7 +50,7 @@ sys.path.append(str(ROOT))
 from emend.editors.base import EditorContext  # noqa: E402
 from emend.editors.registry import EDITORS  # noqa: E402
 from emend.evals.config.run_config import RunConfig  # noqa: E402
-from emend.evals.data.benchmarks.tinyworld.benchmark import TinyWorld  # noqa: E402
+from emend.evals.data.benchmarks.tinyworld import TinyWorld  # noqa: E402
 from emend.evals.log.lines import EVENTS  # noqa: E402
 from emend.evals.log.records import read_lines  # noqa: E402
 from emend.evals.run.run import run  # noqa: E402

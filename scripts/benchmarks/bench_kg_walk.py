@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from emend.agents.roles.relation_chain import ENTITY, QUESTION, RECALL, RELATIONS, SEPARATOR
-from emend.evals.data.benchmarks.mquake.rows import ChainRow
+from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.text import normalise

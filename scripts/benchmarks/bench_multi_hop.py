@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
-from emend.evals.data.benchmarks.mquake.rows import ChainRow
+from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.paired import Pair, compare_pairs

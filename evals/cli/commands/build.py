@@ -69,7 +69,7 @@ def _print_next(card: "Card", out: Path) -> None:
 
 
 def _show_estimate(kind: str, config: BuildConfig) -> None:
-    from emend.evals.build.foresee import foresee
+    from emend.evals.build.build import foresee
     from emend.evals.build.fresh import FRESH
 
     estimate = foresee(kind, config)

@@ -24,7 +24,7 @@ Folder = Annotated[
 @data.command("list")
 def list_data(as_json: Json = False) -> None:
     """List the files of each benchmark: size, licence, origin, and whether a checksum is known."""
-    from emend.evals.data.sources import SOURCES
+    from emend.evals.data.download import SOURCES
     from emend.evals.show.report.tables.data_sets import rows_of, show_sources
 
     sources = list(SOURCES.values())
@@ -41,9 +41,9 @@ def pull(
     as_json: Json = False,
 ) -> None:
     """Download a benchmark's files from where they are published; repeat the command to continue."""
-    from emend.evals.data.benchmarks.files import data_folder
+    from emend.evals.data.benchmarks.rows import data_folder
+    from emend.evals.data.download import source_of
     from emend.evals.data.pull import Puller
-    from emend.evals.data.sources import source_of
     from emend.evals.show.report.console import console_for
     from emend.evals.show.report.tables.data_sets import download_bar, show_licences, show_outcomes
     from emend.memory.escape import one_line
@@ -76,7 +76,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check the files of a folder and list every fault by file, record and field; exit code 2 if there is one."""
-    from emend.evals.data.benchmarks.fact_file.read import is_fact_file
+    from emend.evals.data.benchmarks.fact_rows import is_fact_file
 
     if is_fact_file(target):
         _check_facts(target, as_json)
@@ -106,7 +106,7 @@ def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None
 @data.command()
 def schema(as_json: Json = False) -> None:
     """List the fields of a file of your own facts, for emend run --benchmark FILE."""
-    from emend.evals.data.benchmarks.fact_file.template import field_rows
+    from emend.evals.data.benchmarks.fact_file import field_rows
     from emend.evals.show.report.tables.data_sets import show_fields
 
     rows = field_rows()
@@ -118,7 +118,7 @@ def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="New file: .jsonl, .json, .csv, .tsv or .yaml.")],
 ) -> None:
     """Write a template of a file of facts."""
-    from emend.evals.data.benchmarks.fact_file.template import write_template
+    from emend.evals.data.benchmarks.fact_file import write_template
 
     write_template(file)
     print_text(f"Two facts are in {file}; the fields are listed by: emend data schema")
@@ -126,8 +126,8 @@ def new(
 
 
 def _check_facts(name: str, as_json: bool) -> None:
-    from emend.evals.data.benchmarks.fact_file.oddities import oddities_of
-    from emend.evals.data.benchmarks.fact_file.read import placed_facts
+    from emend.evals.data.benchmarks.fact_file import oddities_of
+    from emend.evals.data.benchmarks.fact_rows import placed_facts
     from emend.memory.escape import one_line
 
     rows, faults = placed_facts(name)

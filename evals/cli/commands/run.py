@@ -136,7 +136,7 @@ def demo(
 ) -> None:
     """Evaluate five editors, by default on the embedded model, and explain the table; no key, GPU or download."""
     from emend.evals.api.run import new_folder
-    from emend.evals.data.benchmarks.fact_file.template import REAL_FACTS
+    from emend.evals.data.benchmarks.fact_file import REAL_FACTS
     from emend.evals.log.manifest import Manifest
     from emend.evals.show.report.console import console_for
     from emend.evals.show.report.demo import show_explanation

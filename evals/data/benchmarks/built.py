@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from emend.evals.case import Benchmark, Case
-from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
+from emend.evals.data.benchmarks.fact_file import FactFile
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings

@@ -24,8 +24,7 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     group="emend.benchmarks",
     interfaces=(("cases", "metrics"),),
     builtin={
-        name.lower(): (f"emend.evals.data.benchmarks.{name.lower()}.benchmark:{name}", summary)
-        for name, summary in _CLASSES
+        name.lower(): (f"emend.evals.data.benchmarks.{name.lower()}:{name}", summary) for name, summary in _CLASSES
     },
     unlisted={
         "stream": "emend.evals.stream.benchmark:Stream",

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from emend.editors.base import Demonstration
 from emend.evals.case import Benchmark, Case
-from emend.evals.data.benchmarks.files import sha256
+from emend.evals.data.benchmarks.rows import sha256
 from emend.memory.edit import Edit, FrozenModel, Triplet
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.json_files import JsonLines

@@ -1,14 +1,207 @@
-"""An update of a fact: what both ways of reading Wikidata return, and their count of what is none."""
+"""Updates of facts: what shows a change of the object, or why a statement shows none."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeGuard
+from datetime import date
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
-from emend.evals.data.wikidata.changes import ChangeRule, SkipReason
-from emend.evals.data.wikidata.entities import WikiItem
+from emend.evals.data.wikidata.entities import DEPRECATED, NONE, PREFERRED, VALUE, TimedStatement, WikiDate, WikiItem
 from emend.evals.data.wikidata.relations import Relations
 from emend.memory.edit import FrozenModel
+
+Recipe = Literal["paper", "best"]
+
+
+class SkipReason(StrEnum):
+    """SkipReason why a subject and relation have no update."""
+
+    MISSING_START = "missing_start"
+    """The start that would decide is not stated, or unknown."""
+    UNCHANGED = "unchanged"
+    """The present object began before the day."""
+    NO_PREDECESSOR = "no_predecessor"
+    """No object began before the day."""
+    SAME_OBJECT = "same_object"
+    """The object before the day and the present one are the same, also after a merge of items."""
+    END_BEFORE_START = "end_before_start"
+    DEPRECATED = "deprecated"
+    """All statements are deprecated."""
+    ENDED = "ended"
+    """The last object has ended, and no other is stated."""
+    UNKNOWN_VALUE = "unknown_value"
+    NO_VALUE = "no_value"
+    """The place is stated to be vacant, now or before the day."""
+    SEVERAL_CURRENT = "several_current"
+    SEVERAL_PREVIOUS = "several_previous"
+    OTHER_SUCCESSOR = "other_successor"
+    """The former object is stated to be replaced by one that has no statement here."""
+    IMPRECISE_DATE = "imprecise_date"
+    """A date is known to a year or month that contains the day, so that the order is undecided."""
+    NO_LABEL = "no_label"
+    """Subject or object has no label in the language."""
+    ABSENT_OBJECT = "absent_object"
+    """The object was not found: it was merged into another item, or deleted."""
+
+
+class ChangeRule(FrozenModel):
+    """A recipe, the day since which an object must have begun, and the day that counts as today."""
+
+    recipe: Recipe
+    since: date
+    today: date
+
+    def apply(self, statements: Sequence[TimedStatement], by_successor: bool = False) -> "ObjectChange | SkipReason":
+        """Return the change that statements of a subject and relation show, or why they show none.
+
+        Args:
+            statements: all of the subject and relation.
+            by_successor: P1366 (replaced by) names the next object of the same subject.
+        """
+        if self.recipe == "paper":
+            return _latest_and_previous(statements, self.since)
+        return _Group(statements, self, by_successor).change()
+
+
+class ObjectChange(NamedTuple):
+    """Statements of the object before the day and of the present one."""
+
+    old: TimedStatement
+    new: TimedStatement
+
+
+def _latest_and_previous(statements: Sequence[TimedStatement], since: date) -> ObjectChange | SkipReason:
+    """Compare the object with the latest start with the one whose start immediately precedes the day.
+
+    Of equal starts the first statement counts, and a year or month as its first day; the paper says neither.
+    """
+    dated = [statement for statement in statements if statement.object and statement.start]
+    if not dated:
+        return SkipReason.MISSING_START
+    earlier = [statement for statement in dated if statement.start and not statement.start.follows(since)]
+    if not earlier:
+        return SkipReason.NO_PREDECESSOR
+    if len(earlier) == len(dated):
+        return SkipReason.UNCHANGED
+    return _checked(max(earlier, key=_first_day), max(dated, key=_first_day))
+
+
+def _checked(old: TimedStatement, new: TimedStatement) -> ObjectChange | SkipReason:
+    if old.object == new.object:
+        return SkipReason.SAME_OBJECT
+    return SkipReason.END_BEFORE_START if _is_reversed(old) or _is_reversed(new) else ObjectChange(old, new)
+
+
+def _first_day(statement: TimedStatement) -> tuple[int, int, int]:
+    return statement.start.first if statement.start else (0, 0, 0)
+
+
+def _is_reversed(statement: TimedStatement) -> bool:
+    return bool(statement.start and statement.end and statement.end.last < statement.start.first)
+
+
+class _Group:
+    """The statements of a subject and relation that are not deprecated, and the rule that is applied to them."""
+
+    def __init__(self, statements: Sequence[TimedStatement], rule: ChangeRule, by_successor: bool) -> None:
+        self.statements = [statement for statement in statements if statement.rank != DEPRECATED]
+        self.since, self.today, self.by_successor = rule.since, rule.today, by_successor
+
+    def change(self) -> ObjectChange | SkipReason:
+        """Return the change, or why there is none."""
+        if not self.statements:
+            return SkipReason.DEPRECATED
+        if any(_is_reversed(statement) for statement in self.statements):
+            return SkipReason.END_BEFORE_START
+        new = self._present()
+        if isinstance(new, SkipReason):
+            return new
+        old = self._former(new)
+        if isinstance(old, SkipReason):
+            return old
+        if self._has_other_successor(old, new):
+            return SkipReason.OTHER_SUCCESSOR
+        return _checked(old, new)
+
+    def _present(self) -> TimedStatement | SkipReason:
+        """Return the statement that holds today and began since the day."""
+        running = [statement for statement in self.statements if self._is_running(statement)]
+        present = [statement for statement in running if statement.rank == PREFERRED] or running
+        if not present:
+            return self._stated_successor()
+        new = _single(present, SkipReason.SEVERAL_CURRENT)
+        return self._begun_since(new, new.start) if isinstance(new, TimedStatement) else new
+
+    def _begun_since(self, new: TimedStatement, start: WikiDate | None) -> TimedStatement | SkipReason:
+        if not start:
+            return SkipReason.MISSING_START
+        if start.precedes(self.since):
+            return SkipReason.UNCHANGED
+        return new if start.follows(self.since) else SkipReason.IMPRECISE_DATE
+
+    def _is_running(self, statement: TimedStatement) -> bool:
+        """Return whether a statement holds today; one that ends later this month or year counts as ended."""
+        if statement.start and statement.start.first > _day(self.today):
+            return False
+        if statement.has_end and not (statement.end and statement.end.first > _day(self.today)):
+            return False
+        return not self._is_replaced(statement, self.statements)
+
+    def _is_replaced(self, statement: TimedStatement, others: Sequence[TimedStatement]) -> bool:
+        """Return whether a statement names one of the others as its successor, though perhaps it has no end."""
+        objects = {other.object for other in others if other.object != statement.object}
+        return self.by_successor and not objects.isdisjoint(statement.replaced_by)
+
+    def _stated_successor(self) -> TimedStatement | SkipReason:
+        """Return the object that the last one, which has ended, names as its successor; its start is not stated."""
+        last = max(self.statements, key=_first_day)
+        others = {statement.object for statement in self.statements}
+        if not self.by_successor or len(last.replaced_by) != 1 or others.intersection(last.replaced_by):
+            return SkipReason.ENDED
+        return self._begun_since(TimedStatement(VALUE, last.replaced_by[0]), last.end)
+
+    def _former(self, new: TimedStatement) -> TimedStatement | SkipReason:
+        """Return the statement that held just before the day, or the last one before a vacancy."""
+        others = [statement for statement in self.statements if statement is not new]
+        dated = [(statement, statement.start) for statement in others if statement.start]
+        if any(not start.precedes(self.since) and not start.follows(self.since) for _, start in dated):
+            return SkipReason.IMPRECISE_DATE
+        earlier = [statement for statement, start in dated if start.precedes(self.since)]
+        if not earlier:
+            return SkipReason.NO_PREDECESSOR if len(dated) == len(others) else SkipReason.MISSING_START
+        held = [statement for statement in earlier if self._held(statement, earlier)]
+        return _single(held or _last_begun(earlier), SkipReason.SEVERAL_PREVIOUS)
+
+    def _held(self, statement: TimedStatement, earlier: Sequence[TimedStatement]) -> bool:
+        """Return whether a statement certainly held just before the day."""
+        ended = statement.has_end and not (statement.end and statement.end.follows(self.since))
+        return not ended and not self._is_replaced(statement, earlier)
+
+    def _has_other_successor(self, old: TimedStatement, new: TimedStatement) -> bool:
+        objects = {statement.object for statement in (*self.statements, new)}
+        return self.by_successor and bool(old.replaced_by) and objects.isdisjoint(old.replaced_by)
+
+
+def _day(day: date) -> tuple[int, int, int]:
+    return day.year, day.month, day.day
+
+
+def _last_begun(statements: Sequence[TimedStatement]) -> list[TimedStatement]:
+    """Return the statements that may be the last to have begun: a year and a day in it have no order."""
+    latest = max(_first_day(statement) for statement in statements)
+    return [statement for statement in statements if statement.start and statement.start.last >= latest]
+
+
+def _single(statements: Sequence[TimedStatement], several: SkipReason) -> TimedStatement | SkipReason:
+    """Return the statement with the latest start if all have the same object, else the reason."""
+    if len({(statement.kind, statement.object) for statement in statements}) > 1:
+        return several
+    latest = max(statements, key=_first_day)
+    if latest.object:
+        return latest
+    return SkipReason.NO_VALUE if latest.kind == NONE else SkipReason.UNKNOWN_VALUE
+
 
 EXAMPLES = 100
 """Number of damaged lines whose offsets are kept."""

@@ -14,10 +14,9 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from emend.agents.parsing.passages import sentences
-from emend.evals.data.wikidata.changes import ChangeRule, Recipe
 from emend.evals.data.wikidata.client import WikiClient, as_json
 from emend.evals.data.wikidata.entities import ANY_LANGUAGE, EntityDecoder, WikiItem, check_language, is_item_id
-from emend.evals.data.wikidata.fact_update import ChangeIds, FactUpdate, UpdateCounts, changes_of
+from emend.evals.data.wikidata.fact_update import ChangeIds, ChangeRule, FactUpdate, Recipe, UpdateCounts, changes_of
 from emend.evals.data.wikidata.relations import Relations
 from emend.memory.errors import FetchFailed
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from emend.evals.case import Benchmark
 from emend.evals.data.benchmarks.built import is_built_folder, open_built
-from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
-from emend.evals.data.benchmarks.fact_file.read import is_fact_file
+from emend.evals.data.benchmarks.fact_file import FactFile
+from emend.evals.data.benchmarks.fact_rows import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.triples import OPTION, with_triples
 from emend.memory.errors import BadSettings

@@ -4,8 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.build.card import Card
-from emend.evals.build.card_text import percent
+from emend.evals.build.card import Card, percent
 from emend.evals.build.fresh import FRESH
 from emend.memory.escape import one_line
 

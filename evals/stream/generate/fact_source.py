@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from emend.agents.tiny.world import World, relations
-from emend.evals.build.chains.fact_table import read_fact_table
-from emend.evals.build.chains.templates import TemplateBook
+from emend.evals.build.sources.fact_graph import TemplateBook, read_fact_table
 from emend.evals.stream.wordings import DERIVED, read_turn, state
 from emend.memory.errors import BadData, BadSettings
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from emend.evals.data.benchmarks.files import read_text
+from emend.evals.data.benchmarks.rows import read_text
 from emend.evals.stream.files import StreamItem, read_stream
 from emend.evals.stream.loaders import longmemeval, meme
 from emend.evals.stream.loaders.longmemeval import longmemeval_stream

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from emend.agents.roles.answer import build_prompt
 from emend.agents.tiny.world import World, WorldFact, coin, relations, two_hop_question
-from emend.evals.data.benchmarks.tinyworld.benchmark import TinyWorld
+from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.memory.probe import Probe, Style
 
 Item = tuple[str, str]

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from emend.evals.build.assemble import assemble
-from emend.evals.build.build import apply_review, build
+from emend.evals.build.build import apply_review, build, foresee
 from emend.evals.build.card import Card
-from emend.evals.build.foresee import foresee
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.judging.annotate.labels import read_key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.evals.build.combined_questions import PlacedFact, near_facts, two_hop_questions
+from emend.evals.build.sources.questions import PlacedFact, near_facts, two_hop_questions
 
 
 def fact(subject: str, question: str, answer: str, description: str = "", document: str = "") -> PlacedFact:

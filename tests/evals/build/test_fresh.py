@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages.utils import count_tokens_approximately
 
-from emend.evals.build.build import build
-from emend.evals.build.foresee import foresee
+from emend.evals.build.build import build, foresee
 from emend.evals.build.knowledge import Knowledge
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.data.benchmarks.built import CARD, PLACES

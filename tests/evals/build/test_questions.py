@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.build.build import build
-from emend.evals.build.documents import LONGEST, DocumentFolder, divide, text_of
-from emend.evals.build.foresee import foresee
-from emend.evals.build.questions import false_statement
+from emend.evals.build.build import build, foresee
+from emend.evals.build.sources.documents import LONGEST, DocumentFolder, divide, text_of
+from emend.evals.build.sources.questions import false_statement
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report

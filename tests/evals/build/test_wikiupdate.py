@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emend.evals.build.build import build
-from emend.evals.build.wikiupdate import COUNTS, HISTORY, UPDATES, prepare_updates
+from emend.evals.build.sources.wikiupdate import COUNTS, HISTORY, UPDATES, prepare_updates
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.errors import BadData, BadSettings, RunRefused

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from emend.evals.data.sources import DataSource, Remote
+from emend.evals.data.download import DataSource, Remote
 
 
 class Origin(ThreadingHTTPServer):

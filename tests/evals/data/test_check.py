@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from emend.evals.data.check import FolderCheck, check
-from emend.evals.data.digests import LEDGER, SourceEntry, SourceLedger
+from emend.evals.data.download import LEDGER, SourceEntry, SourceLedger
 from emend.memory.errors import BadSettings, MissingData
 from tests.paths import DATA, SHARED
 

@@ -12,9 +12,8 @@ import pytest
 from filelock import FileLock
 from pydantic import ValidationError
 
-from emend.evals.data.digests import LEDGER, SourceLedger
+from emend.evals.data.download import LEDGER, DataSource, Remote, SourceLedger
 from emend.evals.data.pull import LOCK, Outcome, Puller
-from emend.evals.data.sources import DataSource, Remote
 from emend.memory.errors import BadData, FetchFailed
 from tests.evals.data.origin import dead_url, serving
 

@@ -9,7 +9,7 @@ import pytest
 from emend.agents.judging.base import Item
 from emend.agents.judging.tendency import SCALES
 from emend.evals.case import Metric, Record
-from emend.evals.data.benchmarks.elken.cases import OPEN
+from emend.evals.data.benchmarks.elken import OPEN
 from emend.evals.judging.panel import Judgement, Panel, combine
 from emend.evals.results.aggregate.columns import ResultGroup, estimate_of, gather
 from emend.evals.results.aggregate.judged import as_coded

@@ -14,10 +14,8 @@ from rich.text import Text
 from tqdm import tqdm
 
 from emend.evals.data.check import FolderCheck
-from emend.evals.data.digests import LEDGER
-from emend.evals.data.download import Report
+from emend.evals.data.download import LEDGER, DataSource, Made, Remote, Report
 from emend.evals.data.pull import Outcome
-from emend.evals.data.sources import DataSource, Made, Remote
 from emend.evals.data.stats import DataFigure, DataTable
 from emend.evals.show.report.tables.layout import dim, frame
 from emend.memory.escape import one_line

@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from emend.evals.build.chains.fact_graph import FactGraph, FactHop
+from emend.evals.build.sources.fact_graph import FactGraph, FactHop
 
 PEOPLE = ("Ana Rojo", "Luis Vera", "Mira Osei", "Tom Brandt", "Ida Holt", "Paul Roy")
 PLACES = ("Brask", "Kesselby", "Ostmark", "Halden", "Dunmere", "Skerry")

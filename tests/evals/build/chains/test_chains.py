@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from emend.evals.build.build import build
-from emend.evals.build.chains.faults import count_faults
-from emend.evals.build.chains.files import FILE
-from emend.evals.build.foresee import foresee
+from emend.evals.build.build import build, foresee
+from emend.evals.build.sources.chains import FILE, count_faults
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.benchmarks.mquake.rows import ChainRow
+from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.evals.run.setup.benchmark import load_benchmark

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.build.chains.faults import FAULTS, count_faults
-from emend.evals.data.benchmarks.mquake.rows import ChainRow
+from emend.evals.build.sources.chains import FAULTS, count_faults
+from emend.evals.data.benchmarks.mquake import ChainRow
 from scripts.benchmarks.check_chains import check
 from tests.paths import SHARED
 

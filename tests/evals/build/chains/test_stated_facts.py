@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.build.build import build
-from emend.evals.build.foresee import foresee
+from emend.evals.build.build import build, foresee
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.run.setup.benchmark import load_benchmark
 from tests.evals.build.authors import TASKS

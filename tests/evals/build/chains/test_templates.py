@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.build.chains.templates import GivenTemplates, TemplateBook, read_templates
+from emend.evals.build.sources.fact_graph import GivenTemplates, TemplateBook, read_templates
 from emend.memory.errors import BadData
 
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.build.build import build
-from emend.evals.build.docter.files import NumberedItem, balanced_questions
-from emend.evals.build.docter.source import read_source
-from emend.evals.build.foresee import foresee
+from emend.evals.build.build import build, foresee
+from emend.evals.build.sources.docter import NumberedItem, balanced_questions, read_source
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report

@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.build.chains.fact_graph import FactGraph, FactHop
-from emend.evals.build.composed.turns import take_turns
-from emend.evals.build.elken.event_types import UNKNOWN, EventType, read_event_types
-from emend.evals.build.elken.events import BuiltEvent, EventBuilder, derive_answers, facts_left_alone
+from emend.evals.build.sources.elken import (
+    UNKNOWN,
+    BuiltEvent,
+    EventBuilder,
+    EventType,
+    derive_answers,
+    facts_left_alone,
+    read_event_types,
+)
+from emend.evals.build.sources.fact_graph import FactGraph, FactHop
+from emend.evals.build.sources.stored_items import take_turns
 from emend.memory.errors import BadData
 
 TYPES = read_event_types()

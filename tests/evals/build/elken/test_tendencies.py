@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.build.build import build
-from emend.evals.build.elken.tendencies import REGIONS, read_source, read_topics
-from emend.evals.build.foresee import foresee
+from emend.evals.build.build import build, foresee
+from emend.evals.build.sources.elken_tendencies import REGIONS, read_source, read_topics
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.build.build import build
-from emend.evals.build.foresee import foresee
-from emend.evals.build.recoe.preparation import SCHEMES
+from emend.evals.build.build import build, foresee
+from emend.evals.build.sources.recoe import SCHEMES
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report

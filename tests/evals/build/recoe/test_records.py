@@ -4,10 +4,17 @@ import random
 
 import pytest
 
-from emend.evals.build.chains.fact_graph import FactGraph, FactHop
-from emend.evals.build.recoe.measures import GREATER, LATER, Measure, degree_words, parse_measure
-from emend.evals.build.recoe.preparation import SCHEMES
-from emend.evals.build.recoe.records import ReasoningRecord, RecordComposer
+from emend.evals.build.sources.fact_graph import FactGraph, FactHop
+from emend.evals.build.sources.recoe import SCHEMES
+from emend.evals.build.sources.recoe_records import (
+    GREATER,
+    LATER,
+    Measure,
+    ReasoningRecord,
+    RecordComposer,
+    degree_words,
+    parse_measure,
+)
 
 RIVERS = [FactHop(f"River {n}", "length", f"{100 + 10 * n} km") for n in range(40)]
 TOWNS = [FactHop(f"Town {n}", "country", f"Land {n % 3}") for n in range(40)]

@@ -7,7 +7,7 @@ import pytest
 
 from emend.evals.data.benchmarks.conformance import BenchmarkContract
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.data.benchmarks.tinyworld.benchmark import TinyWorld
+from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.memory.errors import BadSettings
 from tests.paths import DATA
 

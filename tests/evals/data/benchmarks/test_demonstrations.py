@@ -6,9 +6,16 @@ from collections import defaultdict
 import pytest
 
 from emend.editors.base import Demonstration
-from emend.evals.data.benchmarks.demonstrations import ROWS, DemonstrationPool, UniqueNames, eligible, of_first_rows
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.data.benchmarks.sampling import last_drawn, sample_ids
+from emend.evals.data.benchmarks.sampling import (
+    ROWS,
+    DemonstrationPool,
+    UniqueNames,
+    eligible,
+    last_drawn,
+    of_first_rows,
+    sample_ids,
+)
 from emend.evals.data.benchmarks.triples import with_triples
 from tests.params import mostly_slow
 from tests.paths import DATA, SHARED

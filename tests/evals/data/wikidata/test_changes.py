@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.data.wikidata.changes import ChangeRule, ObjectChange, SkipReason
 from emend.evals.data.wikidata.entities import EntityDecoder
+from emend.evals.data.wikidata.fact_update import ChangeRule, ObjectChange, SkipReason
 from tests.evals.data.wikidata.entities import entity, line, statement, time_value
 
 SINCE, TODAY = date(2021, 4, 1), date(2024, 6, 1)

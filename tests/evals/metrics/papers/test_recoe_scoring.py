@@ -6,7 +6,7 @@ import math
 import pytest
 
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.benchmarks.recoe.benchmark import ReCoE
+from emend.evals.data.benchmarks.recoe import ReCoE
 from emend.evals.log.records import read_records
 from emend.evals.metrics.papers.recoe import EFFECTIVE, effectiveness, indicator, matches, number
 from emend.evals.metrics.scorers import ask_of, score

@@ -13,7 +13,7 @@ from rich.console import Console
 from emend.agents.scoring import TargetScores
 from emend.editors.base import Answerer
 from emend.evals.config.run_config import NO_CHECKPOINTS, Checkpoints
-from emend.evals.data.benchmarks.tinyworld.benchmark import TinyWorld
+from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.perplexity import _over_edits, perplexities_of

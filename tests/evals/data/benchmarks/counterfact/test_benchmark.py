@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.data.benchmarks.counterfact.benchmark import CounterFact
+from emend.evals.data.benchmarks.counterfact import CounterFact
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.likelihood import difference
 from emend.evals.metrics.scorers import ask_of, score

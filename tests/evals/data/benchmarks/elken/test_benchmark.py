@@ -8,9 +8,7 @@ import pytest
 
 from emend.editors.memory_based.in_context import EVENT_TAG
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.elken.benchmark import ELKEN
-from emend.evals.data.benchmarks.elken.cases import BLOCKS, KNOWN, UNKNOWNS
-from emend.evals.data.benchmarks.elken.rows import TendencyQuestion
+from emend.evals.data.benchmarks.elken import BLOCKS, ELKEN, KNOWN, UNKNOWNS, TendencyQuestion
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.run.ask_probe import needs_baseline
 from emend.memory.probe import Answer

@@ -6,9 +6,8 @@ import pytest
 
 import emend
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.benchmarks.fact_file.benchmark import FactFile
-from emend.evals.data.benchmarks.fact_file.read import READERS, check_facts, read_facts
-from emend.evals.data.benchmarks.fact_file.template import EXAMPLES, field_rows, write_template
+from emend.evals.data.benchmarks.fact_file import EXAMPLES, FactFile, field_rows, write_template
+from emend.evals.data.benchmarks.fact_rows import READERS, check_facts, read_facts
 from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.fakes import ScriptedChatModel

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.recoe.benchmark import ReCoE, contested
-from emend.evals.data.benchmarks.recoe.cases import row_case
-from emend.evals.data.benchmarks.recoe.rows import ROWS, ChoiceRow, CounterfactualRow, edits_of, parse_triple
+from emend.evals.data.benchmarks.recoe import (
+    ROWS,
+    ChoiceRow,
+    CounterfactualRow,
+    ReCoE,
+    contested,
+    edits_of,
+    parse_triple,
+    row_case,
+)
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.sampling import even_shares
 from emend.evals.metrics.papers.recoe import canonical

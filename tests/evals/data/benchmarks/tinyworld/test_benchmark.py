@@ -7,7 +7,7 @@ import pytest
 
 from emend.agents.tiny.world import World, relations
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.tinyworld.benchmark import TinyWorld
+from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.memory.errors import BadSettings
 
 KINDS = {"efficacy", "paraphrase", "neighborhood", "reasoning", "multihop", "out_of_scope"}

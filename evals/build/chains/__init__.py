@@ -1,1 +1,0 @@
-"""MQuAKE's chains over a table of facts: composition, templates, checks and files."""

@@ -1,1 +1,0 @@
-"""Kinds whose items rules compose before any model is asked."""

@@ -1,1 +1,0 @@
-"""DocTER's documents and questions over facts in CounterFact's form."""

@@ -1,1 +1,0 @@
-"""ELKEN's events over a table of facts: event types, their impacts, and files."""

@@ -1,1 +1,0 @@
-"""ReCoE's questions over a table of facts, whose answers follow from several facts."""

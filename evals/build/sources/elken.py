@@ -1,0 +1,338 @@
+"""Events over a graph of facts: types with roles, the answers that follow, items, and rows of ELKEN's files."""
+
+import json
+import random
+import tomllib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from emend.evals.build.sources.fact_graph import FactGraph, TemplateBook, fill, read_fact_table
+from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
+from emend.evals.config.build_config import BuildConfig
+from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.wikidata.relations import Template
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadData
+from emend.memory.files import read_input, replace_file
+
+SHIPPED = Path(__file__).with_name("event_types.toml")
+UNKNOWN = "unknown"
+"""The object that an event makes unknown."""
+STEP = " / "
+
+
+class EventRole(FrozenModel):
+    """Those who can play a role: subjects or objects of a relation, what a path leads to, or names of something new."""
+
+    subject_of: str = ""
+    object_of: str = ""
+    path: str = ""
+    names: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    without: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if sum(map(bool, (self.subject_of, self.object_of, self.path, self.names))) != 1:
+            raise ValueError("exactly one of subject_of, object_of, path and names expected")
+        return self
+
+
+class EventImpact(FrozenModel):
+    """A relation of a role that has a new object after the event: a role, a path from one, or `unknown`."""
+
+    subject: str
+    relation: Annotated[str, Field(min_length=1)]
+    object: str
+    question: Template
+
+
+class EventType(FrozenModel):
+    """A type of events."""
+
+    split: Literal["train", "test"]
+    template: str
+    roles: dict[str, EventRole]
+    impacts: Annotated[tuple[EventImpact, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        heads = [impact.subject for impact in self.impacts]
+        heads += [impact.object.partition(STEP)[0] for impact in self.impacts if impact.object != UNKNOWN]
+        heads += [role.path.partition(STEP)[0] for role in self.roles.values() if role.path]
+        if missing := sorted({*heads} - self.roles.keys()):
+            raise ValueError(f"there is no role '{missing[0]}'")
+        if not self.named_roles:
+            raise ValueError("the template has no role in braces, such as {A}")
+        return self
+
+    @property
+    def named_roles(self) -> tuple[str, ...]:
+        """The roles that the template names."""
+        return tuple(role for role in self.roles if f"{{{role}}}" in self.template)
+
+
+_TYPES = TypeAdapter(dict[str, EventType])
+
+
+def read_event_types(path: Path = SHIPPED) -> dict[str, EventType]:
+    """Read a TOML file of event types.
+
+    Raises:
+        BadData: the file cannot be read, is no TOML, or has a wrong type; names type and field.
+    """
+    try:
+        return _TYPES.validate_python(tomllib.loads(read_input(path).decode("utf-8")))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ", ".join(f"'{part}'" for part in first["loc"])
+        raise BadData(f"{path}, {place}: {first['msg']}. Take {SHIPPED.name} of Emend as a pattern.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadData(f"cannot read the event types '{path}': {error}. Take {SHIPPED.name} as a pattern.") from error
+
+
+MOST = 300
+"""Cap on the frequency of an entity, by which it is drawn (appendix A.1)."""
+OUT_OF_SCOPE = 5
+"""Questions about facts that the event leaves alone (appendix A.1)."""
+TRIES = 40
+"""Draws for each event that is asked for."""
+
+
+@dataclass(frozen=True)
+class DerivedAnswer:
+    """A fact after the event: by keys of the graph, with an object that may be `unknown`.
+
+    `needs_background` says that the object or the subject is not named by the event and has to be looked up.
+    """
+
+    subject: str
+    impact: EventImpact
+    object: str
+    needs_background: bool
+
+
+@dataclass(frozen=True)
+class BuiltEvent:
+    """An event: its type, the entities in its roles, and what it changes."""
+
+    type: str
+    players: Mapping[str, str]
+    answers: tuple[DerivedAnswer, ...]
+
+
+class EventBuilder:
+    """Draws events of a type; no two of them change one fact, and none a fact from which an answer of another follows.
+
+    Args:
+        graph: the facts before any event.
+        rng: of the draws.
+    """
+
+    def __init__(self, graph: FactGraph, rng: random.Random) -> None:
+        self._graph, self._rng = graph, rng
+        self.changed: set[tuple[str, str]] = set()
+        """Subjects and relations that the events so far have changed."""
+        self._consulted: set[tuple[str, str]] = set()
+        self._frequency = Counter(
+            entity for subject in graph.subjects for target in graph.objects_of(subject) for entity in (subject, target)
+        )
+
+    def events(self, name: str, event_type: EventType, count: int) -> Iterator[BuiltEvent]:
+        """Up to so many events of a type; fewer where the facts give no more."""
+        candidates = {role: self._candidates(each) for role, each in event_type.roles.items() if not each.path}
+        if not all(candidates.values()):
+            return
+        for _ in range(TRIES * count):
+            players = self._cast(event_type, candidates)
+            if players is None:
+                continue
+            answers = tuple(derive_answers(self._graph, event_type, players))
+            changed = {(answer.subject, answer.impact.relation) for answer in answers}
+            consulted = {fact for path in _paths(event_type) for fact in facts_on_path(self._graph, path, players)}
+            if not _has_news(answers) or changed & (self.changed | self._consulted) or consulted & self.changed:
+                continue
+            self.changed |= changed
+            self._consulted |= consulted
+            yield BuiltEvent(name, players, answers)
+            count -= 1
+            if count == 0:
+                return
+
+    def _candidates(self, role: EventRole) -> list[str]:
+        if role.names:
+            return [name for name in role.names if name not in self._frequency]
+        if role.object_of:
+            entities = list(self._graph.choices(role.object_of))
+        else:
+            entities = [each for each in self._graph.subjects if self._graph.object_of(each, role.subject_of)]
+        return [each for each in entities if not any(self._graph.object_of(each, name) for name in role.without)]
+
+    def _cast(self, event_type: EventType, candidates: Mapping[str, Sequence[str]]) -> dict[str, str] | None:
+        """Different entities for all roles, drawn by frequency; None where a path leads nowhere."""
+        players: dict[str, str] = {}
+        for role, entities in candidates.items():
+            weights = [min(MOST, max(1, self._frequency[entity])) for entity in entities]
+            players[role] = self._rng.choices(entities, weights)[0]
+        for role, each in event_type.roles.items():
+            if each.path:
+                target = follow_path(self._graph, each.path, players)
+                if not target:
+                    return None
+                players[role] = target
+        return players if len(set(players.values())) == len(players) else None
+
+
+def derive_answers(graph: FactGraph, event_type: EventType, players: Mapping[str, str]) -> Iterator[DerivedAnswer]:
+    """The facts that the event changes; an impact whose facts are missing, or that changes nothing, is left out."""
+    for impact in event_type.impacts:
+        subject = players[impact.subject]
+        target = UNKNOWN if impact.object == UNKNOWN else follow_path(graph, impact.object, players)
+        if not target or target == graph.object_of(subject, impact.relation) or target == subject:
+            continue
+        is_named = impact.subject in event_type.named_roles
+        is_direct = impact.object == UNKNOWN or impact.object in event_type.named_roles
+        yield DerivedAnswer(subject, impact, target, not (is_named and is_direct))
+
+
+def follow_path(graph: FactGraph, path: str, players: Mapping[str, str]) -> str:
+    """The entity to which a path from a role leads; empty where a fact is missing."""
+    role, *relations = path.split(STEP)
+    entity = players.get(role, "")
+    for relation in relations:
+        entity = graph.object_of(entity, relation) or ""
+    return entity
+
+
+def facts_on_path(graph: FactGraph, path: str, players: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Subjects and relations of the facts along a path."""
+    role, *relations = path.split(STEP)
+    for place, relation in enumerate(relations):
+        yield follow_path(graph, STEP.join([role, *relations[:place]]), players), relation
+
+
+def _paths(event_type: EventType) -> Iterator[str]:
+    """The paths from which roles and answers of a type follow."""
+    yield from (impact.object for impact in event_type.impacts)
+    yield from (role.path for role in event_type.roles.values() if role.path)
+
+
+def facts_left_alone(
+    graph: FactGraph, entities: Sequence[str], changed: Collection[tuple[str, str]], rng: random.Random
+) -> list[tuple[str, str]]:
+    """Some subjects and relations of entities that no event has changed."""
+    facts = [(entity, relation) for entity in entities for relation in graph.relations_of(entity)]
+    facts = [fact for fact in facts if fact not in changed]
+    return rng.sample(facts, min(OUT_OF_SCOPE, len(facts)))
+
+
+def _has_news(answers: Sequence[DerivedAnswer]) -> bool:
+    """True if the event gives some fact a new object, or makes one unknown, without anything to look up."""
+    return any(not answer.needs_background for answer in answers)
+
+
+TEST, TRAIN = "test.json", "train.json"
+LIMITS = (
+    "Answers are as right as the table and the impacts of the types; what an event may change besides is not asked.",
+    "There are no tendency questions, which need a model and people.",
+)
+
+
+def event_item(
+    event: BuiltEvent,
+    event_type: EventType,
+    graph: FactGraph,
+    book: TemplateBook,
+    left_alone: Iterable[tuple[str, str]],
+) -> dict[str, Any]:
+    """An event as an item: its text, the names in it, and its row, with questions about facts that are left alone."""
+    labels = {role: graph.label(entity) for role, entity in event.players.items()}
+    local = [
+        _question(graph, entity, relation, book.templates(relation).question, str(graph.object_of(entity, relation)))
+        for entity, relation in left_alone
+    ]
+    return {
+        "text": _with_names(event_type.template, labels),
+        "names": [labels[role] for role in event_type.named_roles],
+        "split": event_type.split,
+        "row": {
+            "event_type": event.type,
+            "fact": {"qas": [_derived(graph, answer) for answer in event.answers], "local_qas": local},
+            "tendency": {"qas": [], "local_qas": []},
+        },
+    }
+
+
+def _with_names(template: str, labels: Mapping[str, str]) -> str:
+    for role, label in labels.items():
+        template = template.replace(f"{{{role}}}", label)
+    return template
+
+
+def _derived(graph: FactGraph, answer: DerivedAnswer) -> dict[str, Any]:
+    impact = answer.impact
+    question = _question(graph, answer.subject, impact.relation, impact.question, answer.object)
+    return {**question, "type": int(answer.needs_background)}
+
+
+def _question(graph: FactGraph, subject: str, relation: str, template: str, target: str) -> dict[str, Any]:
+    label = graph.label(subject)
+    name, *aliases = graph.names(target) if target != UNKNOWN else (UNKNOWN,)
+    return {
+        "question": fill(template, label),
+        "subject": {"id": subject, "name": label},
+        "answer": {"id": "NA" if target == UNKNOWN else target, "name": name, "alias": aliases},
+        "rel_id": relation,
+    }
+
+
+def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
+    """Write ELKEN's test file, and that for training where there are events of its types."""
+    files = []
+    for file, split in ((TEST, "test"), (TRAIN, "train")):
+        rows = [
+            {"event": reported_event(each), **each.fields["row"]} for each in items if each.fields["split"] == split
+        ]
+        if rows:
+            replace_file(folder / file, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
+            files.append(file)
+    options = {"blocks": "fact", "split": files[0].removesuffix(".json")}
+    return BenchmarkFiles(benchmark="elken", options=options, files=tuple(files))
+
+
+def reported_event(item: KeptItem) -> str:
+    """The event in the words of its author, or of its template."""
+    return str(item.result["event"])
+
+
+def prepare_events(config: BuildConfig, out: Path) -> Path:
+    """Compose the events into the benchmark's folder, and return their file; the same call again changes nothing.
+
+    Raises:
+        BadSettings: the source is no file of facts.
+        BadData: a row or an event type is wrong, or the facts give no event.
+        RunRefused: the folder holds other events.
+    """
+    path = Path(config.relations).expanduser() if config.relations else SHIPPED
+    types, table, rng = read_event_types(path), read_fact_table(config.source), random.Random(config.seed)
+    book, builder = TemplateBook(from_table=table.templates), EventBuilder(table.graph, rng)
+    count = config.cases if config.limit is None else min(config.cases, config.limit)
+    events = take_turns((builder.events(name, each, count) for name, each in types.items()), count)
+    if not events:
+        roles = [role for each in types.values() for role in each.roles.values()]
+        relations = sorted({role.subject_of or role.object_of for role in roles} - {""})
+        raise BadData(
+            f"the {len(table.graph)} facts of '{config.source}' give no event of {', '.join(types)}: their roles need "
+            f"the relations {', '.join(relations)}; or give event types of your own with --relations."
+        )
+    items = []
+    for event in events:
+        entities = [event.players[role] for role in types[event.type].named_roles]
+        left_alone = facts_left_alone(table.graph, entities, builder.changed, rng)
+        items.append(event_item(event, types[event.type], table.graph, book, left_alone))
+    counts = ", ".join(f"{name} {number}" for name, number in Counter(event.type for event in events).items())
+    return store_items(items, replace(table.notes, name=f"{config.source}: {len(table.graph)} facts, {counts}"), out)

@@ -1,0 +1,98 @@
+"""Items of a source, and composed ones that are written in the benchmark's folder once."""
+
+import json
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from emend.evals.data.benchmarks.rows import read_text, sha256
+from emend.memory.errors import BadData, RunRefused
+from emend.memory.files import open_file, private_folder, replace_file
+from emend.memory.json_files import parse_json
+
+
+class SourceItem(NamedTuple):
+    """An item to construct: a line for people, and the fields that its graph reads."""
+
+    text: str
+    fields: dict[str, Any]
+
+
+class KeptItem(NamedTuple):
+    """An item that passed all filters: the fields of its source, and the result of its graph."""
+
+    fields: dict[str, Any]
+    result: dict[str, Any]
+
+
+@dataclass
+class SourceNotes:
+    """Notes on a source: its files or address with digests, licence, date, and counts of what was left out of it."""
+
+    name: str
+    licence: str = "not stated by the source"
+    date: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+ITEMS, NOTES = "items.jsonl", "items-source.json"
+TEXT = "text"
+"""Field of an item with its line for people."""
+
+
+def store_items(items: Sequence[Mapping[str, Any]], notes: SourceNotes, out: Path) -> Path:
+    """Write the items and the notes on their source, and return the items' file; the same items again change nothing.
+
+    Raises:
+        RunRefused: the folder holds other items.
+    """
+    content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
+    private_folder(out, links=True)
+    if os.path.lexists(out / ITEMS) and _read(out / ITEMS) != content:
+        raise RunRefused(f"'{out}' holds items of other facts or options: give another --out folder.")
+    replace_file(out / NOTES, json.dumps(asdict(notes), ensure_ascii=False, indent=1).encode())
+    replace_file(out / ITEMS, content)
+    return out / ITEMS
+
+
+def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
+    """The items of a file that `store_items` wrote, and the notes on their source.
+
+    Raises:
+        BadData: the file cannot be read.
+    """
+    path = Path(source)
+    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
+    items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    if not all(isinstance(item, dict) and TEXT in item for item in items):
+        raise BadData(f"{path} has no items: repeat the emend build that made it.")
+    stored = parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES)))
+    try:
+        notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
+    except (KeyError, TypeError) as error:
+        raise BadData(f"{path.with_name(NOTES)} is damaged ({error}): repeat the emend build that made it.") from error
+    return (SourceItem(item[TEXT], item) for item in items), notes
+
+
+def _read(path: Path) -> bytes:
+    with open_file(path) as file:
+        return file.read()
+
+
+T = TypeVar("T")
+
+
+def take_turns(iterators: Iterable[Iterator[T]], count: int) -> list[T]:
+    """At most so many items, one from each iterator in turn; where one has no more, from the others."""
+    turns, items = deque(iterators), list[T]()
+    while turns and len(items) < count:
+        iterator = turns.popleft()
+        for item in iterator:
+            items.append(item)
+            turns.append(iterator)
+            break
+    return items

@@ -1,0 +1,217 @@
+"""WikiUpdate from Wikidata: updates since a day with the leads of their pages, from a dump or from the servers."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from emend.evals.build.sources.akew import rewrite
+from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.config.build_config import BuildConfig
+from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.benchmarks.rows import read_text, sha256
+from emend.evals.data.wikidata.client import WikiClient, WikiServers
+from emend.evals.data.wikidata.dump import read_updates
+from emend.evals.data.wikidata.fact_update import FactUpdate, UpdateCounts
+from emend.evals.data.wikidata.query import fetch_leads, query_updates
+from emend.evals.data.wikidata.relations import SHIPPED, Relations
+from emend.memory.edit import FrozenModel, Triplet
+from emend.memory.errors import BadData, BadSettings, RunRefused
+from emend.memory.files import private_folder, replace_file
+from emend.memory.json_files import parse_json
+from emend.memory.typography import full_stop
+
+SERVERS = "wikidata"
+"""Name of the source that is Wikidata's servers."""
+UPDATES, SETTINGS, COUNTS = "updates.jsonl", "updates.json", "updates-counts.json"
+STATE, CACHE = "scan.sqlite", "wiki.sqlite"
+FILE, HISTORY = "WikiUpdate.json", "history.jsonl"
+MOST = 1000
+"""Updates that are asked of the servers where no limit is given."""
+LICENCE = "Wikidata: CC0 1.0; leads of Wikipedia: CC BY-SA 4.0"
+LIMITS = (
+    "The leads are those of today: a page that names the old object only was not updated yet, and is dropped.",
+    "An update that Wikidata lacks, or dates wrongly, is not found.",
+    "The triplets are not filtered, as in the paper: some documents cannot be recovered from them.",
+)
+
+
+class UpdateRow(FrozenModel):
+    """An update with the templates of its relation and the leads of its pages: a line of `updates.jsonl`."""
+
+    update: FactUpdate
+    cloze: str
+    question: str
+    subject_lead: str = ""
+    new_lead: str = ""
+
+
+def prepare_updates(config: BuildConfig, out: Path, servers: WikiServers | None = None) -> Path:
+    """Read the updates and their leads into the benchmark's folder, once, and return their file.
+
+    Args:
+        config: the source: a dump, `wikidata` for the servers, or a file of updates that was read before.
+        out: the benchmark's folder.
+        servers: addresses of Wikimedia's servers; None for the usual ones.
+
+    Raises:
+        BadSettings: `--since`, or both `--contact` and `--leads`, are missing.
+        RunRefused: the folder holds updates that were read with other settings.
+        EmendError: see `read_updates` and `query_updates`.
+    """
+    if config.source.endswith(".jsonl"):
+        return Path(config.source)
+    settings = {name: getattr(config, name) for name in ("source", "since", "recipe", "language", "relations", "leads")}
+    file, before = out / UPDATES, out / SETTINGS
+    private_folder(out, links=True)
+    if before.exists() and parse_json(before.read_bytes(), str(before)) != settings:
+        raise RunRefused(f"'{out}' holds updates that were read with other options: give another --out folder.")
+    replace_file(before, json.dumps(settings).encode())
+    if not file.exists():
+        rows, counts = _read(config, out, servers)
+        replace_file(file, "".join(row.model_dump_json() + "\n" for row in rows).encode())
+        replace_file(out / COUNTS, json.dumps(counts.as_fields(), indent=1).encode())
+    return file
+
+
+def _read(config: BuildConfig, out: Path, servers: WikiServers | None) -> tuple[list[UpdateRow], UpdateCounts]:
+    """The updates with their leads, and the counts of what is no update."""
+    since, counts = _since(config.since), UpdateCounts()
+    relations = Relations.read(Path(config.relations).expanduser() if config.relations else SHIPPED)
+    if not config.contact and (config.source == SERVERS or not config.leads):
+        raise BadSettings(
+            "leads are asked of Wikipedia, which wants to know who asks: give --contact with an e-mail address or a "
+            "page; or, with a dump, a file of leads with --leads."
+        )
+    with WikiClient(config.contact, out / CACHE, servers) if config.contact else nullcontext() as client:
+        if config.source == SERVERS:
+            assert client is not None
+            stream = query_updates(
+                client, since, relations, config.recipe, config.language, config.limit or MOST, counts=counts
+            )
+        else:
+            dump = Path(config.source).expanduser()
+            stream = read_updates(
+                dump, since, relations, config.recipe, config.language, state=out / STATE, counts=counts
+            )
+        updates = list(stream)
+        titles = [title for update in updates for title in (update.subject_page, update.new_page)]
+        leads = _read_leads(config.leads) if config.leads else fetch_leads(_asking(client), titles, config.language)
+    return [_row(update, relations, leads) for update in updates], counts
+
+
+def _asking(client: WikiClient | None) -> WikiClient:
+    assert client is not None  # refused above
+    return client
+
+
+def _since(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadSettings(f"--since is '{text}': give the day from which changes count, as 2026-01-31.") from None
+
+
+def _read_leads(path: str) -> Mapping[str, str]:
+    """Leads by title, of a file with {"title": ..., "lead": ...} in each line.
+
+    Raises:
+        BadData: a line is something else.
+    """
+    leads: dict[str, str] = {}
+    for number, line in enumerate(read_text(Path(path).expanduser(), "Save it as UTF-8.").splitlines(), 1):
+        if line.strip():
+            row = parse_json(line, f"{path}, line {number}")
+            if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("title", "lead")):
+                raise BadData(f'{path}, line {number}: write {{"title": "...", "lead": "..."}}.')
+            leads[row["title"]] = row["lead"]
+    return leads
+
+
+def _row(update: FactUpdate, relations: Relations, leads: Mapping[str, str]) -> UpdateRow:
+    relation = relations.by_id[update.relation_id]
+    return UpdateRow(
+        update=update,
+        cloze=relation.cloze,
+        question=relation.question,
+        subject_lead=leads.get(update.subject_page, ""),
+        new_lead=leads.get(update.new_page, ""),
+    )
+
+
+def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
+    """The items of a file of updates, and notes on the source.
+
+    Raises:
+        BadData: a line is no update; names line and field.
+    """
+    path = Path(source).expanduser()
+    rows = list(_rows(path))
+    notes = SourceNotes(source, LICENCE, files={path.name: sha256(path)})
+    counts = path.with_name(COUNTS)
+    if counts.exists():
+        notes.left_out |= {f"candidates: {name}": n for name, n in json.loads(counts.read_bytes())["reasons"].items()}
+    return (SourceItem(_fact(row), _fields(row)) for row in rows), notes
+
+
+def _rows(path: Path) -> Iterator[UpdateRow]:
+    for number, line in enumerate(read_text(path, "Read it again with emend build wikiupdate.").splitlines(), 1):
+        try:
+            yield UpdateRow.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            raise BadData(f"{path}, line {number}, field '{field}': {first['msg']}.") from error
+
+
+def _fact(row: UpdateRow) -> str:
+    return f"{row.cloze.replace('{}', row.update.subject, 1)} {row.update.new}{full_stop(row.update.new)}"
+
+
+def _fields(row: UpdateRow) -> dict[str, Any]:
+    update = row.update
+    return {
+        "subject": update.subject,
+        "object": update.new,
+        "old": update.old,
+        "fact": _fact(row),
+        "prompt": row.cloze,
+        "question": row.question.replace("{}", update.subject, 1),
+        "relation": update.relation,
+        "relation_id": update.relation_id,
+        "object_id": update.new_id,
+        "old_id": update.old_id,
+        "aliases": list(update.aliases_new),
+        "time": update.new_start,
+        "times": {
+            "time_true": {"start_time": update.old_start, "end_time": update.old_end},
+            "time_new": {"start_time": update.new_start, "end_time": update.new_end},
+        },
+        "subject_lead": row.subject_lead,
+        "new_lead": row.new_lead,
+    }
+
+
+def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
+    """Write the records in the form of AKEW's WikiUpdate.json, and the history of each fact for `emend memory add`."""
+    rows = [
+        {"case_id": number, "requested_rewrite": rewrite(item) | item.fields["times"]}
+        for number, item in enumerate(items)
+    ]
+    replace_file(folder / FILE, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
+    lines = [json.dumps(line, ensure_ascii=False) for item in items for line in _history(item.fields)]
+    replace_file(folder / HISTORY, ("\n".join(lines) + "\n").encode())
+    return BenchmarkFiles(benchmark="akew", options={"dataset": "wiki_update"}, files=(FILE, HISTORY))
+
+
+def _history(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The old and the new object with the days since which they hold, in the form of a file of edits."""
+    for name, time in (("old", "time_true"), ("object", "time_new")):
+        triplet = Triplet(subject=fields["subject"], relation=fields["relation"], object=fields[name])
+        row = triplet.model_dump(include={"subject", "relation", "object"}) | {"prompt": fields["prompt"]}
+        start = fields["times"][time]["start_time"]
+        yield row | ({"time": start} if start else {})

@@ -1,1 +1,0 @@
-"""AKEW: knowledge editing with structured and unstructured facts."""

@@ -1,0 +1,448 @@
+"""DocTER: documents that state counterfactual facts, and questions about these facts."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from emend.editors.base import Demonstration
+from emend.evals.case import Case, Metric
+from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, some_of
+from emend.evals.data.benchmarks.rows import ClozePrompt, NumberedRow, Tags, Text, read_numbered, require
+from emend.evals.data.benchmarks.sampling import UniqueNames, eligible, last_drawn, of_first_rows, sample_ids
+from emend.memory.edit import Edit, Triplet
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.probe import Probe
+
+_SENTENCE_END = re.compile(r"(?<=[.!])(?<!\b[A-Z]\.)(?<!\b(?:St|Dr|Mr|Ms|Sr|Jr|Mt|Ft|vs|No)\.)(?<!\bMrs\.)\s+|\n+")
+
+
+class DocumentRow(NumberedRow):
+    """A row of en_doc.json, crosslingual_en_doc.json (there `id` is a string) or crosslingual_zh_doc.json."""
+
+    src: Text
+
+    def edit(self, language: str = "en") -> Edit:
+        """The edit of setting `doc`: the document alone, without subject, prompt or target."""
+        return Edit(form="document", text=self.src, language=language)
+
+
+class GoldFactRow(NumberedRow):
+    """A row of gold_facts.json: the CounterFact record behind a document."""
+
+    subject: Text
+    prompt_template: ClozePrompt
+    original_target: Text
+    altered_target: Text
+
+    def edit(self, language: str = "en") -> Edit:
+        """The edit of setting `gold`; DocTER names no relations, so the cloze with `{}` stands for the relation."""
+        triplet = Triplet(subject=self.subject, relation=self.prompt_template, object=self.altered_target)
+        return Edit.from_triplet(triplet, self.prompt_template, target_true=self.original_target)
+
+
+class QueriesRow(NumberedRow):
+    """A row of locality_eval.json or cross_*_eval.json."""
+
+    query: tuple[Text, ...] = Field(min_length=1)
+    original_target: Text
+    altered_target: Text
+
+
+class EditRow(NumberedRow):
+    """A row of edit_success_eval.json."""
+
+    query: Text
+    paraphrase_query: tuple[Text, ...]
+    original_target: Text
+    altered_target: Text
+
+
+class ReasoningRow(NumberedRow):
+    """A row of reasoning_eval.json: a yes/no question that needs the new fact and one more."""
+
+    src: Text
+    label: Literal["True", "False"]
+
+    @property
+    def document(self) -> int:
+        """Id of the document that the question is about: its own if it is True, the next if it is False.
+
+        As published, no False question names the subject at its id, and nearly all name the one at the next id. The
+        released code never uses these ids.
+        """
+        return self.id + (self.label == "False")
+
+
+def last_sentence(text: str) -> str:
+    """The last sentence of a paraphrase, as DocTER puts the statement after an unrelated text.
+
+    A question stays together with the words that answer it ("What is the twin city of Oslo? It is"), and a full stop
+    after an initial or a short title ends no sentence.
+    """
+    parts = [part for part in _SENTENCE_END.split(text) if part.strip()]
+    return parts[-1].strip() if parts else text.strip()
+
+
+SCORERS = ("likelihood", "likelihood_code", "generation")
+"""By probabilities, in log space and as in the released code; by the reply for models without probabilities."""
+REASONING_PROMPT = "Query: {question} answer: The answer to the query above is"
+"""The released code's prompt, without its demonstration, which editors add."""
+
+
+@dataclass(frozen=True)
+class EnglishTests:
+    """The rows of one English edit; None for a block that is not asked or has no row of its id."""
+
+    success: EditRow | None = None
+    locality: QueriesRow | None = None
+    reasoning: ReasoningRow | None = None
+
+
+def english_case(
+    edit: Edit,
+    number: int,
+    tests: EnglishTests,
+    contested: Collection[str] = (),
+    strip_distractor: bool = False,
+) -> Case:
+    """One edit with its query, paraphrases, neighbours and reasoning question.
+
+    Args:
+        edit: the document or the gold triplet.
+        number: DocTER's id.
+        tests: the rows with that id.
+        contested: queries that several records ask with different altered targets; tagged `duplicate_query`, because
+            edits applied together cannot satisfy both.
+        strip_distractor: use only the last sentence of a paraphrase as the retrieval query, without the unrelated text.
+    """
+    probes: list[Probe] = []
+    if (row := tests.success) is not None:
+        tags: Tags = {"duplicate_query": True} if row.query in contested else {}
+        probes.append(_recall_probe(edit, row, "efficacy", row.query, tags | _target_tag(row, row.query)))
+        for n, text in enumerate(row.paraphrase_query):
+            query = last_sentence(text) if strip_distractor else ""
+            probes.append(_recall_probe(edit, row, "paraphrase", text, {"n": n} | _target_tag(row, text), query))
+    if tests.locality is not None:
+        probes += [_neighbour_probe(tests.locality, n) for n in range(len(tests.locality.query))]
+    if tests.reasoning is not None:
+        probes.append(_reasoning_probe(edit, tests.reasoning))
+    return Case(edits=(edit,), probes=tuple(probes), tags={"docter_id": number, "direction": "en"})
+
+
+def cross_case(edit: Edit, row: QueriesRow, direction: str) -> Case:
+    """One edit and its queries in the other language, stripped of white space; `direction` is `en->zh` or `zh->en`."""
+    probes = [_recall_probe(edit, row, "cross_lingual", text.strip(), {"n": n}) for n, text in enumerate(row.query)]
+    return Case(edits=(edit,), probes=tuple(probes), tags={"docter_id": row.id, "direction": direction})
+
+
+def _recall_probe(edit: Edit, row: EditRow | QueriesRow, kind: str, prompt: str, tags: Tags, query: str = "") -> Probe:
+    return Probe(
+        kind=kind,
+        prompt=prompt,
+        gold=(row.altered_target,),
+        rival=row.original_target,
+        edit_ids=(edit.id,),
+        scorers=SCORERS,
+        query=query,
+        tags=tags,
+    )
+
+
+def _neighbour_probe(row: QueriesRow, n: int) -> Probe:
+    # A record may hold the same query twice; `n` keeps the two probes apart, and both count as in the paper.
+    return Probe(
+        kind="neighborhood",
+        prompt=row.query[n],
+        gold=(row.original_target,),
+        rival=row.altered_target,
+        in_scope=False,
+        scorers=SCORERS,
+        tags={"n": n} | _target_tag(row, row.query[n]),
+    )
+
+
+def _reasoning_probe(edit: Edit, row: ReasoningRow) -> Probe:
+    gold, rival = ("true", "false") if row.label == "True" else ("false", "true")
+    return Probe(
+        kind="reasoning",
+        prompt=REASONING_PROMPT.format(question=row.src),
+        gold=(gold,),
+        rival=rival,
+        choices=("true", "false"),
+        edit_ids=(edit.id,),
+        scorers=("reasoning",),
+        query=row.src,
+        tags={"label": row.label},
+    )
+
+
+def _target_tag(row: EditRow | QueriesRow, prompt: str) -> Tags:
+    return {"names_target": True} if row.altered_target in prompt else {}
+
+
+def row_demonstrations(row: EditRow, neighbours: QueriesRow | None, text: str) -> Iterator[Demonstration]:
+    """The query of an edit's `text`, its paraphrases and its neighbours."""
+    target = row.altered_target
+    yield Demonstration(kind="copy", fact=text, prompt=row.query, target=target)
+    for prompt in row.paraphrase_query:
+        yield Demonstration(kind="update", fact=text, prompt=last_sentence(prompt), target=target)
+    if neighbours and neighbours.original_target != target:
+        for prompt in neighbours.query:
+            yield Demonstration(kind="retain", fact=text, prompt=prompt, target=neighbours.original_target)
+
+
+SUCCESS, LOCALITY, REASONING = "edit_success_eval.json", "locality_eval.json", "reasoning_eval.json"
+DOCUMENTS, FACTS = "en_doc.json", "gold_facts.json"
+ENGLISH = {"edit_success": SUCCESS, "locality": LOCALITY, "reasoning": REASONING}
+DIRECTIONS = {
+    "cross_en_zh": ("en->zh", "crosslingual_en_doc.json", "cross_zh_eval.json"),
+    "cross_zh_en": ("zh->en", "crosslingual_zh_doc.json", "cross_en_eval.json"),
+}
+ROWS: dict[str, type[NumberedRow]] = {
+    SUCCESS: EditRow,
+    LOCALITY: QueriesRow,
+    REASONING: ReasoningRow,
+    DOCUMENTS: DocumentRow,
+    FACTS: GoldFactRow,
+    **{documents: DocumentRow for _, documents, _ in DIRECTIONS.values()},
+    **{queries: QueriesRow for _, _, queries in DIRECTIONS.values()},
+}
+BLOCKS_OF = {
+    "efficacy": {"edit_success"},
+    "paraphrase": {"edit_success"},
+    "neighborhood": {"locality"},
+    "reasoning": {"reasoning"},
+    "cross_lingual": {*DIRECTIONS},
+}
+"""Blocks with each kind of probe."""
+APART = {f"doc_{block.removeprefix('cross_')}": block for block in DIRECTIONS}
+"""Settings of one direction each, for runs of both: their documents state the same facts in two languages, so that in
+one memory each query would retrieve the document of its own language."""
+
+
+class DocTER(FileBenchmark):
+    """The benchmark; in setting `doc` the edit is the document, in `gold` the gold triplet.
+
+    The paper's settings `llm` and `tool` need triplets extracted from the documents, which the authors have not
+    published: `emend extract` makes them, and the option `triples` names its file.
+
+    Options: `blocks`, a comma list of `edit_success`, `locality`, `reasoning` (these three by default), `cross_en_zh`
+    (English documents, Chinese queries) and `cross_zh_en`; `strip_distractor=1` retrieves with the last sentence of a
+    paraphrase only. Run both directions at once, apart, with `--setting doc_en_zh --setting doc_zh_en`.
+
+    One case per id: its edit, query, 2 paraphrases, 10 neighbours and, for 583 ids up to 1060 at most, a reasoning
+    question. An id about which the chosen blocks ask nothing is no case. A retriever searches the edits of the drawn
+    cases, so a smaller limit makes retrieval easier.
+    """
+
+    name: ClassVar[str] = "docter"
+    settings: ClassVar[tuple[str, ...]] = ("doc", "gold", *APART)
+    wording: ClassVar[str] = "based_on_facts"
+    mode: ClassVar[str] = "all"  # one store holds all documents, as in the paper
+    definition = Definition.beside(__file__)
+    defaults = {"blocks": ",".join(ENGLISH), "strip_distractor": "0"}
+
+    def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
+        super().__init__(data, options)
+        self.blocks = some_of(self.name, "blocks", self.options["blocks"], [*ENGLISH, *DIRECTIONS])
+        self.strip_distractor = flag(self.name, "strip_distractor", self.options["strip_distractor"])
+        self._crosses = [block for block in DIRECTIONS if block in self.blocks]
+        self._tables: dict[str, dict[int, Any]] = {}
+        require(self.folder, self._test_files, self.definition.remedy)
+
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
+        """The cases in the order of the file, the cross-lingual ones last.
+
+        With a limit, English and cross-lingual cases share it in proportion.
+        """
+        crosses, base = self._directions(setting)
+        require(self.folder, self._edit_files(base, crosses), self.definition.remedy)
+        english, labels = [] if setting in APART else self._english_ids, self._labels
+        crossed = {block: list(self._queries(block)) for block in crosses}
+        total = len(english) + sum(map(len, crossed.values()))
+        if limit is not None and limit < total:
+            share = limit - min(len(english), round(limit * len(english) / total))
+            english = sample_ids(english, labels, limit - share, seed)
+            crossed = {block: sample_ids(ids, {}, share, seed) for block, ids in crossed.items()}
+        return self._cases(base, english, crossed)
+
+    def _measures(self, metric: Metric) -> bool:
+        return not BLOCKS_OF[metric.kinds[0]].isdisjoint(self.blocks)
+
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
+        """Demonstrations from the ids drawn last; none with cross-lingual blocks, which state their facts.
+
+        The query names the subject, as documents come without one.
+        """
+        if self._crosses:
+            return iter(())
+        tests = {number: self._rows(SUCCESS)[number] for number in self._english_ids}
+        neighbours, questions = (
+            self._rows(name) if (self.folder / name).is_file() else {} for name in (LOCALITY, REASONING)
+        )
+        names = UniqueNames(
+            _texts(tests.get(number), neighbours.get(number), questions.get(number))
+            for number in {*tests, *neighbours, *questions}
+        )
+        rows = (tests[number] for number in last_drawn(tests, seed))
+        return of_first_rows(
+            eligible(
+                row_demonstrations(row, neighbours.get(row.id), self._edit(setting, DOCUMENTS, SUCCESS, row.id).text),
+                names,
+            )
+            for row in rows
+            if names.has_in(row.query)
+        )
+
+    def _records(self) -> Mapping[str, int]:
+        names = dict.fromkeys([*self._test_files, *self._edit_files("doc", self._crosses), FACTS])
+        return {name: len(self._rows(name)) for name in names if (self.folder / name).is_file()}
+
+    def _counts(self) -> dict[str, Any]:
+        labels = Counter(self._labels[number] for number in self._english_ids if number in self._labels)
+        queries = [query for block in self._crosses for row in self._queries(block).values() for query in row.query]
+        return {
+            "options": {"blocks": ",".join(self.blocks), "strip_distractor": self.strip_distractor},
+            "cases": len(self._english_ids) + sum(len(self._queries(block)) for block in self._crosses),
+            "reasoning labels": dict(sorted(labels.items())),
+            "dropped": {"reasoning questions without a document": self._orphans},
+            "repaired": {
+                "cross-lingual queries with white space at an end": sum(query != query.strip() for query in queries)
+            },
+            "tagged": {"duplicate_query (asked with unlike altered targets)": len(self._contested)},
+        }
+
+    def _cases(self, base: str, english: list[int], crossed: Mapping[str, list[int]]) -> Iterator[Case]:
+        for number in english:
+            edit = self._edit(base, DOCUMENTS, SUCCESS, number)
+            tests = EnglishTests(*(self._block(block).get(number) for block in ENGLISH))
+            yield english_case(edit, number, tests, self._contested, self.strip_distractor)
+        for block, ids in crossed.items():
+            direction, documents, queries = DIRECTIONS[block]
+            for number in ids:
+                edit = self._edit(base, documents, queries, number, direction[:2])
+                yield cross_case(edit, self._rows(queries)[number], direction)
+
+    def _edit(self, base: str, documents: str, tests: str, number: int, language: str = "en") -> Edit:
+        name = documents if base == "doc" else FACTS
+        row: DocumentRow | GoldFactRow | None = self._rows(name).get(number)
+        if row is None:
+            raise BadData(
+                f"{tests}, record with id {number}, field 'id': {name} has no record with id {number}, so nothing "
+                f"states what is asked; value {number}. Fetch the files of one version together."
+            )
+        return row.edit(language) if isinstance(row, DocumentRow) else row.edit()
+
+    @property
+    def _test_files(self) -> list[str]:
+        files = [file for block, file in ENGLISH.items() if block in self.blocks]
+        if files and SUCCESS not in files:
+            files.insert(0, SUCCESS)  # its ids are the English cases
+        return files + [DIRECTIONS[block][2] for block in self._crosses]
+
+    def _directions(self, setting: str) -> tuple[list[str], str]:
+        """Return the directions whose documents are applied together, and the form of the edits, `doc` or `gold`.
+
+        Raises:
+            BadSettings: the setting does not fit the blocks.
+        """
+        if (block := APART.get(setting)) is not None:
+            if block not in self.blocks:
+                raise BadSettings(f"setting '{setting}' of docter asks what block {block} holds: add it to the blocks.")
+            return [block], "doc"
+        if len(self._crosses) > 1:
+            raise BadSettings(
+                f"setting '{setting}' of docter with both cross-lingual blocks: their documents state the same facts "
+                "in two languages, so that in one memory each query would find the document of its own language; give "
+                f"--setting {' --setting '.join(APART)}, or one of the blocks."
+            )
+        if setting == "gold" and "cross_zh_en" in self._crosses:
+            raise BadSettings(
+                "setting 'gold' with block cross_zh_en: the gold triplets are English only; use setting 'doc'."
+            )
+        return self._crosses, setting
+
+    def _edit_files(self, base: str, crosses: Sequence[str]) -> list[str]:
+        if base != "doc":
+            return [FACTS]
+        english = [DOCUMENTS] if ENGLISH.keys() & set(self.blocks) else []
+        return [*english, *(DIRECTIONS[block][1] for block in crosses)]
+
+    def _rows(self, name: str) -> dict[int, Any]:
+        if name not in self._tables:
+            rows: dict[int, Any] = read_numbered(self.folder / name, ROWS[name])
+            self._tables[name] = _by_document(rows) if name == REASONING else rows
+        return self._tables[name]
+
+    def _queries(self, block: str) -> dict[int, QueriesRow]:
+        return self._rows(DIRECTIONS[block][2])
+
+    def _block(self, block: str) -> dict[int, Any]:
+        """The rows of an English block by the id of their document; none if it is not asked."""
+        return self._rows(ENGLISH[block]) if block in self.blocks else {}
+
+    @cached_property
+    def _english_ids(self) -> list[int]:
+        known = {number for block in ENGLISH for number in self._block(block)}
+        return [number for number in self._rows(SUCCESS) if number in known] if known else []
+
+    def _choices(self) -> list[str]:
+        lost = f"docter: {len(self._orphans)} reasoning questions are not asked, their documents are not in the files"
+        return [*super()._choices(), *([lost] if self._orphans else [])]
+
+    @property
+    def _orphans(self) -> list[int]:
+        """Ids, as in the file, of the reasoning questions whose document is missing."""
+        known = {*self._english_ids}
+        return sorted(row.id for document, row in self._block("reasoning").items() if document not in known)
+
+    @cached_property
+    def _labels(self) -> dict[int, str]:
+        return {number: row.label for number, row in self._block("reasoning").items()}
+
+    @cached_property
+    def _contested(self) -> frozenset[str]:
+        targets: dict[str, set[str]] = {}
+        for row in self._block("edit_success").values():
+            targets.setdefault(row.query, set()).add(row.altered_target)
+        return frozenset(query for query, altered in targets.items() if len(altered) > 1)
+
+
+def _texts(row: EditRow | None, neighbours: QueriesRow | None, question: ReasoningRow | None) -> Iterator[str]:
+    """The texts about one id that name whom it edits and what it asks."""
+    if row:
+        yield from (row.query, *row.paraphrase_query)
+    if neighbours:
+        yield from neighbours.query
+    if question:
+        yield question.src
+
+
+def _by_document(rows: Mapping[int, ReasoningRow]) -> dict[int, ReasoningRow]:
+    """Return the questions by the id of their document.
+
+    Raises:
+        BadData: all questions have one label, as in the first or second half of the file, so that a constant answer
+            would always be correct; or two are about one document.
+    """
+    labels = {row.label for row in rows.values()}
+    if len(labels) == 1:
+        raise BadData(
+            f"{REASONING}, records 0 to {len(rows) - 1}, field 'label': only one label is there, value "
+            f"'{labels.pop()}', so that a constant answer would be right every time; the file is sorted by label. "
+            "Take the whole file, or leave the block out: --benchmark-option blocks=edit_success,locality."
+        )
+    by_document: dict[int, ReasoningRow] = {}
+    for row in rows.values():
+        if (other := by_document.setdefault(row.document, row)) is not row:
+            raise BadData(
+                f"{REASONING}, records with the ids {other.id} and {row.id}, field 'id': both are about document "
+                f"{row.document}, as a False question's is that of the next id. Remove one of the two records."
+            )
+    return by_document

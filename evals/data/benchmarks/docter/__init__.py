@@ -1,1 +1,0 @@
-"""DocTER: document-based knowledge editing."""

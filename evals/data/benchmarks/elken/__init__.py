@@ -1,1 +1,0 @@
-"""ELKEN: event-level knowledge editing."""

@@ -1,1 +1,0 @@
-"""Facts of your own, read from a file."""

@@ -1,1 +1,0 @@
-"""MQuAKE: multi-hop questions over edited facts."""

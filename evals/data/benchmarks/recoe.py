@@ -1,0 +1,472 @@
+"""ReCoE: questions that must be reasoned out, whose supporting facts are edited so that another answer follows."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AliasChoices, BeforeValidator, Field
+
+from emend.editors.base import Demonstration
+from emend.evals.case import Case, Metric
+from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, some_of
+from emend.evals.data.benchmarks.rows import COT_PROMPT, BenchmarkRow, Tags, chain_fields, read_rows, require
+from emend.evals.data.benchmarks.sampling import ROWS as DEMONSTRATION_ROWS
+from emend.evals.data.benchmarks.sampling import UniqueNames, even_shares, last_drawn, of_first_rows, sample_ids
+from emend.evals.metrics.papers.recoe import ALIASES_TAG, number, shared_forms
+from emend.memory.edit import Edit, Triplet
+from emend.memory.errors import BadData, MissingData
+from emend.memory.probe import Probe
+
+PREFIX = "Question:"
+"""Six comparative questions begin with it; it is removed."""
+_CHOICE = re.compile(r"choice_\d+_(?:counterfactuals|facts)")
+
+
+def _number_as_text(value: object) -> object:
+    plain = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if plain else value.strip() if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str | int) else value or []
+
+
+def _flat(value: object) -> object:
+    """Flatten facts in lists of any depth, or by choice, to one list; other values stay, and fail the validation."""
+    if isinstance(value, dict) and not {"fact", "sentence"} & value.keys():
+        return [fact for key, facts in value.items() if _CHOICE.fullmatch(key) for fact in _leaves(facts)]
+    return list(_leaves(value)) if isinstance(value, list) else value
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+Text = Annotated[str, BeforeValidator(_number_as_text), Field(min_length=1)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+
+
+class CounterfactualRow(BenchmarkRow):
+    """A counterfactual: the sentence, its atomic facts, and their triples as "(subject; relation; object)"."""
+
+    sentence: Text = Field(validation_alias=AliasChoices("sentence", "fact"))
+    atomic_facts: Texts = ()
+    atomic_triples: Texts = ()
+
+
+Facts = Annotated[tuple[CounterfactualRow, ...], BeforeValidator(_flat)]
+Edited = Annotated[Facts, Field(min_length=1)]
+
+
+class ReCoERow(BenchmarkRow):
+    """The fields of all schemas; answers may be whole numbers."""
+
+    question: Text
+    answer: Text
+    counterfactual_answer: Text
+    answer_alias: Texts = ()
+    counterfactual_answer_alias: Texts = ()
+    misspelt_alias: Texts = Field(default=(), validation_alias="counterfactual_answer_aias")
+    facts: Facts
+    """The counterfactuals, which are edited."""
+    known: Facts = ()
+    """The facts that support the original answer."""
+    built_by: str = ""
+    """The command that made the row, where it is none of the paper's."""
+
+    @property
+    def asked(self) -> str:
+        """The question, without the prefix that six have."""
+        return self.question.removeprefix(PREFIX).lstrip()
+
+    @property
+    def originals(self) -> tuple[str, ...]:
+        """The original answer and its aliases."""
+        return _answers(self.answer, self.answer_alias)
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The counterfactual answer and its aliases."""
+        return _answers(self.counterfactual_answer, (*self.counterfactual_answer_alias, *self.misspelt_alias))
+
+    @property
+    def wrong_aliases(self) -> int:
+        """Number of aliases that are dropped because they are a number of another size than their answer."""
+        originals = {self.answer, *self.answer_alias}
+        golds = {self.counterfactual_answer, *self.counterfactual_answer_alias, *self.misspelt_alias}
+        return len(originals) + len(golds) - len(self.originals) - len(self.golds)
+
+    @property
+    def shared(self) -> set[str]:
+        """Canonical forms that both answers have."""
+        return shared_forms(self.originals, self.golds)
+
+
+class ChoiceRow(ReCoERow):
+    """A row of superlative, comparative or sorting; the two swapped choices have counterfactuals."""
+
+    facts: Edited = Field(validation_alias="counterfactuals_per_choice")
+    known: Facts = Field(default=(), validation_alias="facts_per_choice")
+
+
+class CountingRow(ReCoERow):
+    """A row of counting; usually one member is altered."""
+
+    facts: Edited = Field(validation_alias="counterfactual_facts")
+    known: Facts = Field(default=(), validation_alias="facts")
+
+
+class ComposedRow(ReCoERow):
+    """A row of aggregation or subtraction; the paper edits its indirect facts."""
+
+    facts: Edited = Field(validation_alias="indirect_counterfactual_fact")
+    known: Facts = Field(default=(), validation_alias="indirect_fact")
+
+
+ROWS: dict[str, type[ReCoERow]] = {
+    "superlative": ChoiceRow,
+    "comparative": ChoiceRow,
+    "counting": CountingRow,
+    "sorting": ChoiceRow,
+    "aggregation": ComposedRow,
+    "subtraction": ComposedRow,
+}
+"""The schemes in the order of the paper's tables, and the schema of each."""
+
+
+def parse_triple(text: str) -> Triplet | None:
+    """Parse a text like "(s; r; o)"; None if it has not three parts.
+
+    >>> parse_triple("(Dune (1965);  is by ; Herbert)").subject
+    'Dune (1965)'
+    """
+    inner = text.strip()
+    if inner.startswith("("):
+        closed = inner.endswith(")") and inner.count("(") <= inner.count(")")
+        inner = inner[1:-1] if closed else inner[1:]
+    parts = [" ".join(part.split()) for part in inner.split(";")]
+    if len(parts) != 3 or not all(parts):
+        return None
+    return Triplet(subject=parts[0], relation=parts[1], object=parts[2])
+
+
+def triples_of(row: ReCoERow) -> list[Triplet]:
+    """The complete triples of the row's counterfactuals."""
+    parsed = (parse_triple(text) for fact in row.facts for text in fact.atomic_triples)
+    return [triple for triple in parsed if triple is not None]
+
+
+def edits_of(row: ReCoERow, setting: str) -> tuple[Edit, ...]:
+    """The row's counterfactuals as distinct edits: `atomic` facts, whole `sentence`s, or `triple`s."""
+    if setting == "triple":
+        edits = [Edit.from_triplet(triple, f"{{}} {triple.relation}") for triple in triples_of(row)]
+    elif setting == "sentence":
+        edits = [Edit(form="document", text=_as_sentence(fact.sentence)) for fact in row.facts]
+    else:
+        edits = [Edit(form="facts", text=text) for text in atoms_of(row.facts)]
+    return tuple({edit.id: edit for edit in edits}.values())
+
+
+def atoms_of(facts: tuple[CounterfactualRow, ...]) -> tuple[str, ...]:
+    """The distinct atomic facts as sentences; the whole sentence of a fact without atomic ones."""
+    texts = (text for fact in facts for text in fact.atomic_facts or (fact.sentence,))
+    return tuple(dict.fromkeys(map(_as_sentence, texts)))
+
+
+def _answers(answer: str, aliases: tuple[str, ...]) -> tuple[str, ...]:
+    # -3 has the alias "3" in the data, which stays; one record gives "thirty" for 24.
+    size = number(answer)
+    right = (alias for alias in aliases if size is None or abs(number(alias) or 0) == abs(size))
+    return tuple(dict.fromkeys((answer, *right)))
+
+
+def _as_sentence(text: str) -> str:
+    # Prompts join facts; many have no full stop, and would run into the next.
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+@cache
+def shots(scheme: str) -> str:
+    """The scheme's demonstrations, separated by a blank line."""
+    table = tomllib.loads(Path(__file__).with_name("recoe_shots.toml").read_text("utf-8"))
+    return "\n\n".join(
+        f"{COT_PROMPT.format(question=shot['question'])} {shot['thoughts']}\nAnswer: {shot['answer']}"
+        for shot in table[scheme]
+    )
+
+
+FACTS = "_facts"
+"""Suffix of the kind of a probe that measures the perplexity of a record's facts."""
+
+
+@dataclass(frozen=True)
+class ReCoEPrompting:
+    """Form of the probes: chain of thought or direct, and whether the facts' perplexity is measured."""
+
+    chain: bool = False
+    perplexity: bool = True
+
+
+def row_case(
+    row: ReCoERow,
+    scheme: str,
+    setting: str,
+    index: int,
+    contested: bool = False,
+    prompting: ReCoEPrompting | None = None,
+) -> Case:
+    """One row as a case: its counterfactuals as edits, its question with the counterfactual answer, and its facts.
+
+    Args:
+        row: the row.
+        scheme: one of `ROWS`; the probe's kind.
+        setting: `atomic`, `sentence` or `triple`.
+        index: its index in the file.
+        contested: another record edits a fact of this one to another object; tagged.
+        prompting: direct, with the facts, when None.
+
+    Raises:
+        BadData: the setting is `triple` and the row has none.
+    """
+    edits, how = edits_of(row, setting), prompting or ReCoEPrompting()
+    if not edits:
+        triples = [text for fact in row.facts for text in fact.atomic_triples]
+        raise BadData(
+            f"{scheme}, record {index}, field 'atomic_triples': no '(subject; relation; object)' there; "
+            f"value {triples}. Use --setting atomic or correct the record."
+        )
+    tags: Tags = {"contested": True} if contested else {}
+    probes = [_question_probe(row, scheme, edits, how.chain, tags)]
+    if how.perplexity and row.known:
+        probes.append(_facts_probe(row, scheme, edits, tags))
+    return Case(edits=edits, probes=tuple(probes), tags={"scheme": scheme, "record": index})
+
+
+def _question_probe(row: ReCoERow, scheme: str, edits: tuple[Edit, ...], chain: bool, tags: Tags) -> Probe:
+    tags = tags | ({ALIASES_TAG: "\n".join(row.originals[1:])} if len(row.originals) > 1 else {})
+    return Probe(
+        kind=scheme,
+        **chain_fields(row.asked, shots(scheme) if chain else ""),
+        gold=row.golds,
+        rival=row.answer,
+        edit_ids=tuple(edit.id for edit in edits),
+        scorers=("correct_flip",),
+        tags=tags | ({"shared_form": min(row.shared)} if row.shared else {}),
+    )
+
+
+def _facts_probe(row: ReCoERow, scheme: str, edits: tuple[Edit, ...], tags: Tags) -> Probe:
+    """The counterfactual facts, as gold, against the facts that they replace, as choices; no text is generated."""
+    return Probe(
+        kind=f"{scheme}{FACTS}",
+        prompt="",
+        gold=atoms_of(row.facts),
+        choices=atoms_of(row.known),
+        edit_ids=tuple(edit.id for edit in edits),
+        scorers=("effectiveness",),
+        query=row.asked,
+        tags=tags,
+    )
+
+
+def question_demonstrations(row: ReCoERow, setting: str) -> list[Demonstration]:
+    """The row's question, and the first counterfactual with a cloze; the data has nothing to retain.
+
+    The shown fact is all of the row's counterfactuals, as its answer follows from them together.
+    """
+    edits = edits_of(row, setting)
+    text = " ".join(edit.text for edit in edits)
+    question = Demonstration(kind="update", fact=text, prompt=row.asked, style="question", target=row.golds[0])
+    copied = next((edit for edit in edits if edit.cloze and edit.target_new), None)
+    if copied is None:
+        return [question]
+    return [Demonstration(kind="copy", fact=text, prompt=copied.cloze, target=copied.target_new), question]
+
+
+SCHEMES = tuple(ROWS)
+AWSLABS = "{scheme}/counterfactual_datapoints_verified_atomic.json"
+"""A scheme's file in awslabs/ReCoE, under data/; Wenyueh/RoCoE has data/{scheme}.json."""
+
+
+class ReCoE(FileBenchmark):
+    """The benchmark: one case per record, its counterfactuals, its question, and the probability of its facts.
+
+    The settings are forms of the counterfactuals: `atomic` facts (on which the paper fine-tunes), whole `sentence`s, or
+    the atomic `triple`s (which the paper gives to MEMIT). Options: `schemes`, a comma list (those with a file by
+    default); `superlative_file`, a file in the folder with records like superlative's; `prompting`, `direct` (by
+    default) or `cot`, a chain of thought after two demonstrations per scheme, before the edit as after it;
+    `perplexity=0` leaves the facts' probabilities out.
+
+    The paper edits one scheme at a time, all its records at once: give `--benchmark-option schemes=counting`, for
+    example. With several schemes in one run their facts are applied together. Its InputAug is the editor `in_context`.
+    """
+
+    name: ClassVar[str] = "recoe"
+    settings: ClassVar[tuple[str, ...]] = ("atomic", "sentence", "triple")
+    wording: ClassVar[str] = "based_on_facts"
+    mode: ClassVar[str] = "all"  # the paper's mass editing
+    definition = Definition.beside(__file__)
+    defaults = {"schemes": "", "superlative_file": "", "prompting": "direct", "perplexity": "1"}
+    values = {"prompting": ("direct", "cot")}
+
+    def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
+        super().__init__(data, options)
+        measured = flag(self.name, "perplexity", self.options["perplexity"])
+        self._prompting = ReCoEPrompting(chain=self.options["prompting"] == "cot", perplexity=measured)
+        schemes = (
+            some_of(self.name, "schemes", self.options["schemes"], SCHEMES) if "schemes" in (options or {}) else ()
+        )
+        self._files = self._find(schemes)
+        self._tables: dict[str, list[ReCoERow]] = {}
+
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
+        sizes = {scheme: len(self._rows(scheme)) for scheme in self._files}
+        for scheme, share in (sizes if limit is None else even_shares(sizes, limit)).items():
+            rows = self._rows(scheme)
+            for index in sample_ids(range(len(rows)), {}, share, seed):
+                yield row_case(rows[index], scheme, setting, index, index in self._contested[scheme], self._prompting)
+
+    def metrics(self) -> Sequence[Metric]:
+        """The paper's tables 4, 3 and 6, a column per scheme and their mean; then perplexities and hits."""
+        measured = self._prompting.perplexity
+        metrics = [metric for metric in self.definition.metrics if measured or FACTS not in metric.kinds[0]]
+        return [column for metric in metrics for column in self._columns(metric)]
+
+    def _columns(self, metric: Metric) -> Iterator[Metric]:
+        """The metric over all schemes, or one per scheme and their mean where its name has a place for the scheme."""
+        group = metric.group.format(asked=", chain of thought" if self._prompting.chain else "")
+        kinds = tuple(metric.kinds[0].format(scheme=scheme) for scheme in self._files)
+        if "{scheme}" not in metric.name:
+            yield metric.model_copy(update={"kinds": kinds, "group": group})
+            return
+        for scheme, kind in zip(self._files, kinds, strict=True):
+            name = metric.name.format(scheme=scheme)
+            yield metric.model_copy(update={"name": name, "kinds": (kind,), "group": group})
+        if len(kinds) > 1:
+            mean = f"mean over the {len(kinds)} schemes at hand, without those where nothing is scored"
+            mean_of = {"name": metric.name.format(scheme="mean"), "kinds": kinds, "group": group}
+            yield metric.model_copy(update=mean_of | {"per": "kind", "summary": mean})
+
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
+        if self._prompting.chain:
+            return
+        tables = [self._rows(scheme) for scheme in self._files]
+        rows = [row for table in tables for row in table]
+        names = UniqueNames((row.asked, *atoms_of(row.facts), *atoms_of(row.known)) for row in rows)
+        questions = Counter(row.asked for row in rows)
+        for table in tables:
+            fitting = (
+                row
+                for row in (table[index] for index in last_drawn(range(len(table)), seed))
+                if (subjects := {triple.subject for triple in triples_of(row)})
+                and questions[row.asked] == 1
+                and names.has_all(subjects)
+            )
+            groups = (question_demonstrations(row, setting) for row in fitting)
+            yield from of_first_rows(groups, max(1, DEMONSTRATION_ROWS // len(tables)))
+
+    def _records(self) -> Mapping[str, int]:
+        return {str(path.relative_to(self.folder)): len(self._rows(scheme)) for scheme, path in self._files.items()}
+
+    def _counts(self) -> dict[str, Any]:
+        rows = [row for scheme in self._files for row in self._rows(scheme)]
+        triples = sum(len(fact.atomic_triples) for row in rows for fact in row.facts)
+        return {
+            "made anew": [scheme for scheme in self._files if any(row.built_by for row in self._rows(scheme))],
+            "schemes without a file": [scheme for scheme in SCHEMES if scheme not in self._files],
+            "options": {"prompting": self.options["prompting"], "perplexity": self._prompting.perplexity},
+            "cases": len(rows),
+            "atomic counterfactual facts": {
+                scheme: sum(len(f.atomic_facts) for r in self._rows(scheme) for f in r.facts) for scheme in self._files
+            },
+            "dropped": {
+                "triples without three parts": triples - sum(len(triples_of(row)) for row in rows),
+                "records that repeat another": sum(
+                    len(self._rows(scheme)) - len(set(self._rows(scheme))) for scheme in self._files
+                ),
+            },
+            "repaired": {
+                f"questions that begin with '{PREFIX}'": sum(row.question != row.asked for row in rows),
+                "aliases under a misspelt key": sum(bool(row.misspelt_alias) for row in rows),
+                "aliases left out, a number of another size": sum(row.wrong_aliases for row in rows),
+            },
+            "tagged": {
+                "records without facts to compare with": sum(not row.known for row in rows),
+                "contested (another record edits the same subject and relation to another object)": sum(
+                    map(len, self._contested.values())
+                ),
+                "shared_form (a form stands for both answers, no flip can be seen)": sum(
+                    bool(row.shared) for row in rows
+                ),
+            },
+        }
+
+    def _choices(self) -> list[str]:
+        how = "directly, without examples"
+        if self._prompting.chain:
+            how = "through a chain of thought, after two solved chains per scheme that are Emend's"
+        choices = [
+            f"recoe: asked {how}, before as after the edit",
+            "recoe: answers are compared after Emend's normalisation; the paper states none",
+        ]
+        if self._prompting.perplexity:
+            choices.append(
+                "recoe: perplexity is per token of each atomic fact, over all records, not those answered right"
+            )
+        if missing := [scheme for scheme in SCHEMES if scheme not in self._files]:
+            choices.append(f"recoe: the mean is over {len(self._files)} of 6 schemes, without {', '.join(missing)}")
+        return choices
+
+    def _rows(self, scheme: str) -> list[ReCoERow]:
+        if scheme not in self._tables:
+            self._tables[scheme] = read_rows(self._files[scheme], ROWS[scheme], self.definition.remedy)
+        return self._tables[scheme]
+
+    @cached_property
+    def _contested(self) -> dict[str, frozenset[int]]:
+        """Contested records by scheme, over all schemes, whose edits are applied together in mode `all`."""
+        keys = [(scheme, index) for scheme in self._files for index in range(len(self._rows(scheme)))]
+        places = {keys[place] for place in contested([row for scheme in self._files for row in self._rows(scheme)])}
+        return {scheme: frozenset(index for name, index in places if name == scheme) for scheme in self._files}
+
+    def _find(self, schemes: Sequence[str]) -> dict[str, Path]:
+        """Return the files of the given schemes, or of all that are in the folder."""
+        if superlative := self.options["superlative_file"]:
+            require(self.folder, [superlative], self.definition.remedy)
+        paths = {scheme: self._path(scheme) for scheme in SCHEMES}
+        files = {scheme: path for scheme, path in paths.items() if path and (not schemes or scheme in schemes)}
+        if missing := [scheme for scheme in schemes or SCHEMES if scheme not in files]:
+            names = [f"{scheme}.json or {AWSLABS.format(scheme=scheme)}" for scheme in missing]
+            if schemes or not files:
+                raise MissingData(f"'{self.folder}' lacks {', '.join(names)}. {self.definition.remedy}")
+        return files
+
+    def _path(self, scheme: str) -> Path | None:
+        special = self.options["superlative_file"] if scheme == "superlative" else ""
+        names = [special, f"{scheme}.json", AWSLABS.format(scheme=scheme)]
+        return next((self.folder / name for name in names if name and (self.folder / name).is_file()), None)
+
+
+def contested(rows: Sequence[ReCoERow]) -> frozenset[int]:
+    """Indices of the rows that edit a subject and relation which another row edits to another object.
+
+    Such edits may contradict each other when applied together; many are true of several objects (prizes won).
+    """
+    objects: dict[tuple[str, str], Counter[str]] = {}
+    facts = [{(t.subject.casefold(), t.relation.casefold(), t.object.casefold()) for t in triples_of(r)} for r in rows]
+    for triples in facts:
+        for subject, relation, target in triples:
+            objects.setdefault((subject, relation), Counter())[target] += 1
+    keys = [Counter((subject, relation) for subject, relation, _ in triples) for triples in facts]
+    return frozenset(
+        index for index, pairs in enumerate(keys) if any(len(objects[pair]) > count for pair, count in pairs.items())
+    )

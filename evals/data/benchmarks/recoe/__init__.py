@@ -1,1 +1,0 @@
-"""ReCoE: reasoning over edited facts."""

@@ -1,1 +1,0 @@
-"""Tinyworld: edits of the invented world that the embedded model knows."""
