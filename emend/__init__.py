@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from emend.editors.base import EditorContext
     from emend.evals.api.ask import ask, edit, open_memory
-    from emend.evals.api.build import build
     from emend.evals.api.result import RunResult, load_run
-    from emend.evals.api.run import arun, run
+    from emend.evals.api.run import arun, build, run
     from emend.evals.api.session import Session
     from emend.evals.case import Case, Metric
     from emend.memory.edit import Edit, Triplet
@@ -38,7 +37,7 @@ _PLACES = {
     "Triplet": "memory.edit",
     "arun": "evals.api.run",
     "ask": "evals.api.ask",
-    "build": "evals.api.build",
+    "build": "evals.api.run",
     "edit": "evals.api.ask",
     "load_run": "evals.api.result",
     "open_memory": "evals.api.ask",

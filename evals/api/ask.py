@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from emend.evals.api.objects import component_name, editor_names
+from emend.evals.api.run import component_name, editor_names
 from emend.evals.api.session import Session
-from emend.evals.config.session_config import SessionConfig
+from emend.evals.config.measure_config import SessionConfig
 from emend.memory.edit import Edit
 from emend.memory.registry import trust_typed
 from emend.memory.store.jsonl import edit_from

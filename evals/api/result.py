@@ -1,7 +1,8 @@
-"""A run as an object: its table, records, traces and comparisons."""
+"""A run as an object: its table, records, traces, comparisons, and its pages in a notebook."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,8 @@ from emend.memory.errors import MissingExtra
 if TYPE_CHECKING:
     import pandas
 
-    from emend.evals.api.frame import ViewFrame
     from emend.evals.results.analyses.compare import Comparison
-    from emend.evals.run.summary import Summary
+    from emend.evals.run.results import Summary
     from emend.evals.show.trace.answers import AnswerRow
     from emend.evals.show.trace.case_trace import Trace
 
@@ -190,8 +190,6 @@ class RunResult:
             MissingExtra: the viewer is not installed.
             BadSettings: there is no such choice of cases.
         """
-        from emend.evals.api.frame import ViewFrame
-
         return ViewFrame(self.folder, cases, height)
 
     def __repr__(self) -> str:
@@ -250,7 +248,7 @@ def load_run(folder: str | Path) -> RunResult:
         FetchFailed: the mirror cannot be read.
     """
     if "://" in str(folder):
-        from emend.evals.log.mirror_copy import copy_mirror
+        from emend.evals.log.mirror import copy_mirror
 
         return RunResult(copy_mirror(str(folder)))
     return RunResult(folder)
@@ -273,3 +271,40 @@ def data_frame(rows: Iterable[FrozenModel | dict[str, Any]], *nested: str) -> "p
 def _flat(row: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
     flat = {name: value for name, value in row.items() if name not in nested}
     return flat | {f"{name}.{key}": value for name in nested for key, value in row.get(name, {}).items()}
+
+
+class ViewFrame:
+    """All pages of a run in one, which a notebook shows; `save` writes them into a file.
+
+    Args:
+        folder: the run folder.
+        cases: cases that get a page: `all`, `wrong`, `flipped`, or the number of a random sample.
+        height: pixels.
+
+    Raises:
+        MissingExtra: the viewer is not installed.
+        BadSettings: there is no such choice of cases.
+        BadData: a damaged line.
+    """
+
+    def __init__(self, folder: Path, cases: str | int, height: int) -> None:
+        try:
+            from emend.evals.show.view.rendering.export import single_page
+        except ImportError as error:
+            raise MissingExtra(f"result.view() needs the viewer: {install_command('view')}.") from error
+        self.folder, self.height = folder, height
+        self.html, self.summary = single_page([folder], str(cases))
+
+    def save(self, file: str | Path) -> None:
+        """Write the pages into one HTML file."""
+        Path(file).write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        # sandboxed, so that the pages reach nothing of the notebook's, whatever a run's texts may be
+        return (
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" width="100%" height="{self.height}" '
+            'style="border:0" title="Emend: pages of a run"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"ViewFrame({str(self.folder)!r}: {self.summary.pages} pages for a notebook; save(FILE) keeps them)"

@@ -1,22 +1,68 @@
-"""Run editors over a benchmark from Python: the function that `emend run` calls too."""
+"""Run editors over a benchmark, or build one, from Python: the functions that the command line calls too."""
 
 import asyncio
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from emend.evals.api.objects import name_options
 from emend.evals.api.result import RunResult
-from emend.evals.config.run_config import RunConfig
+from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.run.results import Progress
 from emend.memory.errors import RunRefused
-from emend.memory.registry import trust_typed
+from emend.memory.registry import name_object, trust_typed
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+    from emend.evals.build.card import Card
+
+
+MADE = {"benchmark": ("cases", "metrics"), "editors": ("edit", "fingerprint"), "embedding": ("documents", "queries")}
+"""What an instance of each kind has; the registries want factories, which only classes and functions are."""
+
+
+def component_name(kind: str, component: Any) -> str:
+    """Name under which this process loads a component: a name stays as it is, an object gets one.
+
+    Args:
+        kind: option that takes the component: benchmark, editors, embedding, model or retriever.
+        component: a name, a class, a factory, or an instance.
+    """
+    if isinstance(component, str):
+        return component
+    if isinstance(component, type) or hasattr(component, "__name__"):
+        return name_object(component.__name__, component)
+    label = type(component).__name__
+    if kind in MADE and all(hasattr(component, part) for part in MADE[kind]):
+        return name_object(label, lambda *arguments, **settings: component)
+    return name_object(label, component)
+
+
+def editor_names(editors: Any) -> tuple[str, ...]:
+    """Names of one editor or of several."""
+    several = editors if isinstance(editors, Iterable) and not isinstance(editors, str) else [editors]
+    return tuple(component_name("editors", editor) for editor in several)
+
+
+def name_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a run with a name in place of each object, and a text in place of each path."""
+    named = {option: value for option, value in options.items() if value is not None}
+    for option in ("benchmark", "embedding", MODEL, "retriever"):
+        if option in named:
+            named[option] = component_name(option, named[option])
+    for option in ("cache", "data", "perplexity_text", "prices"):
+        if option in named:
+            named[option] = str(named[option])
+    if "editors" in named:
+        named["editors"] = editor_names(named["editors"])
+    for name in ("settings", "protocols", "ability"):
+        if isinstance(named.get(name), str):
+            named[name] = (named[name],)
+    return named
 
 
 _NAMES_LOCK = threading.Lock()
@@ -209,3 +255,27 @@ def _default_progress() -> Progress:
     # A library may have imported ipykernel: a notebook is where a kernel runs.
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return NotebookBar() if hasattr(shell, "kernel") else progress_on()
+
+
+def build(kind: str, source: str | Path, model: str = "", *, out: str | Path, **options: Any) -> "Card":
+    """Build a benchmark, or finish the one that the folder holds, and return its card.
+
+    The folder is a benchmark of `emend.run`.
+
+    Args:
+        kind: `akew`, `wikiupdate`, `questions`, `chains`, `docter`, `elken` or `fresh`.
+        source: file, folder or benchmark to build from.
+        model: the author, as in `emend build --model`; kinds `chains` and `elken` need none.
+        out: the benchmark's folder.
+        options: as the options of `emend build`: fields of `BuildConfig`.
+
+    Raises:
+        ValidationError: an option does not exist or has the wrong type.
+        RunRefused: the folder holds another construction, or is in use.
+        EmendError: a name, setting, source or file is wrong, or no item was kept.
+    """
+    from emend.evals.build.build import build as build_folder
+
+    config = BuildConfig.model_validate({"source": str(source), "model": model} | options)
+    trust_typed([model, config.judge, config.source, config.overrides])
+    return build_folder(kind, config, Path(out))

@@ -13,8 +13,8 @@ from emend.agents.scoring import ScoringModel
 from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
+from emend.evals.config.measure_config import SessionConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.config.session_config import SessionConfig
 from emend.evals.run.ask_probe import ask_recorded
 from emend.evals.run.setup.memory import open_lazily
 from emend.evals.run.setup.model import load_model_and_policy, refuse_unused_limits

@@ -12,7 +12,7 @@ from emend.evals.build.kinds import build_kind
 from emend.evals.build.sources.stored_items import SourceItem, SourceNotes
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import check_request, known_options, one_of
-from emend.evals.metrics.construction import KEPT, PASSES
+from emend.evals.metrics.scores import KEPT, PASSES
 from emend.graphs.construction.pipeline import Recipe
 from emend.graphs.registry import CONSTRUCTIONS
 from emend.memory.errors import BadSettings

@@ -11,7 +11,7 @@ import emend
 from emend.agents.providers.environment import clean_key, network_problem
 from emend.evals.cli.name_clash import command_clash, command_path, import_clash
 from emend.evals.log.manifest import versions
-from emend.evals.run.failures import error_text
+from emend.evals.run.results import error_text
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError, KeyRefused

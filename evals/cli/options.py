@@ -38,7 +38,7 @@ def read_run(text: str) -> Path:
     """Return the path of a run folder, of an address that of a copy of the run mirrored there."""
     if "://" not in text:
         return Path(text)
-    from emend.evals.log.mirror_copy import copy_mirror
+    from emend.evals.log.mirror import copy_mirror
 
     return copy_mirror(text)
 

@@ -15,7 +15,7 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
     from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.log.manifest import changed_fields
-    from emend.evals.run.summary import spent_lines
+    from emend.evals.run.results import spent_lines
     from emend.evals.show.report.console import console_for
     from emend.evals.show.report.tables.metrics import render
 

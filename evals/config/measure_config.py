@@ -1,10 +1,10 @@
-"""Configurations of measurements and trainings on a benchmark; the command line makes its options from them."""
+"""Configurations of measurements, trainings, sessions and streams; the command line makes its options from them."""
 
 from typing import Any
 
 from pydantic import Field
 
-from emend.evals.config.run_config import OVERRIDES
+from emend.evals.config.run_config import OVERRIDES, CallLimits, RunConfig
 from emend.memory.edit import FrozenModel
 
 
@@ -120,3 +120,88 @@ class TuneConfig(BenchmarkConfig):
         default=None, gt=0, description="Minutes after which nothing new is tried; the test comes on top."
     )
     overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)
+
+
+class SessionConfig(CallLimits):
+    """A model under an editor, over the edits of a memory."""
+
+    model: str = Field(
+        default="tiny",
+        description="Model: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL, anthropic:NAME or vllm:NAME@URL.",
+    )
+    editor: str = Field(default="rag", description="Memory-based editor, or unedited; see: emend list editors.")
+    memory: str = Field(default="emend-memory", description="Memory: a folder, or http://HOST:PORT.")
+    retriever: str = Field(default="dense", description="Retriever; see: emend list retrievers.")
+    embedding: str | None = Field(
+        default=None, description="The memory's embedding, if it is not auto or lexical; default: the memory's own."
+    )
+    overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)
+
+
+SHARED = (
+    "model",
+    "embedding",
+    "limit",
+    "form",
+    "repeats",
+    "seed",
+    "concurrency",
+    "workers",
+    "fail_on_error",
+    "overrides",
+)
+"""Fields that a run over a stream has in common with other runs."""
+
+
+class StreamConfig(CallLimits):
+    """Everything that decides the answers over a stream, and how they are asked for.
+
+    Raises:
+        BadSettings: an impossible number.
+    """
+
+    systems: tuple[str, ...] = Field(
+        default=("full_context", "bm25_newest", "oracle", "empty"),
+        description="Memory system or editor to ask; repeatable; see: emend list systems.",
+    )
+    model: str = Field(default="tiny", description="Model that reads the context and answers; as in emend run --model.")
+    budget: int | None = Field(
+        default=None, ge=1, description="Maximum number of tokens of context a question; default: no limit."
+    )
+    embedding: str = Field(
+        default="auto", description="Embedding of systems that search by vectors; as in emend run --embedding."
+    )
+    limit: int | None = Field(default=None, description="Maximum number of places with questions; default: all.")
+    places: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of places, spread evenly, at which questions are asked; all turns before them are "
+        "observed; default: all.",
+    )
+    form: str | None = Field(
+        default=None, description="How a model with a chat template is asked: plain or chat; as in emend run --form."
+    )
+    repeats: int = Field(default=1, description="Number of repeated passes over the stream.")
+    seed: int = Field(default=0, description="Random seed.")
+    concurrency: int = Field(default=4, description="Number of API calls at the same time.")
+    workers: str = Field(default="auto", description="Where systems are asked, as in emend run --workers.")
+    fail_on_error: str = Field(
+        default="0.1", description="Failed places at which the run stops, as in emend run --fail-on-error."
+    )
+    overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)
+
+    def run_config(self, file: str) -> RunConfig:
+        """The configuration of the run over a file.
+
+        Raises:
+            BadSettings: see `RunConfig`.
+        """
+        numbers = {"budget": self.budget, "places": self.places}
+        options = {name: str(value) for name, value in numbers.items() if value is not None}
+        names = (*SHARED, *CallLimits.model_fields)
+        return RunConfig(
+            benchmark="stream",
+            benchmark_options={"file": file} | options,
+            editors=tuple(dict.fromkeys(self.systems)),
+            **{name: getattr(self, name) for name in names},
+        )

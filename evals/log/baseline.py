@@ -10,8 +10,7 @@ import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from emend.evals.log.lines import BASELINE, parser_of
-from emend.evals.log.record_lines import LineParser, struct_of
-from emend.evals.log.records import read_models, read_parsed
+from emend.evals.log.records import LineParser, read_models, read_parsed, struct_of
 from emend.evals.log.table.parts import is_large
 from emend.evals.log.table.sources import TableRows, TableSource
 from emend.memory.edit import FrozenModel

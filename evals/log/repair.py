@@ -6,12 +6,20 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS, SCHEMAS, parser_of
-from emend.evals.log.record_lines import parse_head
-from emend.evals.log.records import cut_file
+from emend.evals.log.lines import (
+    BASELINE,
+    COSTS,
+    ERRORS,
+    EVENTS,
+    RECORDS,
+    SCHEMAS,
+    complete_units,
+    fields_head,
+    parser_of,
+)
+from emend.evals.log.records import cut_file, parse_head
 from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.log.table.sources import RECORD_SOURCE
-from emend.evals.log.units import complete_units, fields_head
 from emend.memory.errors import BadData
 from emend.memory.files import line_ends, open_file
 from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace

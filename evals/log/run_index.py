@@ -25,12 +25,13 @@ from emend.evals.log.lines import (
     RECORDS,
     SCHEMAS,
     StepLine,
+    complete_units,
+    count_once,
     parser_of,
+    record_head,
 )
-from emend.evals.log.record_lines import LINE_KEYS, parse_record
-from emend.evals.log.records import DAMAGED_RECORD, FileLine, parse_sound, require_records
+from emend.evals.log.records import DAMAGED_RECORD, LINE_KEYS, FileLine, parse_record, parse_sound, require_records
 from emend.evals.log.table.parts import source_digest
-from emend.evals.log.units import complete_units, count_once, record_head
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
 from emend.memory.paths import cache_folder

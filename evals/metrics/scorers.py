@@ -8,19 +8,24 @@ from typing import NamedTuple
 from emend.agents.parsing.abstention import abstains
 from emend.agents.parsing.passages import without_question
 from emend.evals.metrics.assertion import asserts
-from emend.evals.metrics.construction import score_construction
-from emend.evals.metrics.likelihood import (
+from emend.evals.metrics.papers import counterfact, elken
+from emend.evals.metrics.papers.recoe import contains_flip, correct_flip, effectiveness
+from emend.evals.metrics.scores import (
     NNM_EPS,
+    NO_BASELINE,
+    NO_PROBABILITIES,
+    NO_RIVAL,
+    NO_TEXT,
+    ProbeScores,
+    Scorer,
     difference,
     magnitude,
     original_magnitude,
     original_success,
+    score_construction,
     success,
 )
-from emend.evals.metrics.memory.answers import score_memory
-from emend.evals.metrics.papers import counterfact, elken
-from emend.evals.metrics.papers.recoe import contains_flip, correct_flip, effectiveness
-from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, ProbeScores, Scorer
+from emend.evals.metrics.stream_answers import score_memory
 from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, rouge_l, strict_match
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadSettings, MissingExtra

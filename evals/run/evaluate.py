@@ -17,11 +17,9 @@ from emend.evals.case import Case
 from emend.evals.log.lines import EDIT_CHECK
 from emend.evals.run.ask_unit import Stopped, ask_unit
 from emend.evals.run.baseline import Baseline
-from emend.evals.run.batch_ahead import Lookahead
-from emend.evals.run.bisect import find_failing_edits
+from emend.evals.run.edit_groups import AppliedEdits, Lookahead, find_failing_edits
 from emend.evals.run.queues import TaskQueue
 from emend.evals.run.results import Results, UnitShares
-from emend.evals.run.sequence import AppliedEdits
 from emend.evals.run.setup.run_setup import RunSetup
 from emend.evals.run.side_effects.side_effects import SideEffects
 from emend.evals.run.units import EditorPass, Group, Unit

@@ -23,14 +23,11 @@ from emend.evals.log.run_index import keep_index
 from emend.evals.log.table.parts import is_large
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.evaluate import EvaluationContext
-from emend.evals.run.failures import Failures
-from emend.evals.run.progress_plan import plan_progress
-from emend.evals.run.results import Progress, ResultWriter
+from emend.evals.run.results import Failures, Progress, ResultWriter, Summary, save_usage
 from emend.evals.run.setup.model import refuse_unused_limits
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.side_effects.side_effects import SideEffects, check_texts
-from emend.evals.run.start import DRAFTS, check_folder, prepare_run
-from emend.evals.run.summary import Summary, save_usage
+from emend.evals.run.start import DRAFTS, check_folder, plan_progress, prepare_run
 from emend.evals.run.workers.base import RunState, Workers
 from emend.evals.run.workers.choose import make_workers
 from emend.memory.errors import RunRefused

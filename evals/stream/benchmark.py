@@ -11,7 +11,7 @@ from emend.editors.registry import EDITORS
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, check_request, known_options
 from emend.evals.data.benchmarks.rows import sha256
-from emend.evals.metrics.memory.answers import ABSTAINS, REASONS, UNKNOWN
+from emend.evals.metrics.stream_answers import ABSTAINS, REASONS, UNKNOWN
 from emend.evals.stream.files import StreamSegment, segments
 from emend.evals.stream.loaders.load import load_stream
 from emend.evals.stream.system import SYSTEMS

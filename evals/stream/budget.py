@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from emend.evals.metrics.memory.answers import count_tokens
+from emend.evals.metrics.stream_answers import count_tokens
 from emend.evals.stream.system import ContextItem
 
 

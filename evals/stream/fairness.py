@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.judging.panel import load_judge
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.evals.metrics.memory.answers import PLANTED, UNKNOWN, is_right
+from emend.evals.metrics.stream_answers import PLANTED, UNKNOWN, is_right
 from emend.evals.stream.benchmark import as_probe
 from emend.evals.stream.files import StreamItem
 from emend.evals.stream.gold import GoldState

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from emend.evals.metrics.memory.answers import UNKNOWN
+from emend.evals.metrics.stream_answers import UNKNOWN
 from emend.evals.stream.gold import GoldState
 from emend.evals.stream.turn import Turn
 from emend.evals.stream.wordings import read_question

@@ -11,7 +11,7 @@ from emend.agents.roles.answer import wording_id
 from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, ApplyMore, EditorContext
-from emend.evals.metrics.memory.answers import STORE
+from emend.evals.metrics.stream_answers import STORE
 from emend.evals.metrics.trajectory import compare_states
 from emend.evals.stream.budget import as_line, cut_to_budget, in_order
 from emend.evals.stream.gold import GoldState, StateFact

@@ -53,8 +53,8 @@ from emend.evals.config.run_config import RunConfig  # noqa: E402
 from emend.evals.data.benchmarks.tinyworld import TinyWorld  # noqa: E402
 from emend.evals.log.lines import EVENTS  # noqa: E402
 from emend.evals.log.records import read_lines  # noqa: E402
+from emend.evals.run.results import Summary  # noqa: E402
 from emend.evals.run.run import run  # noqa: E402
-from emend.evals.run.summary import Summary  # noqa: E402
 from emend.evals.show.report.progress import RunProgress  # noqa: E402
 from emend.memory.embeddings.embed import LexicalEmbedding  # noqa: E402
 from emend.memory.probe import Answer, Probe  # noqa: E402

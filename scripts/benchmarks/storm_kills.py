@@ -38,7 +38,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SCENARIOS = tuple((mode, editor) for mode in ("single", "batch:5", "all", "sequential") for editor in ("rag", "mello"))
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["emend.evals.cli.main", "emend.evals.cli.commands.run", "emend.evals.api.run", "emend.evals.api.objects"]
+    ["emend.evals.cli.main", "emend.evals.cli.commands.run", "emend.evals.api.run", "emend.evals.api.run"]
     + [
         "emend.evals.run.run",
         "emend.evals.show.report.console",

@@ -11,7 +11,7 @@ from emend.evals.config.measure_config import ExtractionConfig
 from emend.evals.config.run_config import CallLimits
 
 if TYPE_CHECKING:
-    from emend.evals.measure.extraction_file import ExtractionRows
+    from emend.evals.measure.extraction import ExtractionRows
 
 
 @grouped

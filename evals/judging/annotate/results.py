@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from emend.evals.judging.annotate.labels import Sheet, read_sheet
-from emend.evals.judging.annotate.sampling import AnnotationItem
-from emend.evals.judging.annotate.sheets import ADJUDICATOR, AnnotationKey, write_sheet
-from emend.evals.judging.annotate.study import SheetQuestion
+from emend.evals.judging.annotate.sheets import ADJUDICATOR, AnnotationKey, Sheet, read_sheet, write_sheet
+from emend.evals.judging.annotate.study import AnnotationItem, SheetQuestion
 from emend.evals.judging.calibration import LabelLine
 from emend.evals.log.records import json_line, replace
 from emend.evals.metrics.agreement import RaterAgreement, agreement

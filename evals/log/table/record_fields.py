@@ -8,10 +8,9 @@ import msgspec
 
 from emend.evals.case import Record
 from emend.evals.log.lines import RECORDS
-from emend.evals.log.record_lines import parse_fields, struct_of
-from emend.evals.log.records import read_records, require_records
-from emend.evals.log.table.columns import NAMES, quoted, text
+from emend.evals.log.records import parse_fields, read_records, require_records, struct_of
 from emend.evals.log.table.parts import is_large
+from emend.evals.log.table.sources import NAMES, quoted, text
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(struct_of(Record))}
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.evals.log.lines import RECORDS
-from emend.evals.log.record_lines import parse_fields
-from emend.evals.log.records import read_records, require_records
+from emend.evals.log.records import parse_fields, read_records, require_records
 from emend.evals.log.table.parts import is_large
 from emend.evals.metrics.estimate import Floats, Integers
 from emend.evals.results.aggregate.columns import OTHER_REASONS, REASONS, ColumnKey, RecordTable, gather

@@ -17,7 +17,7 @@ from emend.evals.results.aggregate.gaps import ProtocolGap, gaps_of
 from emend.evals.results.aggregate.gather import gather_run
 from emend.evals.results.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.results.aggregate.retention import ForgettingRow, forgetting_of
-from emend.evals.run.shares.notes import merge_notes
+from emend.evals.run.shares.merge import merge_notes
 from emend.memory.edit import FrozenModel
 
 

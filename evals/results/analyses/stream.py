@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.memory.answers import ABSTAINS
+from emend.evals.metrics.stream_answers import ABSTAINS
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,

@@ -36,9 +36,7 @@ from emend.evals.results.estimates.local_needs import need_lines
 from emend.evals.results.estimates.local_time import local_seconds, parameters_of
 from emend.evals.run.run import run
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
-from emend.evals.run.side_effects.ability import load_abilities
-from emend.evals.run.side_effects.ability_score import BUILT_IN
-from emend.evals.run.side_effects.built_in_task import built_in_questions
+from emend.evals.run.side_effects.ability import BUILT_IN, built_in_questions, load_abilities
 from emend.evals.run.start import list_cases
 from emend.memory.edit import FrozenModel
 from emend.memory.probe import Usage

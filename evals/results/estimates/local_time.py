@@ -12,7 +12,7 @@ from emend.editors.device_speed import device_speed
 from emend.editors.hyperparameters import folder_config, shipped_settings, shipped_tables
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.papers.table_rules import paper_models
-from emend.evals.run.progress_plan import TRAINING, edit_tokens
+from emend.evals.run.start import TRAINING, edit_tokens
 
 if TYPE_CHECKING:
     from emend.evals.results.estimates.dry_run import EstimatedRow

@@ -1,40 +1,190 @@
-"""The set-up of a run: its configuration parsed, and everything that it names loaded, once.
+"""The set-up of a run: its configuration parsed, and the cases, editors and models that it names loaded, once."""
 
-Cheap things come first, so that a wrong name fails early.
-"""
-
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.policy import CallPolicy
-from emend.editors.base import BatchSolver, EditorContext
+from emend.agents.scoring import resolve_form
+from emend.editors.base import BatchSolver, Editor, EditorContext
+from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.editors.unsupported_editors import RefusedEditor
-from emend.evals.case import Benchmark
+from emend.evals.case import Benchmark, Case, Metric
 from emend.evals.config.run_config import NO_CHECKPOINTS, Checkpoints, FailureLimit, Mode, RunConfig, Share, WorkersSpec
-from emend.evals.metrics.protocols import WRONG_BEFORE
-from emend.evals.run.batch_ahead import CHUNK
+from emend.evals.metrics.protocols import WRONG_BEFORE, form_for, metrics_under, under_protocols
+from emend.evals.run.edit_groups import CHUNK
 from emend.evals.run.setup.benchmark import load_benchmark
-from emend.evals.run.setup.cases import CaseSource
-from emend.evals.run.setup.editors import EditorFactory
 from emend.evals.run.setup.memory import LazyMemory, run_memory
 from emend.evals.run.setup.model import check_form, load_model_and_policy, model_fingerprint
 from emend.evals.run.shares.partition import PASSES, Partition, pass_ids
-from emend.evals.run.side_effects.ability import load_abilities
-from emend.evals.run.side_effects.ability_score import AbilityTask
-from emend.evals.run.side_effects.perplexity import load_texts
-from emend.evals.run.units import EditorPass, Group, UnfinishedCases, groups
+from emend.evals.run.side_effects.ability import AbilityTask, load_abilities
+from emend.evals.run.side_effects.side_effects import load_texts
+from emend.evals.run.units import EditorPass, Group, UnfinishedCases, groups, without_repeats
+from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
+from emend.memory.errors import BadSettings, EditorUnusable, EmendError, MissingData
 from emend.memory.paths import cache_folder
+from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.registry import RETRIEVERS
+
+FIRST_CASES = 50
+"""Cases of which `other_edits` gives the edits."""
+
+
+@dataclass(frozen=True)
+class CaseSource:
+    """The benchmark's cases in the settings of a run, each once, with probes as the run asks them.
+
+    Attributes:
+        benchmark: gives the cases.
+        name: the benchmark's, as the configuration has it.
+        settings: those to run.
+        limit: number of cases of a setting; None for all.
+        seed: of the sample.
+        protocols: by which answers are scored.
+        only_wrong_before: whether probes about an edit count only where the unedited model answers wrongly.
+        form: in which the configuration says that probes are asked.
+        model: the model under test.
+        edits_weights: whether one of the editors changes weights.
+    """
+
+    benchmark: Benchmark
+    name: str
+    settings: tuple[str, ...]
+    limit: int | None
+    seed: int
+    protocols: tuple[str, ...]
+    only_wrong_before: bool
+    form: str | None
+    model: BaseChatModel
+    edits_weights: bool
+
+    def cases(self, setting: str) -> Iterator[Case]:
+        """Yield the cases of a setting; streamed anew at every call."""
+        stream = self.benchmark.cases(setting, self.limit, self.seed)
+        return without_repeats(self._as_asked(case) for case in stream if case.probes)
+
+    def _as_asked(self, case: Case) -> Case:
+        return case.model_copy(update={"probes": tuple(map(self._probe, case.probes))})
+
+    def _probe(self, probe: Probe) -> Probe:
+        """The probe, scored by the run's protocols and in the form in which the run asks it."""
+        probe = under_protocols(probe, self.protocols)
+        scorers = probe.scorers
+        if self.only_wrong_before and probe.edit_ids:
+            scorers = (*scorers, WRONG_BEFORE)
+        form = resolve_form(self.model, form_for(probe, self.form, self.edits_weights))
+        return probe.model_copy(update={"form": form, "scorers": scorers})
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The benchmark's metrics, under the run's protocols."""
+        return tuple(metrics_under(self.benchmark.metrics(), self.protocols))
+
+    def other_edits(self, setting: str) -> tuple[Edit, ...]:
+        """Edits of the setting's first cases, whose subjects make neighbouring prompts."""
+        return tuple(edit for case in islice(self.cases(setting), FIRST_CASES) for edit in case.edits)
+
+    def names_subjects(self, setting: str) -> bool:
+        """Return False if the first edits of the setting name no subject."""
+        edits = next((case.edits for case in self.cases(setting) if case.edits), ())
+        return not edits or any(edit.subject for edit in edits)
+
+
+@dataclass(frozen=True)
+class EditorFactory:
+    """Makes the editors of a run.
+
+    Attributes:
+        context: model, memory and retriever; demonstrations and settings are added to it.
+        classes: by name, what makes an editor of a context.
+        overrides: settings by editor.
+        source: gives the settings' edits and demonstrations.
+    """
+
+    context: EditorContext
+    classes: Mapping[str, Callable[[EditorContext], Editor]]
+    overrides: Mapping[str, dict[str, Any]]
+    source: CaseSource
+
+    def unedited(self) -> Editor:
+        """Return the editor that changes nothing: the same model, without any edit."""
+        return Unedited(self.context)
+
+    def all(self) -> dict[tuple[str, str], Editor]:
+        """The editors by setting and name, with stand-ins for those that cannot work with the model or the edits.
+
+        Raises:
+            EmendError: an editor can work in no setting, or has wrong settings.
+        """
+        editors = self._usable()
+        return editors | self._refused(editors)
+
+    def _usable(self) -> dict[tuple[str, str], Editor]:
+        """The editors by setting and name, with stand-ins for those that cannot work with the model.
+
+        Raises:
+            EmendError: none can, or an editor has wrong settings.
+        """
+        editors: dict[tuple[str, str], Editor] = {}
+        errors: list[EmendError] = []
+        for setting, name in ((setting, name) for setting in self.source.settings for name in self.classes):
+            try:
+                editors[setting, name] = self.editor(name, setting)
+            except (EditorUnusable, MissingData) as error:
+                errors.append(error)
+                editors[setting, name] = RefusedEditor(None, str(error))
+        if len(errors) == len(editors):
+            raise errors[0]
+        return editors
+
+    def _refused(self, editors: Mapping[tuple[str, str], Editor]) -> dict[tuple[str, str], Editor]:
+        """Stand-ins for editors in settings whose edits they cannot apply.
+
+        Raises:
+            BadSettings: an editor can apply those of no setting.
+        """
+        writing = {name for (_, name), editor in editors.items() if getattr(editor, "needs_subject", False)}
+        nameless = [setting for setting in self.source.settings if writing and not self.source.names_subjects(setting)]
+        refused: dict[tuple[str, str], Editor] = {}
+        for name in (name for name in self.classes if name in writing):
+            if len(nameless) == len(self.source.settings):
+                raise BadSettings(
+                    f"editor '{name}' writes at an edit's subject, and the edits of setting '{nameless[0]}' name none: "
+                    f"choose another of {', '.join(self.source.benchmark.settings)} (--setting), or read triplets out "
+                    "of the texts (`emend extract`) and give them with --benchmark-option triples=FILE --setting "
+                    "extract."
+                )
+            for setting in nameless:
+                reason = f"{name} writes at an edit's subject, and the edits of setting '{setting}' name none"
+                refused[setting, name] = RefusedEditor(editors[setting, name], reason)
+        return refused
+
+    def editor(self, name: str, setting: str) -> Editor:
+        """Make the editor of that name for a setting.
+
+        Raises:
+            BadSettings: what was made is no editor.
+        """
+        demonstrations = self.source.benchmark.demonstrations(setting, self.context.seed)
+        context = replace(self.context, demonstrations=demonstrations, settings=self.overrides.get(name, {}))
+        with EDITORS.plugin_errors(name):
+            editor = self.classes[name](context)
+        if lacking := [part for part in ("needs_weights", "fingerprint", "edit") if not hasattr(editor, part)]:
+            raise BadSettings(
+                f"editor '{name}' has no {', no '.join(lacking)}: see docs/how-to/extend.md for what an editor is."
+            )
+        return editor
+
 
 LOCAL_NAMES = ("object:", "__main__:")
 """How names of components begin that exist in this process alone."""

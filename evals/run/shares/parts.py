@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 from emend.evals.case import Record, pass_id, unit_key
 from emend.evals.config.run_config import Share
-from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, parser_of
+from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, complete_units, parser_of, record_head
 from emend.evals.log.manifest import MANIFEST, Manifest, SharePart, changes, decisive_fields
-from emend.evals.log.record_lines import parse_fields
-from emend.evals.log.records import read_errors
-from emend.evals.log.units import complete_units, record_head
+from emend.evals.log.records import parse_fields, read_errors
 from emend.evals.run.shares.partition import PASSES, Partition, pass_ids
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings

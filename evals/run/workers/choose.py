@@ -1,16 +1,38 @@
-"""Choice of workers: what `--workers` says, and what `auto` does."""
+"""Choice of workers: what `--workers` says, and what `auto` does; threads are the driver's own."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from emend.evals.config.run_config import WorkersSpec
+from emend.evals.run.evaluate import PassEvaluator
 from emend.evals.run.setup.memory import MEMORY
 from emend.evals.run.setup.run_setup import RunSetup
 from emend.evals.run.workers.base import RunState, Workers, WorkerSetup
 from emend.evals.run.workers.driver import DealtWorkers
 from emend.evals.run.workers.processes import ProcessTransport, processors
-from emend.evals.run.workers.threads import ThreadWorkers
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trusted_names
+
+
+class ThreadWorkers:
+    """Threads that share one model; as many as the run's concurrency."""
+
+    name = "threads"
+    cpu_seconds = 0.0
+
+    def evaluate(self, state: RunState) -> None:
+        """Evaluate pass after pass."""
+        setup, context = state.context.setup, state.context
+        pool = ThreadPoolExecutor(setup.units_at_once, "emend-unit")
+        try:
+            for editor_pass in setup.share_passes:
+                if not setup.is_finished(editor_pass):
+                    PassEvaluator(editor_pass, context, pool).evaluate()
+        finally:
+            context.stop.set()
+            with setup.policy.ending():
+                pool.shutdown(wait=True, cancel_futures=True)
+
 
 MAX_PROCESSES = 4
 """Largest number of processes that are chosen."""

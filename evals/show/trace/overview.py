@@ -14,12 +14,18 @@ from emend.evals.case import Record
 from emend.evals.log.events import steps_from_events
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, StepLine
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.record_lines import parse_record
-from emend.evals.log.records import read_json_lines, read_lines, read_parsed, read_records, require_records
+from emend.evals.log.records import (
+    parse_record,
+    read_json_lines,
+    read_lines,
+    read_parsed,
+    read_records,
+    require_records,
+)
 from emend.evals.log.run_index import RunIndex
-from emend.evals.log.table.columns import text as literal
 from emend.evals.log.table.run_table import RunTable
 from emend.evals.log.table.sources import RECORD_SOURCE, STEP_SOURCE
+from emend.evals.log.table.sources import text as literal
 from emend.evals.show.trace.case_trace import open_failures, trace
 from emend.evals.show.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.graph_paths import Path as GraphPath

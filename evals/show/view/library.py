@@ -12,8 +12,7 @@ from typing import NamedTuple, Self
 
 from emend.evals.log.lines import CASES, ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.record_lines import parse_fields
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.records import parse_fields, read_lines, read_records
 from emend.evals.log.run_index import RunIndex
 from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals

@@ -10,7 +10,7 @@ from emend.evals.build.build import apply_review, build, foresee
 from emend.evals.build.card import Card
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.judging.annotate.labels import read_key
+from emend.evals.judging.annotate.sheets import read_key
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run

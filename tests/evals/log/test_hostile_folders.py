@@ -22,7 +22,7 @@ from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORD
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
-from emend.evals.measure.extraction_file import SourceDocument, extract_to
+from emend.evals.measure.extraction import SourceDocument, extract_to
 from emend.evals.run.run import run
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError, RunRefused

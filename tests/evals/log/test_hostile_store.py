@@ -16,8 +16,7 @@ import pytest
 from emend.evals.log import mirror
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.log.mirror import MIRRORED
-from emend.evals.log.mirror_copy import copy_mirror
+from emend.evals.log.mirror import MIRRORED, copy_mirror
 from emend.evals.run.run import run
 from emend.memory.errors import BadData, FetchFailed
 from tests.evals.command_line import emend

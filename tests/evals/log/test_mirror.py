@@ -13,12 +13,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import emend
+from emend.evals.log import mirror
 from emend.evals.log import mirror as mirror_module
-from emend.evals.log import mirror_copy
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment
-from emend.evals.log.mirror_copy import copy_mirror
+from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment, copy_mirror
 from emend.evals.run.run import run
 from emend.memory.errors import BadData, BadSettings, EmendError, FetchFailed, RunRefused, TooManyFailures
 from tests.evals.toy_runs import config, records, untimed_records
@@ -201,7 +200,7 @@ def test_a_copy_is_bounded_and_follows_no_link(mirrored: Any, tmp_path: Path, mo
     with pytest.raises(BadData, match="symbolic link"):
         copy_mirror(address)
     assert (tmp_path / "own").read_text() == "mine"
-    monkeypatch.setattr(mirror_copy, "COPY_BYTES", 1000)
+    monkeypatch.setattr(mirror, "COPY_BYTES", 1000)
     with pytest.raises(FetchFailed, match="too many"):
         copy_mirror(address)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from emend.evals.case import Record
-from emend.evals.log.record_lines import parse_fields, parse_head, parse_record
+from emend.evals.log.records import parse_fields, parse_head, parse_record
 from emend.memory.errors import BadData
 
 RECORD = Record(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.log.units import complete_units, count_once
+from emend.evals.log.lines import complete_units, count_once
 from tests.evals.made import record
 
 Line = tuple[str, int, str]

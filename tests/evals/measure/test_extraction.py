@@ -10,8 +10,7 @@ import pytest
 from filelock import FileLock
 
 from emend.evals.data.benchmarks.triples import ExtractedDocument, read_extracted
-from emend.evals.measure.extraction import document_extractor, score, settings_of
-from emend.evals.measure.extraction_file import SourceDocument, extract_to
+from emend.evals.measure.extraction import SourceDocument, document_extractor, extract_to, score, settings_of
 from emend.evals.show.report.progress import RunProgress
 from emend.graphs.extraction.graph import ExtractContext
 from emend.graphs.extraction.llm import LlmExtractor
@@ -108,7 +107,7 @@ def test_a_second_process_is_refused(tmp_path):
     out = tmp_path / "t.jsonl"
     with FileLock(f"{out}.lock"):
         code = (
-            "import sys; from pathlib import Path; from emend.evals.measure.extraction_file import extract_to;"
+            "import sys; from pathlib import Path; from emend.evals.measure.extraction import extract_to;"
             "extract_to(Path(sys.argv[1]), [], lambda edit: None, 'f1')"
         )
         done = subprocess.run([sys.executable, "-c", code, str(out)], capture_output=True, text=True)

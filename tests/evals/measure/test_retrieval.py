@@ -8,8 +8,7 @@ import pytest
 from emend.evals.case import Case
 from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.measure.retrieval import DEPTH, TimedEmbedding, measure_retrieval
-from emend.evals.measure.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, TimedEmbedding, measure_retrieval
 from emend.evals.show.report.tables.retrieval import retrieval_notes
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from emend.evals.metrics.likelihood import NNM_EPS, magnitude, original_magnitude, original_success, success
+from emend.evals.metrics.scores import NNM_EPS, magnitude, original_magnitude, original_success, success
 
 Pair = tuple[float, float]
 """Joint natural-log probabilities of (original target, altered target)."""

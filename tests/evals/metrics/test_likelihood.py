@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emend.evals.metrics.likelihood import magnitude, original_magnitude, original_success, success
+from emend.evals.metrics.scores import magnitude, original_magnitude, original_success, success
 from tests.evals.metrics.docter_scores import (
     accuracy,
     docter_scores,

@@ -21,10 +21,10 @@ from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.run.ask_probe import needs_baseline
 from emend.evals.run.ask_unit import hit_at_1
 from emend.evals.run.baseline import Baseline, BaselineFile
+from emend.evals.run.results import Summary
 from emend.evals.run.run import run
 from emend.evals.run.setup.model import refuse_unused_limits
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
-from emend.evals.run.summary import Summary
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from emend.memory.steps import keep_steps, usage_until

@@ -12,7 +12,7 @@ from emend.editors.base import Answerer, EditCost
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import COSTS, ERRORS
 from emend.evals.log.records import read_lines
-from emend.evals.run import batch_ahead as foreseeing
+from emend.evals.run import edit_groups as foreseeing
 from emend.evals.run.run import run
 from emend.memory.edit import Edit
 from tests.evals import toy_runs

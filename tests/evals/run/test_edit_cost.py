@@ -10,7 +10,7 @@ from emend.evals.case import Case, Record
 from emend.evals.config.run_config import Mode, RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
-from emend.evals.run.sequence import AppliedEdits
+from emend.evals.run.edit_groups import AppliedEdits
 from emend.evals.run.units import groups
 from emend.evals.show.report.tracing import edit_cost
 from tests.evals.toy_runs import go, records

@@ -16,8 +16,8 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import ERRORS, EVENTS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.run.results import Summary
 from emend.evals.run.run import run
-from emend.evals.run.summary import Summary
 from scripts.benchmarks.storm import KINDS, compare, evaluate, leaks, mixed
 from tests.evals.toys import BENCHMARK
 from tests.params import mostly_slow

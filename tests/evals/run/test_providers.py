@@ -12,10 +12,9 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.evals.run.evaluate import PassEvaluator
-from emend.evals.run.failures import IN_A_ROW
+from emend.evals.run.results import IN_A_ROW, Summary
 from emend.evals.run.run import run
 from emend.evals.run.setup.run_setup import load_setup
-from emend.evals.run.summary import Summary
 from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
 from tests.evals.toys import BENCHMARK
 from tests.provider.models import asked_model

@@ -10,9 +10,8 @@ from emend.agents.providers.usage import Ledger, ProviderUsage
 from emend.evals.config.run_config import FailureLimit
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.records import read_lines, read_records
-from emend.evals.run.failures import IN_A_ROW, Failures
+from emend.evals.run.results import IN_A_ROW, Failures, save_usage
 from emend.evals.run.run import run
-from emend.evals.run.summary import save_usage
 from emend.evals.show.report.progress import RunProgress
 from emend.memory.errors import (
     BadData,

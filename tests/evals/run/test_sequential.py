@@ -12,8 +12,8 @@ from emend.evals.config.run_config import Checkpoints, Mode, RunConfig
 from emend.evals.log.lines import COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
-from emend.evals.run.sequence import AppliedEdits
-from emend.evals.run.summary import Summary
+from emend.evals.run.edit_groups import AppliedEdits
+from emend.evals.run.results import Summary
 from emend.evals.run.units import Group, groups
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, BadSettings, RunRefused

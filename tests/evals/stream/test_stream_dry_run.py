@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.config.stream_config import StreamConfig
+from emend.evals.config.measure_config import StreamConfig
 from emend.evals.log.records import read_records
 from emend.evals.results.estimates.dry_run import StandIn
 from emend.evals.run.run import run

@@ -8,7 +8,7 @@ import typer
 from emend.evals.cli.estimates import DryRun, show_estimates
 from emend.evals.cli.options import Json, Out, grouped
 from emend.evals.cli.output import emit, print_text
-from emend.evals.config.stream_config import StreamConfig
+from emend.evals.config.measure_config import StreamConfig
 from emend.evals.stream.options import StreamOptions
 from emend.memory.errors import BadSettings
 

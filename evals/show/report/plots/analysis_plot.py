@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from emend.evals.measure.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.measure.retrieval import RetrievalReport, RetrievalRow
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow, PlotStyle, row_of
 from emend.evals.show.report.plots.plotting import COLOURS, MARKERS, bare, drawing, plain, reach

@@ -6,8 +6,7 @@ from decimal import ROUND_FLOOR, Decimal
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from emend.evals.measure.retrieval import DEPTH
-from emend.evals.measure.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
+from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.show.report.tables.layout import INTERVALS, Frame, bounds, decimal, dim, frame
 from emend.memory.escape import one_line
 

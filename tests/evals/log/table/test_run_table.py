@@ -16,7 +16,7 @@ from emend.evals.judging.judged_run import open_run
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
 from emend.evals.log.repair import finished_units
-from emend.evals.log.table import parts, writer
+from emend.evals.log.table import parts, run_table
 from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.log.table.run_table import RunTable
 from emend.evals.results.aggregate.gather import gather_run
@@ -94,7 +94,7 @@ def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monk
     files = list(parts_folder(folder).iterdir())
     assert len(files) == 2 and all(path.stat().st_mode & 0o777 == 0o600 for path in files)
     assert parts_folder(folder).stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(writer.PartWriter, "write", None)
+    monkeypatch.setattr(run_table.PartWriter, "write", None)
     assert report(folder) == first
     assert len(finished_units(folder)[0]) == 72
 
@@ -161,7 +161,7 @@ def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_a_large_stretch_is_several_parts(folder, monkeypatch) -> None:
-    monkeypatch.setattr(writer, "STRETCH", 20_000)
+    monkeypatch.setattr(run_table, "STRETCH", 20_000)
     assert read_all(folder) == read_anew(folder, monkeypatch)
     assert len(lines_of_parts(folder)) > 2
     assert read_all(folder) == read_anew(folder, monkeypatch)

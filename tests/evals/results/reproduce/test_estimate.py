@@ -15,7 +15,7 @@ from emend.evals.results.estimates.local_time import BUSY, local_seconds, parame
 from emend.evals.results.reproduce.estimate import estimate
 from emend.evals.results.reproduce.execute import RunOutcome
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
-from emend.evals.run.progress_plan import LAST_LAYERS, SEARCHED, TRAINED, WRITTEN
+from emend.evals.run.start import LAST_LAYERS, SEARCHED, TRAINED, WRITTEN
 from emend.evals.show.report.reproduce.estimate import estimate_lines
 from tests.evals.toy_runs import config
 

@@ -15,9 +15,13 @@ from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.ability import abilities_of
 from emend.evals.results.aggregate.perplexity import perplexities_of
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.side_effects.ability import load_abilities
-from emend.evals.run.side_effects.ability_score import AbilityScore
-from emend.evals.run.side_effects.built_in_task import BuiltInTask, ChoiceQuestion, built_in_questions
+from emend.evals.run.side_effects.ability import (
+    AbilityScore,
+    BuiltInTask,
+    ChoiceQuestion,
+    built_in_questions,
+    load_abilities,
+)
 from emend.evals.show.report.tables.secondary import ability_tables
 from emend.memory.errors import BadSettings, ModelError
 from tests.evals import toy_runs

@@ -11,8 +11,7 @@ from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.run.baseline import BaselineFile
 from emend.evals.run.workers.port import Port
-from emend.evals.run.workers.remote import RemoteLimiter
-from emend.evals.run.workers.shared import BaselineClaims, Source
+from emend.evals.run.workers.shared import BaselineClaims, RemoteLimiter, Source
 from emend.memory.errors import CallDropped
 from emend.memory.probe import Answer, Usage
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from emend.evals.judging.calibration import Calibration
 from emend.evals.judging.stress import Relation, StressReport, StressRow
-from emend.evals.measure.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
+from emend.evals.measure.retrieval import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.metrics.agreement import Coefficient
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.columns import MetricRow

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emend.evals.judging.calibration import Calibration
-from emend.evals.measure.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.measure.retrieval import RetrievalReport, RetrievalRow
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow, PlotStyle
 from emend.evals.show.report.plots import analysis_plot, plotting

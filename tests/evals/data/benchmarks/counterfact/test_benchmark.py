@@ -10,8 +10,8 @@ import pytest
 
 from emend.evals.data.benchmarks.counterfact import CounterFact
 from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.likelihood import difference
 from emend.evals.metrics.scorers import ask_of, score
+from emend.evals.metrics.scores import difference
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED

@@ -1,4 +1,4 @@
-"""Scores of answers over a stream: right or not by the kind of question, which wrong answer is given, and the cost."""
+"""Scores of answers over a stream: right or not by the kind of question, and which wrong answer was given."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

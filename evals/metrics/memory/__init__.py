@@ -1,1 +1,0 @@
-"""Scores of memories that are asked over streams of turns."""
