@@ -15,8 +15,7 @@ def show_estimates(configs: Sequence[RunConfig]) -> None:
     """Print what runs are expected to need."""
     from emend.evals.results.estimates.dry_run import dry_run
     from emend.evals.show.report.dry_run import estimate_lines
-    from emend.evals.stream.benchmark import Stream
-    from emend.evals.stream.stream_dry_run import dry_run_stream
+    from emend.evals.stream.benchmark import Stream, dry_run_stream
 
     for config in configs:
         estimate = dry_run_stream(config) if config.benchmark == Stream.name else dry_run(config)

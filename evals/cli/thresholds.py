@@ -19,7 +19,7 @@ def check_thresholds(require: Sequence[str] | None, junit: Path | None) -> None:
     Raises:
         BadSettings: a threshold has another form, or --junit stands alone.
     """
-    from emend.evals.results.aggregate.requirements import Requirement
+    from emend.evals.results.aggregate.gate import Requirement
 
     if junit is not None and not require:
         raise BadSettings("--junit writes the outcomes of --require: give at least one.")
@@ -34,7 +34,7 @@ def enforce_thresholds(report: "Report", require: Sequence[str] | None, junit: P
         typer.Exit: with code 1 if one is not met.
         BadSettings: a threshold is about no row of the report, or the file cannot be written.
     """
-    from emend.evals.results.aggregate.requirements import check_requirements, junit_cases, write_junit
+    from emend.evals.results.aggregate.gate import check_requirements, junit_cases, write_junit
 
     outcomes = check_requirements(report, require or ())
     for outcome in outcomes:

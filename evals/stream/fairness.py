@@ -11,9 +11,8 @@ from emend.evals.judging.panel import load_judge
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.evals.metrics.stream_answers import PLANTED, UNKNOWN, is_right
 from emend.evals.stream.benchmark import as_probe
-from emend.evals.stream.files import StreamItem
 from emend.evals.stream.gold import GoldState
-from emend.evals.stream.turn import StreamQuestion, Turn, WrongAnswer
+from emend.evals.stream.turn import StreamItem, StreamQuestion, Turn, WrongAnswer
 from emend.evals.stream.wordings import read_question
 from emend.memory.edit import FrozenModel
 

@@ -1,29 +1,195 @@
-"""A memory system run as an editor is: turns are its edits, and its context is what the model reads."""
+"""A memory system run as an editor is: turns are its edits, and its context, cut to a budget, is shown to the model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from filelock import FileLock, Timeout
 
 from emend.agents.roles.answer import wording_id
 from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, ApplyMore, EditorContext
-from emend.evals.metrics.stream_answers import STORE
+from emend.evals.metrics.stream_answers import STORE, count_tokens
 from emend.evals.metrics.trajectory import compare_states
-from emend.evals.stream.budget import as_line, cut_to_budget, in_order
 from emend.evals.stream.gold import GoldState, StateFact
-from emend.evals.stream.stream_session import StreamSession
-from emend.evals.stream.system import AnsweringSystem, HasSize, HasState, SystemContext, SystemFactory
+from emend.evals.stream.system import AnsweringSystem, ContextItem, HasSize, HasState, SystemContext, SystemFactory
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
-from emend.memory.edit import Edit
-from emend.memory.errors import BadSettings
+from emend.memory.edit import Edit, content_id
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.files import open_file, private_folder, replace_file
 from emend.memory.probe import Answer, Probe, Step
 from emend.memory.retrieval.base import Entry, Hit
+
+
+def as_line(item: ContextItem) -> str:
+    """An item as a line of the prompt, with its date."""
+    text = " ".join(item.text.split())
+    return f"[{item.date}] {text}" if item.date else text
+
+
+def cut_to_budget(items: Sequence[ContextItem], budget: int | None) -> list[ContextItem]:
+    """The first items in the system's order that fit together, each whole; the first that does not fit ends them.
+
+    Args:
+        items: best first.
+        budget: maximum number of tokens by `count_tokens`, dates included; None for no limit.
+    """
+    chosen: list[ContextItem] = []
+    left = budget
+    for item in items:
+        if left is not None:
+            left -= count_tokens(as_line(item))
+            if left < 0:
+                break
+        chosen.append(item)
+    return chosen
+
+
+def in_order(items: Sequence[ContextItem], places: Mapping[str, int]) -> list[ContextItem]:
+    """The items as the model reads them: by date, then in the order of the stream; without a date, last.
+
+    Args:
+        items: in any order.
+        places: by turn, its number in the stream.
+    """
+    return sorted(items, key=lambda item: (not item.date, item.date, places.get(item.turn, 0)))
+
+
+OBSERVED = "observed"
+"""File with the ids of the turns that a store has, one a line, in order."""
+SYSTEM_FOLDER = "store"
+
+
+class StreamSession:
+    """Gives turns to a memory system; each stream has a memory of its own.
+
+    A store that was kept is used on if its turns are the first ones of the stream, and made anew where it is ahead of
+    a question, for an answer must not know what comes later.
+
+    Args:
+        make: makes the system over a folder, or without one.
+        folder: where its stores are kept; None for systems that keep nothing.
+    """
+
+    def __init__(self, make: Callable[[Path | None], Any], folder: Path | None) -> None:
+        self._make, self._home = make, folder
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._lock: FileLock | None = None
+        self._system: Any = None
+        self._stream: str | None = None
+        self._stored: list[str] = []
+        self.turns: list[Turn] = []
+        """Turns of the present stream so far."""
+        self.places: dict[str, int] = {}
+        self.injections: list[int] = []
+        """For each poisoned turn since the last question, the number of calls by which it changed the store."""
+
+    def __enter__(self) -> Self:
+        if self._home is not None:
+            self._lock = FileLock(private_folder(self._home) / "lock", timeout=0)
+            try:
+                self._lock.acquire()
+            except Timeout:  # a process with another repeat of the same pass uses the store
+                self._temporary, self._lock = TemporaryDirectory(prefix="emend-stream-"), None
+                self._home = Path(self._temporary.name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        if self._lock is not None:
+            self._lock.release()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def observe(self, turn: Turn) -> None:
+        """Give the next turn to the system, unless its store has it already."""
+        if turn.stream != self._stream:
+            self._open(turn.stream)
+        self.places[turn.id] = len(self.turns)
+        self.turns.append(turn)
+        place = len(self.turns) - 1
+        if place < len(self._stored) and self._stored[place] != turn.id:
+            self._start_anew()
+        elif place >= len(self._stored):
+            self._give(turn)
+
+    def system_at(self, question: StreamQuestion) -> Any:
+        """The system with all turns before a question, and no other.
+
+        Raises:
+            BadData: no turn of the question's stream comes before it.
+        """
+        if self._system is None or question.stream != self._stream:
+            raise BadData(f"question '{question.text[:60]}' comes before every turn of its stream '{question.stream}'.")
+        if len(self._stored) > len(self.turns):
+            self._start_anew()
+        return self._system
+
+    def _open(self, stream: str) -> None:
+        self._close()
+        self._stream, self.turns, self.places = stream, [], {}
+        self._stored = self._read_stored()
+        self._system = self._make(self._store)
+
+    @property
+    def _folder(self) -> Path | None:
+        return None if self._home is None else self._home / (content_id("stream", self._stream))
+
+    @property
+    def _store(self) -> Path | None:
+        return None if self._folder is None else private_folder(self._folder / SYSTEM_FOLDER)
+
+    def _read_stored(self) -> list[str]:
+        """The turns that the store has; a line that a killed process left unfinished is none."""
+        if self._folder is None:
+            return []
+        private_folder(self._folder)
+        file = self._folder / OBSERVED
+        if not file.exists():
+            return []
+        with open_file(file) as opened:
+            content = opened.read()
+        whole, _, _ = content.rpartition(b"\n")
+        replace_file(file, whole + b"\n" if whole else b"")
+        return whole.decode().split("\n") if whole else []
+
+    def _give(self, turn: Turn) -> None:
+        before = getattr(self._system, "changes", None)
+        self._system.observe(turn.without_gold())
+        if turn.kind == "injection" and before is not None:
+            self.injections.append(self._system.changes - before)
+        self._stored.append(turn.id)
+        if self._folder is not None:  # after the turn: a system takes the same turn again without effect
+            with open_file(self._folder / OBSERVED, "ab") as file:
+                file.write(f"{turn.id}\n".encode())
+
+    def _start_anew(self) -> None:
+        """Forget the store, and observe the turns so far."""
+        self._close()
+        if self._folder is not None:
+            (self._folder / OBSERVED).unlink(missing_ok=True)  # before the store: what is not listed is observed again
+            shutil.rmtree(self._folder / SYSTEM_FOLDER, ignore_errors=True)
+        self._stored = []
+        self._system = self._make(self._store)
+        for turn in self.turns:
+            self._give(turn)
+
+    def _close(self) -> None:
+        if close := getattr(self._system, "close", None):
+            close()
+        self._system = None
+
 
 MESSAGES = "messages"
 

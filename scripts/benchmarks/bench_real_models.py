@@ -20,7 +20,8 @@ import emend
 from emend.evals.cli.options import parse_overrides
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import read_records
-from emend.evals.results.aggregate.rows import MetricRow, Report, report
+from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.rows import Report, report
 
 MEMORY = ("unedited", "in_context", "rag", "cot", "ike", "serac", "crag", "mello")
 WEIGHTS = ("ft", "lora", "rome", "r_rome", "memit", "alphaedit")

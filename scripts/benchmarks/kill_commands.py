@@ -44,11 +44,10 @@ from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E4
 from emend.evals.log.manifest import MANIFEST  # noqa: E402
 from emend.evals.log.records import read_records  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
-from emend.evals.stream.files import write_stream  # noqa: E402
-from emend.evals.stream.generate.generator import generate_stream  # noqa: E402
-from emend.evals.stream.options import StreamOptions  # noqa: E402
+from emend.evals.stream.generate.generator import StreamOptions, generate_stream  # noqa: E402
 from emend.evals.stream.reader import answer_prompt  # noqa: E402
-from emend.evals.stream.stream_session import OBSERVED, STORE  # noqa: E402
+from emend.evals.stream.system_editor import OBSERVED, SYSTEM_FOLDER  # noqa: E402
+from emend.evals.stream.turn import write_stream  # noqa: E402
 from emend.memory.store.chroma import ChromaMemory  # noqa: E402
 from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
 from tests.evals.build.authors import author  # noqa: E402
@@ -224,7 +223,7 @@ def stream_outcome(folder: Path) -> object:
         )
     )
     (observed,) = (folder / "run").glob(f"systems/memory/*/{OBSERVED}")
-    (store,) = (observed.parent / STORE).iterdir()
+    (store,) = (observed.parent / SYSTEM_FOLDER).iterdir()
     with ChromaMemory(store, None, create=False) as memory:
         edits = [edit.model_dump_json() for edit in memory.edits()]
     return answers, observed.read_text().split(), sorted(edits)

@@ -1,24 +1,231 @@
-"""From a run's records to the rows of its report, holding only the scored numbers in memory."""
+"""From a run's records to the rows of its report, with gaps between protocols and what a sequence forgets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from emend.evals.case import Metric
-from emend.evals.log.lines import ERRORS
+from emend.evals.log.lines import ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_lines
-from emend.evals.results.aggregate.ability import AbilityRow, abilities_of
-from emend.evals.results.aggregate.columns import MetricRow as MetricRow
-from emend.evals.results.aggregate.columns import RecordTable, metric_row, order_by
+from emend.evals.log.records import parse_fields, read_lines, read_records, require_records
+from emend.evals.log.table.parts import is_large
+from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, estimate
+from emend.evals.metrics.protocols import RIGHT_VALUES
+from emend.evals.results.aggregate.columns import (
+    OTHER_REASONS,
+    REASONS,
+    Column,
+    ColumnKey,
+    Columns,
+    MetricRow,
+    RecordTable,
+    columns_of,
+    estimate_of,
+    gather,
+    metric_row,
+    only,
+    order_by,
+)
 from emend.evals.results.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
-from emend.evals.results.aggregate.edit_checks import EditCheckRow, broken_places, edit_checks_of, side_effect_notes
-from emend.evals.results.aggregate.gaps import ProtocolGap, gaps_of
-from emend.evals.results.aggregate.gather import gather_run
-from emend.evals.results.aggregate.perplexity import PerplexityRow, perplexities_of
-from emend.evals.results.aggregate.retention import ForgettingRow, forgetting_of
+from emend.evals.results.aggregate.side_effects import (
+    AbilityRow,
+    EditCheckRow,
+    PerplexityRow,
+    abilities_of,
+    broken_places,
+    edit_checks_of,
+    perplexities_of,
+    side_effect_notes,
+)
 from emend.evals.run.shares.merge import merge_notes
 from emend.memory.edit import FrozenModel
+
+if TYPE_CHECKING:
+    from emend.evals.judging.store import Scoring
+    from emend.evals.log.table.run_table import RunTable
+
+
+class ProtocolGap(FrozenModel):
+    """The second metric less the first, paired by probe (by case for a metric of `any` or `all`), in their unit.
+
+    `n` is the number of probes that both have a score for; the interval is of 95 %, by bootstrap over cases.
+    """
+
+    editor: str
+    setting: str
+    mode: str
+    first: str
+    second: str
+    protocols: tuple[str, str]
+    mean: float
+    n: int
+    low: float | None
+    high: float | None
+
+
+def gaps_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> Iterator[ProtocolGap]:
+    """The gaps between neighbouring protocols of each metric, in the order of the table."""
+    pairs = [pair for pair in pairwise(metrics) if _are_counterparts(*pair)]
+    for group in sorted(gathered.places, key=order_by(editors)):
+        for first, second in pairs:
+            gap = _difference(gathered.places[group], first, second)
+            if gap is not None and gap.mean is not None:
+                yield ProtocolGap(
+                    **group._asdict(),
+                    first=first.name,
+                    second=second.name,
+                    protocols=(first.protocol, second.protocol),
+                    **gap.model_dump(exclude={"unscored"}),
+                )
+
+
+def _are_counterparts(first: Metric, second: Metric) -> bool:
+    alike = (first.group, first.kinds, first.per) == (second.group, second.kinds, second.per)
+    return alike and first.protocol != second.protocol and first.value in RIGHT_VALUES and second.value in RIGHT_VALUES
+
+
+def _difference(columns: Columns, first: Metric, second: Metric) -> Estimate | None:
+    """The mean difference; None for a metric that is no mean over probes or cases."""
+    if first.per not in ("record", "case", *EXTREMES):
+        return None
+    left, right = (_scores(columns_of(columns, metric), metric.per) for metric in (first, second))
+    both = [key for key in left if key in right]
+    values, cases = [right[key][0] - left[key][0] for key in both], [left[key][1] for key in both]
+    per = "case" if first.per == "case" else "record"
+    return estimate(values, cases, per=per, share=False).scaled(first.scale)
+
+
+def _scores(columns: Sequence[Column], per: str) -> dict[int, tuple[float, int]]:
+    """Score and case of each record, or of each attempt at a case where its best or worst counts."""
+    scores: dict[int, tuple[float, int]] = {}
+    for column in columns:
+        keys = column.attempts if per in EXTREMES else column.records
+        for key, value, case in zip(keys.tolist(), column.values.tolist(), column.cases.tolist(), strict=True):
+            known = scores.get(key)
+            scores[key] = (value if known is None else EXTREMES[per](known[0], value), case)
+    return scores
+
+
+class ForgettingRow(MetricRow):
+    """A metric of an editor after `standing` edits; `first` is the same cases' score after their own edits."""
+
+    standing: int
+    first: Estimate
+
+
+def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[ForgettingRow]:
+    """Row per result group, metric and checkpoint with results; editors in the order of the run."""
+    rank = order_by(editors)
+    rows = []
+    for metric in metrics:
+        for group, standing in sorted(gathered.again, key=lambda key: (rank(key[0]), key[1])):
+            now = gathered.again[group, standing]
+            row = group.row(metric, estimate_of(now, metric))
+            if row.n or row.unscored:
+                cases = {case for column in now.values() for case in (*column.cases.tolist(), *column.missing.tolist())}
+                first = estimate_of(only(gathered.places.get(group, {}), cases), metric)
+                rows.append(ForgettingRow(**dict(row), standing=standing, first=first))
+    return rows
+
+
+KEY = """
+setting, mode, editor, checkpoint, kind, form, is_cut_off, no_answer,
+CASE WHEN excluded = '' THEN map_keys("values") ELSE [] END AS "values",
+CASE WHEN excluded = '' THEN map_keys(unscored) ELSE [] END AS unscored
+"""
+"""Fields of a `ColumnKey`."""
+ATTEMPTS = "SELECT case_id, repeat, min(line) AS first FROM record_lines GROUP BY ALL ORDER BY first"
+ROWS = """
+SELECT line,
+    hash(setting, mode, editor, checkpoint, kind, form, is_cut_off, no_answer, excluded = '',
+        map_keys("values"), map_keys(unscored)) AS key, hash(case_id, repeat) AS attempt,
+    seconds, usage_retries, usage_input_tokens, usage_output_tokens, usage_calls, usage_untold, from_baseline
+FROM record_lines ORDER BY line
+"""
+"""The numbers of each record."""
+NUMBERS = """
+SELECT unnest(map_values("values")) AS number
+FROM (SELECT "values" FROM record_lines WHERE excluded = '' ORDER BY line)
+"""
+"""The scores of the records that count, one after the other."""
+REASONS_GIVEN = """
+SELECT reason, count(*) FROM (
+    SELECT DISTINCT line, unnest(map_values(unscored)) AS reason FROM record_lines WHERE excluded = ''
+) GROUP BY reason ORDER BY min(line), reason
+"""
+"""Reasons why records lack a score."""
+EXCLUDED = "SELECT excluded, count(*) FROM record_lines WHERE excluded != '' GROUP BY excluded ORDER BY min(line)"
+
+
+def gather_run(folder: Path, scoring: "Scoring | None" = None) -> RecordTable:
+    """Gather the records of all complete units of a run folder; those of a large run from its table.
+
+    Args:
+        folder: the run folder.
+        scoring: adds its judges' numbers; the records are then read one by one.
+
+    Raises:
+        BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
+    """
+    require_records(folder)
+    if scoring is not None:
+        from emend.evals.judging.store import judged_records  # lazily: listing and the demo need no judge
+
+        return gather(judged_records(folder, scoring))
+    if not is_large(folder / RECORDS):
+        return gather(read_records(folder, parse_fields))
+    from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+
+    with RunTable(folder) as table:
+        return gather_table(table)
+
+
+def gather_table(table: "RunTable") -> RecordTable:
+    """Gather the records of a run's table."""
+    gathered = RecordTable()
+    for case, repeat, _ in table.rows(ATTEMPTS):
+        gathered.position(case, repeat)
+    for key, rows in _rows(table):
+        gathered.rows[key].frombytes(rows.tobytes())
+        gathered.records += len(rows)
+    gathered.units.update(unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines"))
+    gathered.excluded.update(dict(table.rows(EXCLUDED)))
+    for place, (reason, count) in enumerate(table.rows(REASONS_GIVEN)):
+        gathered.reasons[reason if place < REASONS else OTHER_REASONS] += count
+    ((gathered.cut,),) = table.rows("SELECT count(*) FROM record_lines WHERE cut_tokens > 0")
+    return gathered
+
+
+def _rows(table: "RunTable") -> Iterator[tuple[ColumnKey, Floats]]:
+    """The rows of numbers of records that are alike, in the order in which their keys first come."""
+    columns = table.arrays(ROWS)
+    lines = columns.pop("line")
+    keys, attempts = (_in_order(columns.pop(name)) for name in ("key", "attempt"))
+    costs = np.column_stack([np.arange(len(lines)), attempts, *columns.values()]).astype(np.float64)
+    numbers = np.asarray(table.arrays(NUMBERS)["number"], np.float64)
+    first_lines = lines[np.unique(keys, return_index=True)[1]].tolist()
+    query = f"SELECT {KEY} FROM record_lines WHERE line IN ({', '.join(map(str, first_lines))}) ORDER BY line"
+    firsts = [ColumnKey(*map(_plain, key)) for key in table.rows(query)] if first_lines else []
+    widths = np.array([len(key.values) for key in firsts], np.int64)[keys]
+    starts = np.cumsum(widths) - widths
+    for place, key in enumerate(firsts):
+        chosen = np.flatnonzero(keys == place)
+        scores = numbers[starts[chosen, None] + np.arange(len(key.values))]
+        yield key, np.hstack([costs[chosen], scores])
+
+
+def _in_order(hashes: NDArray[np.uint64]) -> Integers:
+    """A number for each distinct hash, in the order in which they first come."""
+    _, firsts, numbers = np.unique(hashes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(firsts))[numbers]
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 class Report(FrozenModel):

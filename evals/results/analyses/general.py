@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from emend.evals.case import Metric
 from emend.evals.judging.judged_run import Run
 from emend.evals.results.aggregate.columns import estimate_of
-from emend.evals.results.aggregate.gather import gather_run
+from emend.evals.results.aggregate.rows import gather_run
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,

@@ -32,8 +32,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.manifest import CaseList
 from emend.evals.log.records import read_records
-from emend.evals.results.estimates.local_needs import need_lines
-from emend.evals.results.estimates.local_time import local_seconds, parameters_of
+from emend.evals.results.estimates.local_model import local_seconds, need_lines, parameters_of
 from emend.evals.run.run import run
 from emend.evals.run.setup.run_setup import RunSetup, load_setup
 from emend.evals.run.side_effects.ability import BUILT_IN, built_in_questions, load_abilities

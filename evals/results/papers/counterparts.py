@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from emend.evals.log.manifest import Manifest
-from emend.evals.results.aggregate.rows import MetricRow
+from emend.evals.results.aggregate.columns import MetricRow
 from emend.memory.edit import FrozenModel
 
 SERVERS = ("openai:", "vllm:", "sglang:", "completions:", "langchain:")

@@ -12,11 +12,10 @@ from emend.evals.data.benchmarks.triples import OPTION
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.results.estimates.dry_run import COUNTS, DryRun, dry_run, is_local, priced
-from emend.evals.results.estimates.local_time import parameters_of
-from emend.evals.results.papers.table_rules import gigabytes_needed
-from emend.evals.results.reproduce.choose import plan_recipe
+from emend.evals.results.estimates.local_model import parameters_of
+from emend.evals.results.papers.tables import gigabytes_needed
 from emend.evals.results.reproduce.execute import RunOutcome
-from emend.evals.results.reproduce.recipe import Recipe, lacking
+from emend.evals.results.reproduce.recipe import Recipe, lacking, plan_recipe
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
 

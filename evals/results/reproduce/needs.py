@@ -1,5 +1,6 @@
-"""Needs of each published figure, or why it cannot be run: the counterparts read from the figure to the run."""
+"""Needs of each published figure, or why it cannot be run, and how many of each paper can."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -9,8 +10,16 @@ from emend.agents.weight_differences import difference_remedy
 from emend.editors.registry import EDITORS
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.results.papers.counterparts import MethodRule, MetricRule, rules, same_model
-from emend.evals.results.papers.table_rules import CellRule, gigabytes_needed, gpu_gigabytes, paper_models, table_rules
-from emend.evals.results.papers.tables import Cell, PaperTable, paper
+from emend.evals.results.papers.tables import (
+    Cell,
+    CellRule,
+    PaperTable,
+    gigabytes_needed,
+    gpu_gigabytes,
+    paper,
+    paper_models,
+    table_rules,
+)
 from emend.memory.edit import FrozenModel
 
 Status = Literal["now", "option", "own", "model", "no"]
@@ -200,3 +209,35 @@ class _CellReader(NamedTuple):
 def join(*lists: str) -> str:
     """Join lists with commas, each value once, in order of the alphabet."""
     return ",".join(sorted({value for text in lists for value in text.split(",") if value}))
+
+
+EXECUTABLE: tuple[Status, ...] = ("now", "option")
+"""Statuses of figures that the command gives with the paper's own model and nothing else of one's own."""
+
+
+class CoverageRow(FrozenModel):
+    """Number of a table's figures with a status, and the reason; as published, on one GPU."""
+
+    table: str
+    status: Status
+    reason: str
+    figures: int
+
+
+def coverage_rows(tables: Sequence[PaperTable]) -> list[CoverageRow]:
+    """Count the figures of tables by status and reason, as the papers' own models give them."""
+    counts = Counter(
+        (table.id, planned.status, planned.reason) for table in tables for planned in plan_cells(table, {})
+    )
+    return [
+        CoverageRow(table=table, status=status, reason=reason, figures=count)
+        for (table, status, reason), count in counts.items()
+    ]
+
+
+def status_counts(rows: Sequence[CoverageRow]) -> Counter[Status]:
+    """Number of figures by status."""
+    sums = Counter[Status]()
+    for row in rows:
+        sums[row.status] += row.figures
+    return sums

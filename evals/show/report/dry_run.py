@@ -9,7 +9,7 @@ from emend.evals.results.estimates.dry_run import (
     UNTAUGHT,
     DryRun,
 )
-from emend.evals.results.estimates.local_time import SPREAD
+from emend.evals.results.estimates.local_model import SPREAD
 from emend.evals.show.report.progress import duration
 
 

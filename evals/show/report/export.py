@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import plain_name
-from emend.evals.results.aggregate.rows import MetricRow
+from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
 from emend.evals.show.report.tables.layout import INTERVALS, interval, number
 from emend.evals.show.report.tables.metrics import count, remarks

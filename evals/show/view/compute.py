@@ -14,7 +14,7 @@ from emend.evals.log.table.run_table import RunTable
 from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest
 from emend.evals.results.analyses.compare import Comparison, compare
-from emend.evals.results.analyses.compute import analyse_runs
+from emend.evals.results.analyses.registry import analyse_runs
 from emend.evals.show.view.answers import LARGE, SOURCES
 from emend.evals.show.view.votes import SplitVotes, split_votes
 from emend.memory.edit import FrozenModel

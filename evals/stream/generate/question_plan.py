@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 
-from emend.evals.stream.generate.fact_source import FactSource
-from emend.evals.stream.generate.story import KeyPool, Story
+from emend.evals.stream.generate.story import FactSource, KeyPool, Story
 from emend.evals.stream.gold import FactKey
 from emend.evals.stream.turn import QuestionKind, StreamQuestion, WrongAnswer, WrongReason
 from emend.evals.stream.wordings import EVERYTHING, HISTORIC, QuestionTarget, ask

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from emend.evals.data.benchmarks.rows import read_text
-from emend.evals.stream.files import StreamItem, read_stream
 from emend.evals.stream.loaders import longmemeval, meme
 from emend.evals.stream.loaders.longmemeval import longmemeval_stream
 from emend.evals.stream.loaders.meme import meme_stream
 from emend.evals.stream.loaders.memory_agent_bench import read_memory_agent_bench
+from emend.evals.stream.turn import StreamItem, read_stream
 from emend.memory.errors import BadData, MissingData
 from emend.memory.json_files import parse_json
 

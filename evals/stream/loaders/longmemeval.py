@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from emend.evals.stream.files import StreamItem
-from emend.evals.stream.turn import QuestionKind, StreamQuestion, Turn
+from emend.evals.stream.turn import QuestionKind, StreamItem, StreamQuestion, Turn
 from emend.memory.errors import BadData
 
 SOURCE = "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned"

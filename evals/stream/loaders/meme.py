@@ -10,9 +10,8 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from emend.evals.stream.files import StreamItem
 from emend.evals.stream.loaders.longmemeval import iso_date
-from emend.evals.stream.turn import ABSTAINING, QuestionKind, StreamQuestion, Turn, WrongAnswer, WrongReason
+from emend.evals.stream.turn import ABSTAINING, QuestionKind, StreamItem, StreamQuestion, Turn, WrongAnswer, WrongReason
 from emend.memory.errors import BadData
 
 SOURCE = "https://huggingface.co/datasets/meme-benchmark/MEME"

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from emend.evals.stream.files import StreamItem
-from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.evals.stream.turn import StreamItem, StreamQuestion, Turn
 from emend.memory.errors import BadData, MissingData
 
 SOURCE = "https://huggingface.co/datasets/ai-hyz/MemoryAgentBench"

@@ -10,7 +10,7 @@ from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.results.analyses.base import AnalysisRequest
-from emend.evals.results.analyses.compute import analyse_runs
+from emend.evals.results.analyses.registry import analyse_runs
 from emend.evals.show.report.plots.analysis_plot import plot_analysis
 from tests.evals.judged_runs import elken_run as judged_elken
 from tests.evals.judged_runs import judge_model

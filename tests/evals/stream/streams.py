@@ -7,11 +7,9 @@ from emend.evals.case import Record
 from emend.evals.config.measure_config import StreamConfig
 from emend.evals.log.records import read_records
 from emend.evals.run.run import run
-from emend.evals.stream.files import write_stream
-from emend.evals.stream.generate.generator import generate_stream
-from emend.evals.stream.options import StreamOptions
+from emend.evals.stream.generate.generator import StreamOptions, generate_stream
 from emend.evals.stream.reader import OracleReader
-from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.evals.stream.turn import StreamQuestion, Turn, write_stream
 
 Items = list[Turn | StreamQuestion]
 READER = "emend.evals.stream.reader:OracleReader"

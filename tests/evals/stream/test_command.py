@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.stream.files import read_stream
-from emend.evals.stream.turn import Turn
+from emend.evals.stream.turn import Turn, read_stream
 from tests.evals.cli.conftest import emend, shell  # noqa: F401
 from tests.evals.stream.streams import READER, generated, stream_file
 

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.stream.files import read_stream, segments, write_stream
-from emend.evals.stream.generate.generator import generate_stream
-from emend.evals.stream.options import StreamOptions
-from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.evals.stream.generate.generator import StreamOptions, generate_stream
+from emend.evals.stream.turn import StreamQuestion, Turn, read_stream, segments, write_stream
 from emend.memory.errors import BadData, MissingData
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.stream.stream_session import OBSERVED, StreamSession
+from emend.evals.stream.system_editor import OBSERVED, StreamSession
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.errors import BadData
 

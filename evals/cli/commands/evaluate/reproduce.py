@@ -148,9 +148,8 @@ def sweep(
 def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any], runs: SeveralRuns) -> "Recipe":
     from emend.evals.config.run_file import parse_yaml
     from emend.evals.results.papers.tables import table
-    from emend.evals.results.reproduce.choose import choose_models, plan_recipe
     from emend.evals.results.reproduce.execute import with_runs_of
-    from emend.evals.results.reproduce.recipe import Recipe, with_files, with_runs
+    from emend.evals.results.reproduce.recipe import Recipe, choose_models, plan_recipe, with_files, with_runs
 
     if Path(name).suffix in (".yaml", ".yml"):
         flags = {"models": "--model", "judges": "--judge"}
@@ -237,8 +236,8 @@ def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: Several
 
 
 def _print_table(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", form: str | None, output: FigureOutput) -> None:
-    from emend.evals.results.reproduce.choose import plan_recipe
     from emend.evals.results.reproduce.collect import figures
+    from emend.evals.results.reproduce.recipe import plan_recipe
     from emend.evals.show.report.reproduce.export import export, rows
     from emend.evals.show.report.reproduce.table import render_cells, render_figures
 
@@ -266,8 +265,7 @@ def _show_list(name: str | None, output: FigureOutput) -> None:
     """Print how many figures of each table can be run, and why the others cannot; or the figures one by one."""
     from emend.evals.results.papers.tables import paper, papers, table
     from emend.evals.results.reproduce.collect import figures
-    from emend.evals.results.reproduce.coverage_report import coverage_rows
-    from emend.evals.results.reproduce.needs import plan_cells
+    from emend.evals.results.reproduce.needs import coverage_rows, plan_cells
     from emend.evals.results.reproduce.recipe import Recipe
     from emend.evals.show.report.reproduce.coverage_report import render_coverage
     from emend.evals.show.report.reproduce.export import rows

@@ -9,7 +9,7 @@ from emend.evals.cli.estimates import DryRun, show_estimates
 from emend.evals.cli.options import Json, Out, grouped
 from emend.evals.cli.output import emit, print_text
 from emend.evals.config.measure_config import StreamConfig
-from emend.evals.stream.options import StreamOptions
+from emend.evals.stream.generate.generator import StreamOptions
 from emend.memory.errors import BadSettings
 
 stream = typer.Typer(
@@ -35,10 +35,8 @@ def new(
     ] = 0,
 ) -> None:
     """Make a stream of facts, corrections, deletions, rules and chatter, with questions between them."""
-    from emend.evals.stream.files import write_stream
-    from emend.evals.stream.generate.generator import generate_stream
-    from emend.evals.stream.generate.poison import with_injections
-    from emend.evals.stream.turn import Turn
+    from emend.evals.stream.generate.generator import generate_stream, with_injections
+    from emend.evals.stream.turn import Turn, write_stream
 
     if file.exists():
         raise BadSettings(f"'{file}' exists: name a new file.")

@@ -38,7 +38,7 @@ def analyse(
     """Compute an analysis of the papers, such as why edits fail; each is a table and a plot."""
     from emend.evals.judging.judged_run import open_run
     from emend.evals.results.analyses.base import AnalysisRequest
-    from emend.evals.results.analyses.compute import analyse_runs, possible
+    from emend.evals.results.analyses.registry import analyse_runs, possible
     from emend.evals.show.report.tables.analysis import render_analysis, show_possible
 
     if kind is None:

@@ -8,10 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.agents.weight_differences import difference_remedy
-from emend.evals.results.papers.table_rules import gpu_gigabytes, paper_models
+from emend.evals.results.papers.tables import gpu_gigabytes, paper_models
 from emend.evals.results.papers.tables import table as find_table
-from emend.evals.results.reproduce.coverage_report import EXECUTABLE, CoverageRow, status_counts
-from emend.evals.results.reproduce.needs import STATUSES
+from emend.evals.results.reproduce.needs import EXECUTABLE, STATUSES, CoverageRow, status_counts
 
 
 def render_coverage(rows: Sequence[CoverageRow]) -> RenderableType:

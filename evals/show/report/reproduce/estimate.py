@@ -8,8 +8,8 @@ from rich.text import Text
 from emend.editors.device_speed import device_speed
 from emend.evals.config.run_config import MODEL
 from emend.evals.results.estimates.dry_run import COUNTS, is_local
-from emend.evals.results.estimates.local_time import SPREAD, parameters_of
-from emend.evals.results.papers.table_rules import gpu_gigabytes
+from emend.evals.results.estimates.local_model import SPREAD, parameters_of
+from emend.evals.results.papers.tables import gpu_gigabytes
 from emend.evals.results.reproduce.estimate import RecipeEstimate
 from emend.evals.results.reproduce.execute import title
 from emend.evals.results.reproduce.needs import METHOD

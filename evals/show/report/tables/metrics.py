@@ -11,7 +11,8 @@ from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import PROTOCOLS, plain_name
-from emend.evals.results.aggregate.rows import MetricRow, Report
+from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.rows import Report
 from emend.evals.results.aggregate.tables import (
     COMPACT,
     LabelledReport,

@@ -10,11 +10,10 @@ from rich.text import Text
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.protocols import RIGHT_VALUES, plain_name
-from emend.evals.results.aggregate.ability import AbilityRow
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
-from emend.evals.results.aggregate.perplexity import PerplexityRow
-from emend.evals.results.aggregate.retention import ForgettingRow
+from emend.evals.results.aggregate.rows import ForgettingRow
+from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.show.report.tables.layout import (
     Frame,
     bounds,

@@ -9,12 +9,10 @@ from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.protocols import plain_name
-from emend.evals.results.aggregate.ability import AbilityRow
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE
-from emend.evals.results.aggregate.perplexity import PerplexityRow
-from emend.evals.results.aggregate.retention import ForgettingRow
-from emend.evals.results.aggregate.rows import Report
+from emend.evals.results.aggregate.rows import ForgettingRow, Report
+from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.tables import LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
 from emend.evals.show.report.tables.metrics import count, gap_notes
 from emend.evals.show.report.tables.secondary import cost_text, perplexity_text, spent_line

@@ -3,8 +3,7 @@
 from typing import Literal
 
 from emend.evals.case import Metric
-from emend.evals.results.aggregate.ability import AbilityRow
-from emend.evals.results.aggregate.perplexity import PerplexityRow
+from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.show.view.views.page import Link, NamedValue, Status
 from emend.memory.edit import FrozenModel
 

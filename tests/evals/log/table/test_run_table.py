@@ -19,8 +19,7 @@ from emend.evals.log.repair import finished_units
 from emend.evals.log.table import parts, run_table
 from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.log.table.run_table import RunTable
-from emend.evals.results.aggregate.gather import gather_run
-from emend.evals.results.aggregate.rows import report
+from emend.evals.results.aggregate.rows import gather_run, report
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest, inventory
 from emend.evals.results.analyses.compare import compare
 from emend.evals.results.analyses.general import retrieval

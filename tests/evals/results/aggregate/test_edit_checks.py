@@ -8,8 +8,7 @@ from emend.evals.case import Metric
 from emend.evals.config.run_config import NO_CHECKPOINTS
 from emend.evals.log.lines import COSTS, EDIT_CHECK, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.edit_checks import broken_places, edit_checks_of, side_effect_notes
-from emend.evals.results.aggregate.perplexity import perplexities_of
+from emend.evals.results.aggregate.side_effects import broken_places, edit_checks_of, perplexities_of, side_effect_notes
 from emend.evals.results.aggregate.tables import MetricTable, TableRow
 from emend.evals.show.report.tables.metrics import _best
 

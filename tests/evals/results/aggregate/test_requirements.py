@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import pytest
 
 import emend
-from emend.evals.results.aggregate.requirements import Requirement, check_requirements, junit_cases, write_junit
+from emend.evals.results.aggregate.gate import Requirement, check_requirements, junit_cases, write_junit
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import emend as command
 from tests.evals.toys import EDITOR, ScriptedModel, ToyBenchmark, ToyEditor

@@ -5,7 +5,7 @@ from typing import Any
 
 from emend.evals.judging.judged_run import open_run
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest
-from emend.evals.results.analyses.compute import analyse_runs
+from emend.evals.results.analyses.registry import analyse_runs
 
 
 def analysed(kind: str, *folders: Path, **asked: Any) -> Analysis:

@@ -12,9 +12,9 @@ from emend.agents.tiny import FOLDER
 from emend.evals.case import Metric, Record
 from emend.evals.judging.judged_run import open_run
 from emend.evals.results.analyses.base import Lacking
-from emend.evals.results.analyses.compute import analyse_runs, possible
 from emend.evals.results.analyses.docter import SUCCESS, first_named, mentions, subject_of
 from emend.evals.results.analyses.general import EMBEDDED, size_of
+from emend.evals.results.analyses.registry import analyse_runs, possible
 from emend.memory.errors import BadSettings
 from tests.evals.made import case_line, record, write_run
 from tests.evals.results.analyses.computed import analysed, numbers

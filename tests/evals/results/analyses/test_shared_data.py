@@ -10,7 +10,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.results.analyses.compute import analyse_runs, possible
+from emend.evals.results.analyses.registry import analyse_runs, possible
 from emend.evals.run.run import run
 from emend.evals.show.report.plots.analysis_plot import plot_analysis
 from emend.memory.errors import BadData

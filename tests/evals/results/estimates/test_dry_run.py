@@ -11,7 +11,7 @@ from emend.evals.log.baseline import read_baseline
 from emend.evals.log.records import read_records
 from emend.evals.results.estimates import dry_run as dry_running
 from emend.evals.results.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
-from emend.evals.results.estimates.local_time import SPREAD
+from emend.evals.results.estimates.local_model import SPREAD
 from emend.evals.run.run import run
 from emend.evals.show.report.dry_run import estimate_lines
 from emend.evals.show.report.progress import duration

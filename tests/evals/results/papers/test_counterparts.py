@@ -9,8 +9,8 @@ from emend.evals.data.benchmarks.docter import DocTER
 from emend.evals.data.benchmarks.elken import ELKEN
 from emend.evals.data.benchmarks.recoe import SCHEMES, ReCoE
 from emend.evals.results.aggregate.judged import judged_columns
+from emend.evals.results.papers.compare_published import DERIVED
 from emend.evals.results.papers.counterparts import _told, rules, same_model
-from emend.evals.results.papers.derived import DERIVED
 from emend.evals.results.papers.tables import NAMES, paper, papers
 from tests.paths import DATA
 

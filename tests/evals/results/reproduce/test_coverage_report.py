@@ -13,10 +13,16 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.papers.counterparts import places, rules
-from emend.evals.results.papers.table_rules import gigabytes_needed, paper_models, table_rules
-from emend.evals.results.papers.tables import DIMENSIONS, PaperTable, paper, papers
-from emend.evals.results.reproduce.coverage_report import coverage_rows, status_counts
-from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, plan_cells
+from emend.evals.results.papers.tables import (
+    DIMENSIONS,
+    PaperTable,
+    gigabytes_needed,
+    paper,
+    paper_models,
+    papers,
+    table_rules,
+)
+from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, coverage_rows, plan_cells, status_counts
 from emend.evals.results.reproduce.recipe import Recipe, lacking, with_files, with_runs
 from emend.evals.show.report.reproduce.coverage_report import render_coverage
 from emend.memory.errors import BadSettings

@@ -13,8 +13,7 @@ from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.lines import BASELINE, COSTS
 from emend.evals.results.aggregate.columns import gather
 from emend.evals.results.aggregate.costs import costs_of, spent_of
-from emend.evals.results.aggregate.retention import forgetting_of
-from emend.evals.results.aggregate.rows import Report, report, rows_of
+from emend.evals.results.aggregate.rows import Report, forgetting_of, report, rows_of
 from emend.evals.results.aggregate.tables import TableChoice
 from emend.evals.run.run import run
 from emend.evals.show.report.tables.metrics import render

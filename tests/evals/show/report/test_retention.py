@@ -2,7 +2,7 @@
 
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.results.aggregate.retention import ForgettingRow
+from emend.evals.results.aggregate.rows import ForgettingRow
 from emend.evals.show.report.tables.secondary import forgetting_tables
 
 

@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from emend.evals.stream.generate.generator import generate_stream
+from emend.evals.stream.generate.generator import StreamOptions, generate_stream
 from emend.evals.stream.gold import GoldState
-from emend.evals.stream.options import StreamOptions
 from emend.evals.stream.turn import ABSTAINING, StreamQuestion, Turn
 from emend.evals.stream.wordings import read_question
 from emend.memory.errors import BadData

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.evals.stream.fairness import check_stream
-from emend.evals.stream.generate.poison import with_injections
+from emend.evals.stream.generate.generator import with_injections
 from emend.evals.stream.reader import OracleReader
 from emend.evals.stream.wordings import read_question
 from emend.memory.errors import BadSettings

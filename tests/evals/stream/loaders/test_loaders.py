@@ -7,9 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from emend.evals.stream.files import segments, write_stream
 from emend.evals.stream.loaders.load import load_stream
-from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.evals.stream.turn import StreamQuestion, Turn, segments, write_stream
 from emend.memory.errors import BadData, MissingData
 from tests.evals.stream.streams import accuracy, generated, run_systems
 
