@@ -26,7 +26,7 @@ GERUNDS_THAT_ARE_NOUNS = frozenset(
 PRINTERS = {
     "evals/cli/output.py": {"typer.echo"},
     "evals/cli/commands/memory.py": {"sys.stdout.writelines"},  # an export to standard output, as to a file
-    "evals/cli/commands/train.py": {"sys.stderr.write"},  # numbers
+    "evals/cli/commands/measure.py": {"sys.stderr.write"},  # numbers
     "evals/show/report/progress.py": {"sys.stderr.write"},
 }
 """By file, the calls that write to the terminal; all texts of others come through these."""

@@ -146,7 +146,7 @@ def test_wheel_runs_the_demo(emend: Path, tmp_path: Path) -> None:
 
 
 NAMES = (
-    "from emend.evals.cli.installation import _names; import json; "
+    "from emend.evals.cli.commands.doctor import _names; import json; "
     "print(json.dumps({check: [status, detail] for _, check, status, detail in _names()}))"
 )
 

@@ -12,7 +12,7 @@ from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import Report
 from emend.evals.results.aggregate.rows import report as report_of
 from emend.evals.results.aggregate.tables import LabelledReport, TableChoice, metric_tables
-from emend.evals.show.report.display import DisplayTable
+from emend.evals.show.report.layout import DisplayTable
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import MissingExtra
@@ -57,7 +57,7 @@ class RunResult:
         Raises:
             BadSettings: there is no such metric.
         """
-        from emend.evals.show.report.tables.metrics import render
+        from emend.evals.show.report.metrics import render
 
         report, choice = self.report, TableChoice(columns, sort, everything)
         metric_tables([LabelledReport(report, {})], choice)
@@ -128,8 +128,8 @@ class RunResult:
         Raises:
             BadSettings: there is no such case, editor or probe.
         """
+        from emend.evals.show.trace.answers import RecordFilter
         from emend.evals.show.trace.case_trace import trace
-        from emend.evals.show.trace.filters import RecordFilter
 
         chosen = RecordFilter(editor=editor, probe=probe)
         return TraceView(trace(self.folder, str(case), chosen))
@@ -157,8 +157,7 @@ class RunResult:
         Raises:
             BadSettings: no such editor, kind or score, or a condition of another form.
         """
-        from emend.evals.show.trace.answers import list_answers
-        from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
+        from emend.evals.show.trace.answers import AnswerFilter, RecordFilter, list_answers
 
         answers = AnswerFilter(wrong=wrong, right=right, score=tuple(score), where=where)
         return list_answers(self.folder, answers, RecordFilter(editor=editor, kind=kind))
@@ -229,7 +228,7 @@ class ComparisonView(DisplayTable):
     """The difference of two editors or runs, which shows itself; `comparison` has all its fields."""
 
     def __init__(self, comparison: "Comparison") -> None:
-        from emend.evals.show.report.tables.comparison import render_comparison
+        from emend.evals.show.report.analysis import render_comparison
 
         self.comparison = comparison
         super().__init__(lambda console: render_comparison(comparison))
@@ -289,7 +288,7 @@ class ViewFrame:
 
     def __init__(self, folder: Path, cases: str | int, height: int) -> None:
         try:
-            from emend.evals.show.view.rendering.export import single_page
+            from emend.evals.show.view.export import single_page
         except ImportError as error:
             raise MissingExtra(f"result.view() needs the viewer: {install_command('view')}.") from error
         self.folder, self.height = folder, height

@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: the first one waits for the calls in progress, since they are paid; the second one does not."""
+"""A run of the command line with its table and costs, and Ctrl-C during one: the first waits for calls in progress."""
 
 import os
 import shlex
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,6 +17,9 @@ from emend.evals.cli.output import INTERRUPTED, print_text
 from emend.evals.config.run_config import OF_THE_CALL, RunConfig
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, BudgetReached
+
+if TYPE_CHECKING:
+    from emend.evals.api.result import RunResult
 
 
 @contextmanager
@@ -84,3 +88,26 @@ def _how_to_resume(folder: Path, command: str) -> str:
 def _write_error(message: str) -> None:
     """Write to stderr from a signal handler, where the stream may be in the middle of a line of its own."""
     os.write(2, f"{message}\n".encode(errors="replace"))
+
+
+def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -> "RunResult":
+    """Run, and print the table and the API costs."""
+    from emend.evals.api.run import run_config
+    from emend.evals.log.manifest import changed_fields
+    from emend.evals.run.results import spent_lines
+    from emend.evals.show.report.layout import console_for
+    from emend.evals.show.report.metrics import render
+
+    if changed := changed_fields(config, folder):
+        print_text(f"this call's values hold: {changed}", err=True)
+    with interruptible(folder):
+        result = run_config(config, folder, mirror=mirror)
+    summary = result.summary
+    assert summary is not None
+    console = console_for()
+    console.print(render(result.report, console))
+    for line in spent_lines(folder, summary.spent):
+        print_text(line)
+    if summary.skipped and not summary.finished and not summary.failed:
+        print_text("Nothing was left to do: every unit was finished before.")
+    return result

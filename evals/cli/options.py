@@ -1,4 +1,4 @@
-"""Options of the command line: those that several commands share, and those generated from configuration models."""
+"""Options of the command line: those that several commands share, and those generated from configurations."""
 
 import inspect
 import json
@@ -7,21 +7,25 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
-from emend.evals.config.run_config import OVERRIDES
+from emend.evals.cli.output import print_text
+from emend.evals.config.run_config import OVERRIDES, RunConfig
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
+
+if TYPE_CHECKING:
+    from emend.evals.results.aggregate.rows import Report
 
 
 def _check_plot(file: Path | None) -> Path | None:
     """Refuse a plot that cannot be made before anything is measured."""
     if file is not None:
-        from emend.evals.show.report.plots.plotting import require_plotting
+        from emend.evals.show.report.plots import require_plotting
 
         require_plotting(file)
     return file
@@ -355,3 +359,50 @@ def local_model(spec: str, settings: dict[str, Any]) -> AbstractContextManager[A
     if not hasattr(model, "lm"):
         raise BadSettings(f"model '{spec}' is not local: use tiny or hf:FOLDER.")
     return closing(model)
+
+
+def check_thresholds(require: Sequence[str] | None, junit: Path | None) -> None:
+    """Check the options before anything is evaluated.
+
+    Raises:
+        BadSettings: a threshold has another form, or --junit stands alone.
+    """
+    from emend.evals.results.aggregate.gate import Requirement
+
+    if junit is not None and not require:
+        raise BadSettings("--junit writes the outcomes of --require: give at least one.")
+    for text in require or ():
+        Requirement.parse(text)
+
+
+def enforce_thresholds(report: "Report", require: Sequence[str] | None, junit: Path | None) -> None:
+    """Print the outcome of each threshold on standard error, and write them as JUnit XML.
+
+    Raises:
+        typer.Exit: with code 1 if one is not met.
+        BadSettings: a threshold is about no row of the report, or the file cannot be written.
+    """
+    from emend.evals.results.aggregate.gate import check_requirements, junit_cases, write_junit
+
+    outcomes = check_requirements(report, require or ())
+    for outcome in outcomes:
+        print_text(f"{'met' if outcome.met else 'NOT MET'}: {outcome.message}", err=True)
+    if junit is not None:
+        write_junit(junit_cases(outcomes), f"emend {report.benchmark} {report.model}", junit)
+    if not all(outcome.met for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print units, calls, tokens, cost and time, and ask no model.")]
+
+
+def show_estimates(configs: Sequence[RunConfig]) -> None:
+    """Print what runs are expected to need."""
+    from emend.evals.results.estimates.dry_run import dry_run
+    from emend.evals.show.report.run_lists import estimate_lines
+    from emend.evals.stream.benchmark import Stream, dry_run_stream
+
+    for config in configs:
+        estimate = dry_run_stream(config) if config.benchmark == Stream.name else dry_run(config)
+        for line in estimate_lines(estimate):
+            print_text(line)

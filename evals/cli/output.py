@@ -42,7 +42,7 @@ def emit(
         plain = [dict(row) if isinstance(row, Mapping) else row.model_dump() for row in rows]
         print_text(json.dumps({"rows": plain} | lists, ensure_ascii=True, indent=1))
         return
-    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.layout import console_for
 
     show(console_for())
 

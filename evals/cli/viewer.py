@@ -1,10 +1,13 @@
-"""The viewer as commands start it."""
+"""The viewer as commands start it, and its export."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from emend.evals.cli.output import print_text
 from emend.memory.distribution import install_command
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, MissingExtra
 
 PORT = 7710
@@ -37,8 +40,7 @@ def show_runs(
     """
     require_view()
     from emend.evals.show.view.scan import require_runs
-    from emend.evals.show.view.serve import listen, serve
-    from emend.evals.show.view.server import is_loopback
+    from emend.evals.show.view.server import is_loopback, listen, serve
     from emend.evals.show.view.site import Site
 
     if token and len(token) < SHORTEST_TOKEN:
@@ -52,3 +54,47 @@ def show_runs(
         count = len(site.library.scan.runs())
         print_text(f"{count} {'run' if count == 1 else 'runs'} at {address} (end with Ctrl-C)")
         serve(site, listener, token, address if browser else "")
+
+
+class ViewExportOptions(FrozenModel):
+    """Pages as files, instead of a server."""
+
+    export: Path | None = Field(default=None, description="Write the pages as files into this folder, and end.")
+    single: Path | None = Field(default=None, description="Write all pages into one HTML file, and end.")
+    cases: str | None = Field(
+        default=None,
+        description="With --export or --single, cases that get a page: all, wrong (not all answers right), flipped "
+        "(one editor right, another wrong), or the number of a random sample; default: wrong.",
+    )
+
+    @property
+    def requested(self) -> bool:
+        """True if files are to be written.
+
+        Raises:
+            BadSettings: options that do not go together.
+        """
+        if self.export is not None and self.single is not None:
+            raise BadSettings("--export writes a folder and --single a file: give one of them.")
+        if self.cases is not None and self.export is None and self.single is None:
+            raise BadSettings("--cases selects the pages of --export or --single: give one of them.")
+        return self.export is not None or self.single is not None
+
+    def write(self, folders: Sequence[Path]) -> None:
+        """Write the pages, and print what was written.
+
+        Raises:
+            BadSettings: a wrong choice, folder or file.
+        """
+        from emend.evals.show.view.export import export_file, export_folder
+
+        choice = self.cases or "wrong"
+        if self.single is not None:
+            start, result = self.single, export_file(folders, self.single, choice)
+        else:
+            target = self.export or Path("export")
+            start, result = target / "index.html", export_folder(folders, target, choice)
+        many = "1 case is" if result.left_out == 1 else f"{result.left_out:,} cases are"
+        left = f"; {many} left out (--cases {choice})" if result.left_out else ""
+        print_text(f"{result.pages:,} pages, {result.bytes / 2**20:,.1f} MB{left}: open {start}")
+        print_text("The pages hold prompts and replies of the runs: look before you publish them.")

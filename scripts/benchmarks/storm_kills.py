@@ -41,7 +41,7 @@ CONTEXT.set_forkserver_preload(
     ["emend.evals.cli.main", "emend.evals.cli.commands.run", "emend.evals.api.run", "emend.evals.api.run"]
     + [
         "emend.evals.run.run",
-        "emend.evals.show.report.console",
+        "emend.evals.show.report.layout",
         "emend.evals.results.aggregate.judged",
         "truststore",
         "jiter",

@@ -13,7 +13,7 @@ from emend.agents.llm import load_model
 from emend.editors.drift import drift_between, model_state
 from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.parametric.finetune import FineTuning
-from emend.evals.show.report.tables.secondary import perplexity_tables
+from emend.evals.show.report.secondary import perplexity_tables
 from emend.memory.edit import Edit
 from tests.params import first_quick
 

@@ -141,7 +141,7 @@ def _print_answer(answer: "Answer", after_steps: bool) -> None:
     """Print the answer in as many lines as it has; after steps, under a heading of its own."""
     from rich.text import Text
 
-    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.layout import console_for
     from emend.memory.escape import safe
 
     heading = Text("answer  ", style="bold") if after_steps else Text()
@@ -168,7 +168,7 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
     """Print a step: its node, its duration in ms, and what it changed in the state."""
     from rich.text import Text
 
-    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.layout import console_for
     from emend.memory.escape import one_line
 
     console = console_for()
@@ -181,7 +181,7 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
 
 
 def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from emend.evals.show.report.state_values import grown_by
+    from emend.evals.show.report.tracing import grown_by
     from emend.evals.show.trace.case_trace import new_hits
 
     for name, value in update.items():

@@ -44,8 +44,8 @@ def build(
         return
     from emend.evals.build.build import RUN, apply_review, build
     from emend.evals.cli.interrupts import interruptible
-    from emend.evals.show.report.build_card import render_card
-    from emend.evals.show.report.console import console_for
+    from emend.evals.show.report.data_sets import render_card
+    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.progress import progress_on
 
     if review is not None:

@@ -25,7 +25,7 @@ Folder = Annotated[
 def list_data(as_json: Json = False) -> None:
     """List the files of each benchmark: size, licence, origin, and whether a checksum is known."""
     from emend.evals.data.download import SOURCES
-    from emend.evals.show.report.tables.data_sets import rows_of, show_sources
+    from emend.evals.show.report.data_sets import rows_of, show_sources
 
     sources = list(SOURCES.values())
     emit(rows_of(sources), as_json, lambda console: show_sources(sources, console))
@@ -44,8 +44,8 @@ def pull(
     from emend.evals.data.benchmarks.rows import data_folder
     from emend.evals.data.download import source_of
     from emend.evals.data.pull import Puller
-    from emend.evals.show.report.console import console_for
-    from emend.evals.show.report.tables.data_sets import download_bar, show_licences, show_outcomes
+    from emend.evals.show.report.data_sets import download_bar, show_licences, show_outcomes
+    from emend.evals.show.report.layout import console_for
     from emend.memory.escape import one_line
 
     source = source_of(name)
@@ -82,7 +82,7 @@ def check(
         _check_facts(target, as_json)
         return
     from emend.evals.data.check import check as check_data
-    from emend.evals.show.report.tables.data_sets import show_checked
+    from emend.evals.show.report.data_sets import show_checked
 
     checked = check_data(target, folder)
     rows = [{"kind": "file", **file.model_dump()} for file in checked.files]
@@ -97,7 +97,7 @@ def check(
 def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None:
     """Print the paper's statistics of its data, counted from the local files, beside the published numbers."""
     from emend.evals.data.stats import stats as stats_of
-    from emend.evals.show.report.tables.data_sets import show_table
+    from emend.evals.show.report.data_sets import show_table
 
     table = stats_of(name, folder)
     emit(table.plain(), as_json, lambda console: show_table(table, console))
@@ -107,7 +107,7 @@ def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None
 def schema(as_json: Json = False) -> None:
     """List the fields of a file of your own facts, for emend run --benchmark FILE."""
     from emend.evals.data.benchmarks.fact_file import field_rows
-    from emend.evals.show.report.tables.data_sets import show_fields
+    from emend.evals.show.report.data_sets import show_fields
 
     rows = field_rows()
     emit(rows, as_json, lambda console: show_fields(rows, console))

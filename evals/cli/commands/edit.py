@@ -155,7 +155,7 @@ def _locate(
     from emend.editors.tracing.mean_effects import choose_layers, mean_effects
     from emend.editors.tracing.trace_facts import trace_facts
     from emend.evals.config.run_config import MODEL
-    from emend.evals.show.report.causal_effects import effect_rows, plot_effects, render_effects
+    from emend.evals.show.report.plots import effect_rows, plot_effects, render_effects
     from emend.evals.show.report.progress import heartbeat
 
     progress = ["reading the facts"]

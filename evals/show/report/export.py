@@ -1,17 +1,21 @@
-"""Tables of metrics as text for other programs: CSV, Markdown, LaTeX and HTML."""
+"""Tables of metrics for other programs: CSV, Markdown, LaTeX and HTML, and as a picture."""
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+
+from rich.console import Console, RenderableType
 
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
-from emend.evals.show.report.tables.layout import INTERVALS, interval, number
-from emend.evals.show.report.tables.metrics import count, remarks
+from emend.evals.show.report.layout import INTERVALS, interval, number
+from emend.evals.show.report.metrics import count, remarks
 from emend.memory.errors import BadSettings
 from emend.memory.escape import FORMULA, one_line
 from emend.memory.registry import nearest
@@ -145,3 +149,35 @@ def html_text(table: TextTable) -> str:
     lines.append(f"<thead><tr>{''.join(f'<th>{text}</th>' for text in heads)}</tr></thead>")
     body = [f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows]
     return "\n".join([*lines, "<tbody>", *body, "</tbody>", "</table>"])
+
+
+WIDTH = 118
+_REMOTE_FONTS = re.compile(r"@font-face\s*\{.*?\}\s*", re.DOTALL)
+_INDENTED = re.compile(r'x="([\d.]+)" (y="[\d.]+") textLength="([\d.]+)"([^>]*)>((?:&#160;)+)')
+_CELL = 12.2  # width of one character in what rich draws
+
+
+def write_svg(
+    render: Callable[[Console], RenderableType], path: Path, title: str = "emend", width: int = WIDTH
+) -> None:
+    """Draw tables as a terminal of `width` columns would show them.
+
+    Raises:
+        BadSettings: the file's ending does not say SVG, or it cannot be written.
+    """
+    if path.suffix.lower() != ".svg":
+        raise BadSettings(f"--svg {path}: the ending must be .svg.")
+    console = Console(record=True, file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor")
+    console.print(render(console))
+    drawn = _INDENTED.sub(_moved, _REMOTE_FONTS.sub("", console.export_svg(title=title)))
+    try:
+        path.write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise BadSettings(f"cannot write the picture '{path}': {error.strerror}. Name another file.") from error
+
+
+def _moved(text: re.Match[str]) -> str:
+    """The text at its place instead of behind blanks, which some viewers leave out."""
+    x, y, length, rest, blanks = text.groups()
+    shift = _CELL * blanks.count("&#160;")
+    return f'x="{float(x) + shift:.1f}" {y} textLength="{float(length) - shift:.1f}"{rest}>'

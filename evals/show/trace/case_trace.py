@@ -1,24 +1,68 @@
-"""The trace of one case: every node, what was retrieved, the exact prompt, the reply, how it scored."""
+"""The trace of one case: every node, what was retrieved, the exact prompt, the reply, how it scored; messages too."""
 
 import difflib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.log.events import steps_from_events
+from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.lines import CASES, ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.log.run_index import RunIndex
-from emend.evals.show.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
+from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
 from emend.evals.show.trace.graph_paths import GraphEdges, edges_of
 from emend.evals.show.trace.judged_steps import JudgedItem, judged_steps
-from emend.evals.show.trace.trajectory import trajectory
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.registry import nearest
+
+BOOKKEEPING = ("usage", "cut_tokens", "target_tokens", "greedy_tokens")
+"""Fields of a node's update that are no result."""
+
+
+def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make the messages of one probe: the prompt, each node with its result, and the answer.
+
+    A probe that was asked for a text and for probabilities gives the pass to the text. The conversation of a model that
+    called tools itself is given as it was.
+    """
+    passes = split_passes(steps) or [[]]
+    with_reply = (part for part in passes if any("reply" in (step["update"] or {}) for step in part))
+    chosen = next(with_reply, passes[-1])
+    stored = (step["update"]["messages"] for step in reversed(chosen) if "messages" in (step["update"] or {}))
+    if conversation := _conversation(next(stored, None)):
+        return conversation
+    messages: list[dict[str, Any]] = [{"role": "user", "content": record.prompt}]
+    for number, step in enumerate(chosen[:-1], 1):
+        messages += _tool_messages(number, step)
+    return [*messages, {"role": "assistant", "content": record.reply or record.answer or ""}]
+
+
+def _conversation(stored: Any) -> list[dict[str, Any]]:
+    """Convert a state's messages as LangChain stores them; empty for what a user's graph keeps under that name."""
+    if not stored:
+        return []
+    from langchain_core.messages import convert_to_openai_messages, messages_from_dict
+
+    try:
+        return list(convert_to_openai_messages(messages_from_dict(stored)))
+    except Exception:  # anything may stand there, also in a stranger's folder
+        return []
+
+
+def _tool_messages(number: int, step: dict[str, Any]) -> list[dict[str, Any]]:
+    name = f"call_{number}"
+    call = {"id": name, "type": "function", "function": {"name": step["node"], "arguments": "{}"}}
+    result = {key: value for key, value in (step["update"] or {}).items() if key not in BOOKKEEPING}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": name, "content": json.dumps(result, ensure_ascii=False)},
+    ]
+
 
 MAX_IDS = 8
 """Ids that an error lists when none fits."""

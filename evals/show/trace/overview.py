@@ -26,8 +26,8 @@ from emend.evals.log.run_index import RunIndex
 from emend.evals.log.table.run_table import RunTable
 from emend.evals.log.table.sources import RECORD_SOURCE, STEP_SOURCE
 from emend.evals.log.table.sources import text as literal
+from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.case_trace import open_failures, trace
-from emend.evals.show.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.graph_paths import Path as GraphPath
 from emend.evals.show.trace.graph_paths import edges_of, mermaid, paths_of
 from emend.memory.edit import FrozenModel

@@ -21,7 +21,7 @@ from emend.evals.log.table.run_table import RunTable
 from emend.evals.log.table.sources import CASE_SOURCE, ERROR_SOURCE, NAMES, RECORD_SOURCE, quoted
 from emend.evals.log.table.sources import text as literal
 from emend.evals.show.trace.answers import VERDICTS, deciding_scores, parse_where
-from emend.evals.show.view.views.cases import CaseFilter
+from emend.evals.show.view.views import CaseFilter
 from emend.memory.errors import BadSettings
 from emend.memory.files import open_file
 from emend.memory.registry import nearest

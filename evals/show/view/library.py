@@ -18,8 +18,7 @@ from emend.evals.log.table.parts import find_parts, parts_folder
 from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals
 from emend.evals.show.view.results import ResultCache
 from emend.evals.show.view.scan import FileState, RunPlace, Scan, file_state, is_written
-from emend.evals.show.view.views.page import Status
-from emend.evals.show.view.views.run import RunEntry, State
+from emend.evals.show.view.views import RunEntry, State, Status
 from emend.memory.errors import BadData, EmendError
 from emend.memory.files import private_folder, read_input, replace_file
 from emend.memory.paths import cache_folder

@@ -22,7 +22,7 @@ from emend.evals.judging.store import FOLDER as SCORINGS
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.show.view.compute import COMPUTATIONS, compute
 from emend.evals.show.view.scan import FILES, FileState, file_state
-from emend.evals.show.view.views.page import Status
+from emend.evals.show.view.views import Status
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError

@@ -16,11 +16,9 @@ from emend.evals.show.view.pages.errors import errors_page
 from emend.evals.show.view.pages.judges import judges_page
 from emend.evals.show.view.pages.live import live_page
 from emend.evals.show.view.pages.retrieval import retrieval_page
-from emend.evals.show.view.pages.run import run_page
-from emend.evals.show.view.pages.runs import about_page, runs_page
+from emend.evals.show.view.pages.run import about_page, run_page, runs_page
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.page import Page, ProblemView
-from emend.evals.show.view.views.run import RunEntry
+from emend.evals.show.view.views import Page, ProblemView, RunEntry
 from emend.memory.errors import BadSettings, EmendError
 
 _RUN = re.compile(r"run/([a-z0-9-]{1,60})/(?:([a-z]+)|case/(\d{1,4})-(\d{1,9}))\.html")

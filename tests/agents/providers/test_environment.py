@@ -6,7 +6,7 @@ import pytest
 
 from emend.agents.llm import load_model
 from emend.agents.providers.environment import clean_key, network_problem
-from emend.evals.cli.installation import _installed
+from emend.evals.cli.commands.doctor import _installed
 from emend.memory.errors import BadSettings, KeyRefused
 from emend.memory.redaction import hide_keys
 from tests.provider.models import quick_policy

@@ -11,7 +11,7 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.results.analyses.base import AnalysisRequest
 from emend.evals.results.analyses.registry import analyse_runs
-from emend.evals.show.report.plots.analysis_plot import plot_analysis
+from emend.evals.show.report.plots import plot_analysis
 from tests.evals.judged_runs import elken_run as judged_elken
 from tests.evals.judged_runs import judge_model
 from tests.evals.results.analyses.test_analyses import docter_run, elken_run, recoe_run

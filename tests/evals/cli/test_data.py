@@ -8,7 +8,7 @@ from time import sleep
 import pytest
 
 from emend.evals.data.download import SOURCES, DataSource
-from emend.evals.show.report.tables.data_sets import download_bar
+from emend.evals.show.report.data_sets import download_bar
 from tests.evals.data.origin import serving
 from tests.paths import DATA
 

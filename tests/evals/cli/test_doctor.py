@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emend.evals.cli.commands.doctor import _show_findings
-from emend.evals.cli.installation import CheckResult, _data
+from emend.evals.cli.commands.doctor import CheckResult, _data, _show_findings
 from tests.paths import DATA
 
 AKEW = DATA / "akew"

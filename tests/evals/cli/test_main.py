@@ -210,11 +210,11 @@ def test_bad_input_is_one_line_and_exit_code_2(emend: Any, words: tuple[str, ...
 
 
 def test_doctor_names_keys_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.cli import installation
+    from emend.evals.cli.commands import doctor
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    rows = list(installation._installed())
+    rows = list(doctor._installed())
     status = {check: status for _, check, status, _ in rows}
     assert status["OPENAI_API_KEY"] == "ok" and status["ANTHROPIC_API_KEY"] == "absent"
     assert "secret" not in str(rows)

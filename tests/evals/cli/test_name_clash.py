@@ -8,9 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from emend.evals.cli import name_clash
-from emend.evals.cli.installation import _names
-from emend.evals.cli.name_clash import command_clash, import_clash
+from emend.evals.cli.commands import doctor
+from emend.evals.cli.commands.doctor import _names, command_clash, import_clash
 
 STRANGER = "#!/usr/bin/python3\nimport sys\nfrom emend.cli import main\nsys.exit(main())\n"
 OURS = "#!/usr/bin/python3\nimport sys\nfrom emend.evals.cli.main import main\nsys.exit(main())\n"
@@ -71,7 +70,7 @@ def test_the_other_distribution_beside_ours_is_named(tmp_path: Path, monkeypatch
 def test_a_checkout_installed_under_the_former_name_is_no_other_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata(tmp_path, name_clash.ENTRY_POINT)
+    metadata(tmp_path, doctor.ENTRY_POINT)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert import_clash() == ""
 

@@ -10,7 +10,7 @@ from emend.editors.registry import EDITORS
 from emend.evals.config.presets import presets
 from emend.evals.config.run_config import RunConfig
 from emend.evals.config.run_file import RunPlan, read_run_file
-from emend.evals.show.lists.settings_list import list_presets
+from emend.evals.show.lists import list_presets
 from emend.memory.errors import BadSettings, MissingData
 
 

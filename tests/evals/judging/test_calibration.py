@@ -14,7 +14,7 @@ from emend.evals.cli.main import app
 from emend.evals.judging.calibration import Verdict, calibrate, panel_verdicts, parts_of, read_labels, store_calibration
 from emend.evals.judging.panel import Panel, load_judge
 from emend.evals.judging.store import read_calibration
-from emend.evals.show.report.tables.calibration import render_calibration
+from emend.evals.show.report.judges import render_calibration
 from emend.graphs.registry import JUDGES as JUDGE_KINDS
 from emend.memory.errors import BadData, ModelUnreachable
 from tests.evals.judged_runs import judge_model, verdict

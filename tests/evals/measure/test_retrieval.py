@@ -9,7 +9,7 @@ from emend.evals.case import Case
 from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, TimedEmbedding, measure_retrieval
-from emend.evals.show.report.tables.retrieval import retrieval_notes
+from emend.evals.show.report.measurements import retrieval_notes
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe

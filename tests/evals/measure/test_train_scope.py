@@ -9,7 +9,7 @@ from emend.agents.scope import cross_encoder
 from emend.agents.scope.base import embed_corpus
 from emend.agents.scope.load import load_scope
 from emend.evals.case import Case
-from emend.evals.cli.commands.train import _print_steps
+from emend.evals.cli.commands.measure import _print_steps
 from emend.evals.cli.main import app
 from emend.evals.config.measure_config import ScopeConfig
 from emend.evals.measure.train_scope import questions_from, questions_of, train_scope_on

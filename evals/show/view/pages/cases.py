@@ -12,8 +12,7 @@ from emend.evals.show.trace.answers import deciding_scores, verdict_and_score
 from emend.evals.show.view.answers import SORTS, CaseKey, Condition, RunAnswers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.cases import AnswerView, CaseFilter, CaseRowView, CasesView, Tally
-from emend.evals.show.view.views.page import Choice, Page
+from emend.evals.show.view.views import AnswerView, CaseFilter, CaseRowView, CasesView, Choice, Page, Tally
 from emend.memory.errors import BadSettings
 
 SIZE = 50

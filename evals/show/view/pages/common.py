@@ -8,13 +8,12 @@ from urllib.parse import urlencode
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.show.report.tables.layout import interval, number
-from emend.evals.show.report.tables.metrics import remarks
-from emend.evals.show.report.tables.secondary import cost_text
+from emend.evals.show.report.layout import interval, number
+from emend.evals.show.report.metrics import remarks
+from emend.evals.show.report.secondary import cost_text
 from emend.evals.show.view.library import Library, command
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.page import Link, NamedValue, PageHead
-from emend.evals.show.view.views.run import CellView
+from emend.evals.show.view.views import CellView, Link, NamedValue, PageHead
 from emend.memory.distribution import installed_version
 
 TABS = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from emend.evals.case import Metric
 from emend.evals.results.analyses.compare import Comparison, ComparisonRow
-from emend.evals.show.report.tables.comparison import difference_text, interval_text, p_text
+from emend.evals.show.report.analysis import difference_text, interval_text, p_text
 from emend.evals.show.trace.answers import VERDICTS, deciding_scores
 from emend.evals.show.trace.case_trace import Trace
 from emend.evals.show.view.answers import CaseKey, Numbers, RunAnswers
@@ -17,19 +17,22 @@ from emend.evals.show.view.pages.case import edit_views, probe_views, read_trace
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.case import ProbeView
-from emend.evals.show.view.views.compare import (
+from emend.evals.show.view.views import (
     BesideView,
     CompareChoice,
     CompareView,
     Flip,
     FourCells,
+    Link,
+    NamedValue,
+    Page,
     PairRow,
     PairView,
     ProbePair,
+    ProbeView,
     Side,
+    Status,
 )
-from emend.evals.show.view.views.page import Link, NamedValue, Page, Status
 
 MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")

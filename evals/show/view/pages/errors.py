@@ -10,9 +10,7 @@ from emend.evals.show.view.answers import Failure, RunAnswers
 from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.case import FailureView
-from emend.evals.show.view.views.errors import ErrorGroup, ErrorsView
-from emend.evals.show.view.views.page import NamedValue, Page
+from emend.evals.show.view.views import ErrorGroup, ErrorsView, FailureView, NamedValue, Page
 
 MAX_FAILURES = 50
 MAX_MESSAGE = 300

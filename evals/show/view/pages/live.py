@@ -8,8 +8,7 @@ from emend.evals.show.view.answers import RunAnswers
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.live import EditorProgress, LiveView
-from emend.evals.show.view.views.page import NamedValue, Page
+from emend.evals.show.view.views import EditorProgress, LiveView, NamedValue, Page
 
 WINDOW = 120.0
 """Seconds over which the rate is taken."""

@@ -9,13 +9,11 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow
 from emend.evals.results.analyses.general import HIT
 from emend.evals.show.view.answers import RunAnswers
+from emend.evals.show.view.pages.case import Decisions, hit_views
 from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PageRequest, cell, run_path
-from emend.evals.show.view.pages.steps import Decisions, hit_views
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.case import HitView
-from emend.evals.show.view.views.page import Choice, Page
-from emend.evals.show.view.views.retrieval import HitRate, Miss, RetrievalView
+from emend.evals.show.view.views import Choice, HitRate, HitView, Miss, Page, RetrievalView
 
 SIZE = 20
 HIT_RATE = Metric(name=HIT, value=HIT, kinds=(), scale=100)

@@ -1,4 +1,4 @@
-"""The page of a run: the numbers of `emend report`."""
+"""The page of a run, with the numbers of `emend report`, and the page of all runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, groupby
@@ -7,27 +7,31 @@ from typing import Any
 
 from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
-from emend.evals.log.manifest import Manifest
+from emend.evals.log.manifest import Manifest, versions
 from emend.evals.metrics.protocols import plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.tables import LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
-from emend.evals.show.report.tables.metrics import count, gap_notes
-from emend.evals.show.report.tables.secondary import cost_text, perplexity_text, spent_line
+from emend.evals.show.report.metrics import count, gap_notes
+from emend.evals.show.report.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views.page import Link, NamedValue, Page
-from emend.evals.show.view.views.run import (
+from emend.evals.show.view.views import (
     AbilityView,
+    AboutView,
     CellView,
     Curve,
     CurvePoint,
     GridMetric,
     GridRow,
+    Link,
     MetricGrid,
+    NamedValue,
+    Page,
     PerplexityView,
+    RunsView,
     RunView,
 )
 
@@ -173,3 +177,21 @@ def _ability(row: AbilityRow) -> AbilityView:
 
 def _perplexity(row: PerplexityRow) -> PerplexityView:
     return PerplexityView(row=row, cell=cell(row, perplexity_text), before=cell(row.before, perplexity_text))
+
+
+def runs_page(request: PageRequest) -> Page:
+    """All runs, the latest first."""
+    library = request.library
+    complete = library.count_all()
+    entries = tuple(library.entry(place, wait=False) for place in library.scan.runs().values())
+    folders = tuple(str(folder) for folder in library.scan.folders)
+    words = ["list", "runs", *folders[:1]]
+    head = request.head("runs", "Runs", words=words, waiting=not complete)
+    return Page(head, RunsView(runs=entries, folders=folders, problems=library.scan.problems))
+
+
+def about_page(request: PageRequest) -> Page:
+    """Versions and folders."""
+    folders = tuple(str(folder) for folder in request.library.scan.folders)
+    data = AboutView(versions=facts(versions()), folders=folders)
+    return Page(request.head("about", "About this viewer", words=["doctor"]), data)

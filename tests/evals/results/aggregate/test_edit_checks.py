@@ -10,7 +10,7 @@ from emend.evals.log.lines import COSTS, EDIT_CHECK, PERPLEXITY, PERPLEXITY_BEFO
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.side_effects import broken_places, edit_checks_of, perplexities_of, side_effect_notes
 from emend.evals.results.aggregate.tables import MetricTable, TableRow
-from emend.evals.show.report.tables.metrics import _best
+from emend.evals.show.report.metrics import _best
 
 PLACE = {"setting": "s", "mode": "single", "repeat": 0, "standing": 1}
 

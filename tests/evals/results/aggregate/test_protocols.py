@@ -9,7 +9,7 @@ from emend.evals.metrics.protocols import metrics_under
 from emend.evals.results.aggregate.rows import report
 from emend.evals.results.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.show.report.export import export
-from emend.evals.show.report.tables.metrics import notes
+from emend.evals.show.report.metrics import notes
 from tests.evals.made import record, write_run
 
 METRICS = metrics_under([Metric(name="EM", value="em", kinds=("efficacy",), scale=100)], ())

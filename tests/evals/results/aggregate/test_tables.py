@@ -15,7 +15,7 @@ from emend.evals.results.aggregate import runs
 from emend.evals.results.aggregate.runs import list_runs
 from emend.evals.results.aggregate.tables import TableChoice, load_reports, metric_tables
 from emend.evals.show.report.export import FORMATS, export
-from emend.evals.show.report.tables.metrics import render_reports
+from emend.evals.show.report.metrics import render_reports
 from emend.memory.errors import BadSettings, MissingData
 from tests.evals.made import EM, record, write_run
 from tests.evals.toy_runs import go

@@ -15,7 +15,7 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.metrics.protocols import metrics_under
 from emend.evals.results.analyses.compare import Comparison, compare
-from emend.evals.show.report.tables.comparison import render_comparison
+from emend.evals.show.report.analysis import render_comparison
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict
 from tests.evals.made import record, write_run

@@ -12,7 +12,7 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.results.analyses.registry import analyse_runs, possible
 from emend.evals.run.run import run
-from emend.evals.show.report.plots.analysis_plot import plot_analysis
+from emend.evals.show.report.plots import plot_analysis
 from emend.memory.errors import BadData
 from tests.evals.judged_runs import verdict
 from tests.params import mostly_slow

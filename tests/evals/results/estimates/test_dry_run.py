@@ -13,8 +13,8 @@ from emend.evals.results.estimates import dry_run as dry_running
 from emend.evals.results.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
 from emend.evals.results.estimates.local_model import SPREAD
 from emend.evals.run.run import run
-from emend.evals.show.report.dry_run import estimate_lines
 from emend.evals.show.report.progress import duration
+from emend.evals.show.report.run_lists import estimate_lines
 from emend.memory.errors import BadSettings
 from tests.params import first_quick
 

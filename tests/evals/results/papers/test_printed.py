@@ -11,8 +11,7 @@ from rich.console import Console
 
 from emend.evals.results.papers.compare_published import PublishedComparison, against
 from emend.evals.results.papers.tables import papers, table
-from emend.evals.show.report.tables.papers import render_paper_table
-from emend.evals.show.report.tables.published import render_against
+from emend.evals.show.report.papers import render_against, render_paper_table
 from tests.evals.command_line import caller
 from tests.evals.results.papers.runs import akew_run
 from tests.params import first_quick

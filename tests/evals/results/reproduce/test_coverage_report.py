@@ -24,7 +24,7 @@ from emend.evals.results.papers.tables import (
 )
 from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, coverage_rows, plan_cells, status_counts
 from emend.evals.results.reproduce.recipe import Recipe, lacking, with_files, with_runs
-from emend.evals.show.report.reproduce.coverage_report import render_coverage
+from emend.evals.show.report.reproduce import render_coverage
 from emend.memory.errors import BadSettings
 from tests.params import mostly_slow
 from tests.paths import ROOT

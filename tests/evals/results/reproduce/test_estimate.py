@@ -16,7 +16,7 @@ from emend.evals.results.reproduce.estimate import estimate
 from emend.evals.results.reproduce.execute import RunOutcome
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.run.start import LAST_LAYERS, SEARCHED, TRAINED, WRITTEN
-from emend.evals.show.report.reproduce.estimate import estimate_lines
+from emend.evals.show.report.reproduce import estimate_lines
 from tests.evals.toy_runs import config
 
 COUNTED = "units skipped failed records unscored calls input_tokens output_tokens baseline_calls peak_bytes"

@@ -21,7 +21,7 @@ from emend.evals.run.side_effects.ability import (
     built_in_questions,
     load_abilities,
 )
-from emend.evals.show.report.tables.secondary import ability_tables
+from emend.evals.show.report.secondary import ability_tables
 from emend.memory.errors import BadSettings, ModelError
 from tests.evals import toy_runs
 from tests.evals.run.side_effects.test_perplexity import HARMING, STACKING, Fragile

@@ -3,7 +3,7 @@
 import pytest
 
 from emend.editors.registry import EDITORS
-from emend.evals.show.lists.settings_list import list_presets, list_settings
+from emend.evals.show.lists import list_presets, list_settings
 from emend.memory.errors import BadSettings
 
 

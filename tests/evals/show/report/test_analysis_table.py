@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from emend.evals.results.analyses.base import Analysis, AnalysisRow, PlotStyle
-from emend.evals.show.report.tables.analysis import render_analysis
+from emend.evals.show.report.analysis import render_analysis
 
 
 @pytest.mark.parametrize(("mean", "text"), [(3.14159, "3.14"), (31.4159, "31.4")])

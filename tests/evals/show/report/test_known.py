@@ -13,8 +13,8 @@ from emend.evals.metrics.protocols import metrics_under
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
-from emend.evals.show.report.tables.metrics import notes
-from emend.evals.show.report.tables.secondary import known_lines, known_metrics
+from emend.evals.show.report.metrics import notes
+from emend.evals.show.report.secondary import known_lines, known_metrics
 
 DEFINITIONS: dict[str, Any] = {
     name: definition

@@ -16,13 +16,12 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import PER_PROBE
 from emend.evals.results.analyses.compare import compare
-from emend.evals.show.report.tables import layout, secondary
-from emend.evals.show.report.tables.calibration import render_calibration
-from emend.evals.show.report.tables.comparison import render_comparison
-from emend.evals.show.report.tables.layout import Frame, decimal, frame
-from emend.evals.show.report.tables.memory import show_edit, show_facts, show_hits
-from emend.evals.show.report.tables.retrieval import render_retrieval
-from emend.evals.show.report.tables.stress import show_stress
+from emend.evals.show.report import layout, secondary
+from emend.evals.show.report.analysis import render_comparison
+from emend.evals.show.report.judges import render_calibration, show_stress
+from emend.evals.show.report.layout import Frame, decimal, frame
+from emend.evals.show.report.measurements import render_retrieval
+from emend.evals.show.report.memory import show_edit, show_facts, show_hits
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.store.history import FactHistory, Version

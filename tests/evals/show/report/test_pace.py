@@ -2,13 +2,13 @@
 
 import pytest
 
-from emend.evals.show.report.pace import Pace
+from emend.evals.show.report.progress import Pace
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("emend.evals.show.report.pace.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("emend.evals.show.report.progress.time.monotonic", lambda: now[0])
     return now
 
 

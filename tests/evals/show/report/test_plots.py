@@ -11,8 +11,8 @@ from emend.evals.judging.calibration import Calibration
 from emend.evals.measure.retrieval import RetrievalReport, RetrievalRow
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow, PlotStyle
-from emend.evals.show.report.plots import analysis_plot, plotting
-from emend.evals.show.report.tables.calibration import _dots
+from emend.evals.show.report import plots
+from emend.evals.show.report.judges import _dots
 
 matplotlib = pytest.importorskip("matplotlib.figure", reason="the extra 'plot' is not installed")
 
@@ -21,14 +21,15 @@ matplotlib = pytest.importorskip("matplotlib.figure", reason="the extra 'plot' i
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are drawn."""
     drawn: list[Any] = []
+    undisturbed = plots.drawing
 
     @contextmanager
     def drawing(*arguments: Any) -> Any:
-        with plotting.drawing(*arguments) as figure:
+        with undisturbed(*arguments) as figure:
             drawn.append(figure)
             yield figure
 
-    monkeypatch.setattr(analysis_plot, "drawing", drawing)
+    monkeypatch.setattr(plots, "drawing", drawing)
     return drawn
 
 
@@ -58,7 +59,7 @@ def test_dots_of_a_calibration_are_pairs_of_labels_about_the_diagonal() -> None:
 
 
 def test_bars_stand_upright_over_their_labels(figures: list[Any], tmp_path: Path) -> None:
-    analysis_plot.plot_analysis(analysis("bars"), tmp_path / "a.svg")
+    plots.plot_analysis(analysis("bars"), tmp_path / "a.svg")
     (panel,) = figures[0].axes
     assert labels(panel.get_xticklabels()) == ["death", "merger"]
     assert [bar.get_height() for bar in panel.patches] == [25.0, 75.0]
@@ -66,7 +67,7 @@ def test_bars_stand_upright_over_their_labels(figures: list[Any], tmp_path: Path
 
 
 def test_bars_across_lie_beside_their_labels_from_the_top_down(figures: list[Any], tmp_path: Path) -> None:
-    analysis_plot.plot_analysis(analysis("across"), tmp_path / "a.svg")
+    plots.plot_analysis(analysis("across"), tmp_path / "a.svg")
     (panel,) = figures[0].axes
     assert labels(panel.get_yticklabels()) == ["death", "merger"]
     assert [bar.get_width() for bar in panel.patches] == [25.0, 75.0]
@@ -80,12 +81,12 @@ def test_a_retrieval_plot_has_a_bar_per_strategy_and_counts_its_questions(figure
         for strategy, kind, n, hit in told
     )
     report = RetrievalReport(benchmark="b", setting="s", embedding="e", edits=1, entries=1, skipped=0, rows=rows)
-    analysis_plot.plot_retrieval([report], tmp_path / "r.svg")
+    plots.plot_retrieval([report], tmp_path / "r.svg")
     (panel,) = figures[0].axes
     assert labels(panel.get_xticklabels()) == ["efficacy\nn=10 to 20", "locality\nn=4"]
     assert [bar.get_height() for bar in panel.patches] == [50.0, 100.0, 25.0]
 
 
 def test_an_interval_reaches_to_both_ends_and_a_missing_one_draws_nothing():
-    assert plotting.reach(5.0, 3.0, 9.0) == (2.0, 4.0)
-    assert all(math.isnan(end) for end in (*plotting.reach(5.0, None, 9.0), *plotting.reach(5.0, 3.0, None)))
+    assert plots.reach(5.0, 3.0, 9.0) == (2.0, 4.0)
+    assert all(math.isnan(end) for end in (*plots.reach(5.0, None, 9.0), *plots.reach(5.0, 3.0, None)))

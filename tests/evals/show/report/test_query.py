@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from emend.evals.results.aggregate.database import QueryResult
-from emend.evals.show.report.query import MAX_ROWS, show_query
+from emend.evals.show.report.analysis import MAX_ROWS, show_query
 
 
 def test_rows_are_shown_with_numbers_to_four_digits_and_no_control_characters() -> None:

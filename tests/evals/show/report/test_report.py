@@ -16,9 +16,9 @@ from emend.evals.results.aggregate.columns import gather
 from emend.evals.results.aggregate.rows import Report, report, rows_of
 from emend.evals.results.aggregate.tables import TableChoice
 from emend.evals.run.run import run
-from emend.evals.show.report.plots.svg import write_svg
+from emend.evals.show.report.export import write_svg
+from emend.evals.show.report.metrics import interval, notes, render
 from emend.evals.show.report.progress import Bar, Lines, duration, heartbeat
-from emend.evals.show.report.tables.metrics import interval, notes, render
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel
 
 WHOLE = TableChoice(everything=True)

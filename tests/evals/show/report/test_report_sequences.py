@@ -16,8 +16,8 @@ from emend.evals.results.aggregate.costs import costs_of, spent_of
 from emend.evals.results.aggregate.rows import Report, forgetting_of, report, rows_of
 from emend.evals.results.aggregate.tables import TableChoice
 from emend.evals.run.run import run
-from emend.evals.show.report.tables.metrics import render
-from emend.evals.show.report.tables.secondary import spent_line
+from emend.evals.show.report.metrics import render
+from emend.evals.show.report.secondary import spent_line
 from emend.memory.probe import ModelCall, Step, Usage
 from tests.evals.toys import BENCHMARK, FLEETING_EDITOR, ScriptedModel
 from tests.params import first_quick

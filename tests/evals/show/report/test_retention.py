@@ -3,7 +3,7 @@
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.rows import ForgettingRow
-from emend.evals.show.report.tables.secondary import forgetting_tables
+from emend.evals.show.report.secondary import forgetting_tables
 
 
 def row(editor: str, edits: int) -> ForgettingRow:

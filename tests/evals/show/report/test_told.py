@@ -19,14 +19,13 @@ from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.results.analyses.compare import compare
 from emend.evals.results.papers.tables import papers
 from emend.evals.run.run import run
-from emend.evals.show.report.plots.svg import write_svg
-from emend.evals.show.report.tables import secondary
-from emend.evals.show.report.tables.analysis import show_possible
-from emend.evals.show.report.tables.comparison import render_comparison
-from emend.evals.show.report.tables.metrics import notes, render
-from emend.evals.show.report.tables.overview import show_overview
-from emend.evals.show.report.tables.papers import show_list
-from emend.evals.show.trace.filters import StepFilter
+from emend.evals.show.report import secondary
+from emend.evals.show.report.analysis import render_comparison, show_possible
+from emend.evals.show.report.export import write_svg
+from emend.evals.show.report.metrics import notes, render
+from emend.evals.show.report.overview import show_overview
+from emend.evals.show.report.papers import show_list
+from emend.evals.show.trace.answers import StepFilter
 from emend.evals.show.trace.overview import CaseRow, NodeRow, Overview
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, speak

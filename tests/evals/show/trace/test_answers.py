@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.show.report.tables.answers import MAX_ROWS, show_answers
-from emend.evals.show.trace.answers import list_answers
-from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
+from emend.evals.show.report.overview import MAX_ROWS, show_answers
+from emend.evals.show.trace.answers import AnswerFilter, RecordFilter, list_answers
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import caller
 from tests.evals.made import case_line, record, write_run

@@ -10,8 +10,8 @@ from rich.console import Console
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import read_lines
 from emend.evals.show.report.tracing import log_probs, markdown, show_trace, steps_lines
+from emend.evals.show.trace.answers import RecordFilter, StepFilter
 from emend.evals.show.trace.case_trace import Trace, new_hits, rows, trace
-from emend.evals.show.trace.filters import RecordFilter, StepFilter
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.toy_runs import go
 from tests.evals.toys import ScriptedModel

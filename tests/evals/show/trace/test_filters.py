@@ -12,13 +12,12 @@ from emend.evals.cli.main import app
 from emend.evals.log.events import split_passes
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
-from emend.evals.show.report.tables.overview import show_overview
+from emend.evals.show.report.overview import show_overview
 from emend.evals.show.report.tracing import markdown, show_trace
-from emend.evals.show.trace.case_trace import rows, trace
-from emend.evals.show.trace.filters import RecordFilter, StepFilter
+from emend.evals.show.trace.answers import RecordFilter, StepFilter
+from emend.evals.show.trace.case_trace import rows, trace, trajectory
 from emend.evals.show.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
 from emend.evals.show.trace.overview import draw_paths, overview
-from emend.evals.show.trace.trajectory import trajectory
 from emend.memory.errors import BadData, BadSettings, EmendError
 from tests.evals.show.trace.test_graph_paths import steps_through
 from tests.evals.toy_runs import go

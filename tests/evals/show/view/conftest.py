@@ -12,7 +12,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 @contextmanager
 def serving(*folders):
     """The address of a viewer of these folders."""
-    from emend.evals.show.view.serve import listen, make_server
+    from emend.evals.show.view.server import listen, make_server
     from emend.evals.show.view.site import Site
 
     with Site(folders) as site, listen("127.0.0.1", 0) as listener:

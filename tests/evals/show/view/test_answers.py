@@ -10,10 +10,9 @@ import pytest
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.table.parts import find_parts, parts_folder
-from emend.evals.show.trace.answers import VERDICTS, list_answers
-from emend.evals.show.trace.filters import AnswerFilter, texts_of
+from emend.evals.show.trace.answers import VERDICTS, AnswerFilter, list_answers, texts_of
 from emend.evals.show.view.answers import MAX_NEEDLES, RunAnswers
-from emend.evals.show.view.views.cases import CaseFilter
+from emend.evals.show.view.views import CaseFilter
 from emend.memory.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("own_cache")

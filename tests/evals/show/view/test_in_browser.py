@@ -75,7 +75,7 @@ def test_without_javascript_every_number_is_there(browser, sample_runs):
 
 
 def test_hostile_texts_do_nothing(browser, sample_runs, tmp_path):
-    from emend.evals.show.view.rendering.export import export_file, export_folder
+    from emend.evals.show.view.export import export_file, export_folder
 
     hostile_run(sample_runs / "failed", tmp_path / "runs" / "hostile")
     hostile_run(sample_runs / "compared", tmp_path / "runs" / "paired")
@@ -126,7 +126,7 @@ def plain_server(folder):
 
 
 def test_an_export_opens_from_a_disk_and_from_a_sub_path(browser, sample_runs, tmp_path):
-    from emend.evals.show.view.rendering.export import export_folder
+    from emend.evals.show.view.export import export_folder
 
     export_folder([sample_runs / "compared"], tmp_path / "site" / "sub" / "path", "all")
     with plain_server(tmp_path / "site") as server, opened(browser) as page:
@@ -142,7 +142,7 @@ def test_an_export_opens_from_a_disk_and_from_a_sub_path(browser, sample_runs, t
 
 
 def test_one_file_holds_all_pages(browser, sample_runs, tmp_path):
-    from emend.evals.show.view.rendering.export import export_file
+    from emend.evals.show.view.export import export_file
 
     file = tmp_path / "runs.html"
     export_file([sample_runs / "compared"], file, "all")

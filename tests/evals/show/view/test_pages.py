@@ -9,10 +9,10 @@ import pytest
 
 from emend.evals.judging.panel import Panel
 from emend.evals.show.view.environment import render
+from emend.evals.show.view.pages.case import pass_views
 from emend.evals.show.view.pages.common import marked
-from emend.evals.show.view.pages.steps import pass_views
 from emend.evals.show.view.site import PageMissing, Site
-from emend.evals.show.view.views.run import CellView
+from emend.evals.show.view.views import CellView
 from tests.evals.command_line import caller
 from tests.evals.judged_runs import judge_model, scored
 from tests.evals.toy_runs import go

@@ -9,7 +9,7 @@ from emend.evals.data.benchmarks.recoe import ROWS, ReCoE, shots
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
-from emend.evals.show.report.tables.metrics import notes
+from emend.evals.show.report.metrics import notes
 from tests.evals.data.benchmarks.recoe.test_benchmark import FIXTURE, REAL, real
 from tests.fakes import ScriptedChatModel, begun
 

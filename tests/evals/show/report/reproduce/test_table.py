@@ -14,8 +14,7 @@ from emend.evals.results.reproduce.collect import Figure, figures
 from emend.evals.results.reproduce.execute import RunOutcome, outcome_of
 from emend.evals.results.reproduce.needs import plan_cells
 from emend.evals.results.reproduce.recipe import Recipe, with_runs
-from emend.evals.show.report.reproduce.export import export, rows
-from emend.evals.show.report.reproduce.table import FigureMarks, render_cells, render_figures
+from emend.evals.show.report.reproduce import FigureMarks, export, render_cells, render_figures, rows
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import emend
 from tests.evals.made import record

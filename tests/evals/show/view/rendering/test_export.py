@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.api.result import RunResult
-from emend.evals.show.view.rendering.export import export_folder, single_page
+from emend.evals.show.view.export import export_folder, single_page
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import emend
 

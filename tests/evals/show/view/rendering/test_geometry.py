@@ -4,10 +4,9 @@ import doctest
 
 import pytest
 
-from emend.evals.show.view.rendering import geometry
-from emend.evals.show.view.rendering.geometry import draw_graph, panels, symmetric, whisker
-from emend.evals.show.view.views.case import GraphEdgeView, GraphNodeView, GraphView
-from emend.evals.show.view.views.run import CellView, Curve, CurvePoint
+from emend.evals.show.view import geometry
+from emend.evals.show.view.geometry import draw_graph, panels, symmetric, whisker
+from emend.evals.show.view.views import CellView, Curve, CurvePoint, GraphEdgeView, GraphNodeView, GraphView
 
 
 def test_examples():

@@ -1,1 +1,0 @@
-"""Commands that evaluate many runs or systems at once."""

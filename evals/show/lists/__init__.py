@@ -1,1 +1,0 @@
-"""Lists of what there is: catalogues, settings, nodes of graphs."""

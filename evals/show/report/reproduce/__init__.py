@@ -1,1 +1,0 @@
-"""Reproduced tables, estimates and coverage for the terminal and for files."""

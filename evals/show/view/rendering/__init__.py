@@ -1,1 +1,0 @@
-"""Pages as HTML and SVG: geometry, links, and the export as files."""
