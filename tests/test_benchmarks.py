@@ -15,7 +15,7 @@ from emend.agents.llm import load_model
 from emend.evals.case import Metric
 from emend.evals.metrics.protocols import metrics_under
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.setup.benchmark import load_benchmark
+from emend.evals.run.resources import load_benchmark
 from scripts.benchmarks import fact_files
 from scripts.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
 from scripts.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show

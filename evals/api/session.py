@@ -15,9 +15,8 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.config.measure_config import SessionConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.run.ask_probe import ask_recorded
-from emend.evals.run.setup.memory import open_lazily
-from emend.evals.run.setup.model import load_model_and_policy, refuse_unused_limits
+from emend.evals.run.baseline import ask_recorded
+from emend.evals.run.resources import load_model_and_policy, open_lazily, refuse_unused_limits
 from emend.graphs.execution import call_on_step
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError

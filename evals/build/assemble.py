@@ -21,9 +21,8 @@ from emend.evals.build.items import PLACE, Items
 from emend.evals.build.kinds import BuildKind, build_kind
 from emend.evals.build.sources.stored_items import KeptItem
 from emend.evals.case import Record
-from emend.evals.data.benchmarks.built import CARD
-from emend.evals.judging.annotate.results import final_label, results_of
-from emend.evals.judging.annotate.sheets import read_key, read_sheets
+from emend.evals.data.benchmarks.registry import CARD
+from emend.evals.judging.annotation import final_label, read_key, read_sheets, results_of
 from emend.evals.log.manifest import Manifest, now
 from emend.evals.log.records import read_records, replace
 from emend.evals.metrics.estimate import estimate

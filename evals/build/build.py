@@ -19,11 +19,11 @@ from emend.evals.build.sources.recoe import prepare_records
 from emend.evals.build.sources.stored_items import KeptItem
 from emend.evals.build.sources.wikiupdate import prepare_updates
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import CARD
+from emend.evals.data.benchmarks.registry import CARD
 from emend.evals.log.manifest import now
 from emend.evals.log.records import replace
 from emend.evals.metrics.estimate import estimate
-from emend.evals.results.estimates.dry_run import (
+from emend.evals.results.dry_run import (
     COUNTS,
     SAMPLE,
     StandIn,
@@ -32,9 +32,9 @@ from emend.evals.results.estimates.dry_run import (
     stand_in_for,
     without_warnings,
 )
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.registry import CONSTRUCTIONS
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from jinja2 import Environment, StrictUndefined
 
-from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.edit import FrozenModel
 from emend.memory.escape import one_line

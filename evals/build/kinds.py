@@ -19,7 +19,7 @@ from emend.evals.build.sources import (
 )
 from emend.evals.build.sources.docter import read_source as read_counterfactuals
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, read_items
-from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 

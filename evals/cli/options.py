@@ -398,8 +398,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print units, calls, tok
 
 def show_estimates(configs: Sequence[RunConfig]) -> None:
     """Print what runs are expected to need."""
-    from emend.evals.results.estimates.dry_run import dry_run
-    from emend.evals.show.report.run_lists import estimate_lines
+    from emend.evals.results.dry_run import dry_run
+    from emend.evals.show.report.lists import estimate_lines
     from emend.evals.stream.benchmark import Stream, dry_run_stream
 
     for config in configs:

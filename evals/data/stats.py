@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from emend.evals.data.benchmarks.rows import data_folder, read_rows
+from emend.evals.data.check import SHAPES
 from emend.evals.data.download import source_of
-from emend.evals.data.shapes import SHAPES
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import MissingData
 

@@ -21,9 +21,9 @@ from emend.evals.judging.store import (
     start_after,
     write_own_verdicts,
 )
-from emend.evals.log.locking import owned_folder
+from emend.evals.log.folder import owned_folder
 from emend.evals.log.manifest import Manifest, versions
-from emend.evals.run.setup.model import model_fingerprint
+from emend.evals.run.resources import model_fingerprint
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings

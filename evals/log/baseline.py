@@ -11,8 +11,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from emend.evals.log.lines import BASELINE, parser_of
 from emend.evals.log.records import LineParser, read_models, read_parsed, struct_of
-from emend.evals.log.table.parts import is_large
-from emend.evals.log.table.sources import TableRows, TableSource
+from emend.evals.log.table_parts import is_large
+from emend.evals.log.table_sources import TableRows, TableSource
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.json_files import BEGINNING, JsonLine, LinePlace
@@ -92,7 +92,7 @@ def baseline_offsets(folder: Path) -> dict[str, int]:
     path = folder / BASELINE
     if not is_large(path):
         return {line.fields[0]: line.offset for line in _read_usage(path, BEGINNING)}
-    from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
 
     with RunTable(folder, [BASELINE_SOURCE]) as table:
         return dict(table.rows("SELECT key, line_start FROM baseline ORDER BY line"))
@@ -106,7 +106,7 @@ def baseline_usage(folder: Path) -> Counter[str]:
         for line in _read_usage(path, BEGINNING):
             used.update({name: getattr(line.fields[1], name) for name in names})
         return used
-    from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
 
     with RunTable(folder, [BASELINE_SOURCE]) as table:
         (sums,) = table.rows(f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in names)} FROM baseline")

@@ -31,7 +31,7 @@ from emend.evals.log.lines import (
     record_head,
 )
 from emend.evals.log.records import DAMAGED_RECORD, LINE_KEYS, FileLine, parse_record, parse_sound, require_records
-from emend.evals.log.table.parts import source_digest
+from emend.evals.log.table_parts import source_digest
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
 from emend.memory.paths import cache_folder

@@ -13,12 +13,12 @@ from emend.evals.case import Benchmark, Case
 from emend.evals.config.measure_config import ExtractionConfig
 from emend.evals.config.run_config import CallLimits
 from emend.evals.data.benchmarks.triples import TEXTS, ExtractedDocument, read_extracted, text_setting
-from emend.evals.log.locking import locked
+from emend.evals.log.folder import locked
 from emend.evals.log.manifest import changes
 from emend.evals.log.records import AppendLog, json_line, replace
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.results import Progress
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.extraction.base import rules_digest
 from emend.graphs.extraction.graph import ExtractContext, build, extract_document
 from emend.graphs.extraction.load import load_extractor

@@ -10,7 +10,7 @@ from emend.evals.case import Case
 from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER
 from emend.evals.metrics.estimate import estimate
-from emend.evals.run.setup.benchmark import load_benchmark
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.units import without_repeats
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.embeddings.embed import Embedding, Vectors, load_embedding

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from emend.agents.parsing.abstention import abstains
 from emend.agents.parsing.passages import without_question
-from emend.evals.metrics.assertion import asserts
-from emend.evals.metrics.papers import counterfact, elken
-from emend.evals.metrics.papers.recoe import contains_flip, correct_flip, effectiveness
+from emend.evals.metrics import paper_scores
+from emend.evals.metrics.recoe import contains_flip, correct_flip, effectiveness
 from emend.evals.metrics.scores import (
     NNM_EPS,
     NO_BASELINE,
@@ -26,7 +25,7 @@ from emend.evals.metrics.scores import (
     success,
 )
 from emend.evals.metrics.stream_answers import score_memory
-from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, rouge_l, strict_match
+from emend.evals.metrics.text import asserts, exact_match, normalise, parse_choice, parse_truth, rouge_l, strict_match
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.probe import Answer, Probe
@@ -178,7 +177,7 @@ def score_difference(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`success_token` and `difference_token`: CounterFact's, by the geometric mean of the tokens' probabilities."""
     why = _pair(probe, answer)[2]
-    means, uncounted = counterfact.per_token(answer)
+    means, uncounted = paper_scores.per_token(answer)
     if why or uncounted:
         return ProbeScores({}, dict.fromkeys(("success_token", "difference_token"), why or uncounted))
     return ProbeScores({"success_token": success(*means[:2]), "difference_token": difference(*means[:2])}, {})
@@ -270,13 +269,13 @@ SCORERS: dict[str, Scorer] = {
     "likelihood_code": score_likelihood_code,
     "difference": score_difference,
     "per_token": score_per_token,
-    "fluency": _text_scorer("fluency", lambda probe, text: counterfact.fluency(f"{probe.prompt} {text}")),
+    "fluency": _text_scorer("fluency", lambda probe, text: paper_scores.fluency(f"{probe.prompt} {text}")),
     "agreement": score_agreement,
     "reasoning": score_reasoning,
-    "elken_fact": elken.score_fact,
-    "elken_fact_same": elken.score_fact_same,
-    "elken_option": elken.score_option,
-    "elken_option_same": elken.score_option_same,
+    "elken_fact": paper_scores.score_elken_fact,
+    "elken_fact_same": paper_scores.score_elken_fact_same,
+    "elken_option": paper_scores.score_elken_option,
+    "elken_option_same": paper_scores.score_elken_option_same,
     "correct_flip": correct_flip,
     "contains_flip": contains_flip,
     "effectiveness": effectiveness,

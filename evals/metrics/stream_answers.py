@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import Any
 
 from emend.agents.parsing.abstention import abstains
-from emend.evals.metrics.assertion import asserts
 from emend.evals.metrics.scores import NO_TEXT, ProbeScores
+from emend.evals.metrics.text import asserts
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_typography

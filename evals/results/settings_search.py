@@ -21,8 +21,8 @@ from emend.evals.config.measure_config import TuneConfig
 from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.log.lines import BROKEN_RATIO
 from emend.evals.results.aggregate.rows import Report, report
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, EmendError
 from emend.memory.files import replace_file

@@ -14,8 +14,7 @@ from emend.evals.log.events import event_of
 from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
 from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores
 from emend.evals.metrics.trajectory import score_calls
-from emend.evals.run.ask_probe import ask_recorded, needs_baseline
-from emend.evals.run.baseline import Baseline
+from emend.evals.run.baseline import Baseline, ask_recorded, needs_baseline
 from emend.evals.run.queues import map_in_order
 from emend.evals.run.units import EditorPass, Unit
 from emend.memory.errors import ContextOverflow, ModelReplyError, NotApplicable

@@ -1,4 +1,4 @@
-"""Answers of the unedited model, asked once and kept in the run folder for all editors and for a resumed run."""
+"""A probe put to an edited model, and answers of the unedited one, asked once for all editors and forms."""
 
 import threading
 import time
@@ -8,32 +8,83 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from emend.agents.calls import record_calls
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.agents.providers.repetition import repetition
-from emend.editors.base import Editor
+from emend.editors.base import Answerer, Editor, Retrievable, Scorable
 from emend.evals.log.baseline import BaselineAnswer, baseline_offsets, is_baseline_answer
 from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import RunLog, json_line
-from emend.evals.run.ask_probe import ask_probe, needs_baseline
+from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
 from emend.evals.run.queues import map_in_order
 from emend.memory.edit import content_id
-from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.files import open_file
-from emend.memory.probe import Answer, Probe, Usage
-from emend.memory.steps import usage_until
+from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.steps import usage_of_calls, usage_until
+
+
+def needs_baseline(probe: Probe) -> bool:
+    """Return whether a scorer compares the answer with the unedited model's."""
+    return not COMPARED.isdisjoint(probe.scorers)
+
+
+def ask_probe(answerer: Answerer, probe: Probe) -> Answer:
+    """Ask for what the probe's scorers need: a text, log-probabilities, or both; with neither, only retrieve."""
+    needed: Ask = ask_of(probe, isinstance(answerer, Scorable))
+    if not needed.targets:
+        if needed.text:
+            return answerer.answer(probe)
+        return answerer.find(probe) if isinstance(answerer, Retrievable) else Answer()
+    assert isinstance(answerer, Scorable)
+    scored = answerer.score(probe, needed.targets)
+    if not needed.text:
+        return scored
+    generated = answerer.answer(probe)
+    return generated.but(
+        log_probs=scored.log_probs,
+        target_tokens=scored.target_tokens,
+        greedy_tokens=scored.greedy_tokens,
+        cut_tokens=max(generated.cut_tokens, scored.cut_tokens),
+        usage=generated.usage.plus(scored.usage),
+        steps=(*generated.steps, *scored.steps),
+    )
+
+
+def ask_recorded(editor: str, answerer: Answerer, probe: Probe) -> Answer:
+    """Ask the probe; an editor that reports no steps gets one step with the calls that it made, and their usage.
+
+    Raises:
+        BadSettings: the editor returned something else than an `Answer`.
+    """
+    at, start = time.time(), time.perf_counter()
+    with record_calls() as recorder:
+        answer: object = ask_probe(answerer, probe)
+    if not isinstance(answer, Answer):
+        raise BadSettings(
+            f"editor '{editor}' answered with {answer!r:.80}, and not with an Answer: see docs/how-to/extend.md."
+        )
+    calls = recorder.take()
+    if answer.steps or not calls:
+        return answer
+    update = {} if answer.text is None else {"reply": answer.text}
+    step = Step(node="answer", update=update, ms=(time.perf_counter() - start) * 1000, at=at, place=1, calls=calls)
+    usage = usage_of_calls(calls) if answer.usage == Usage() else answer.usage
+    return answer.but(steps=(step,), usage=usage)
+
 
 STRIPES = 64
 """Number of locks: different probes are asked at the same time, the same probe is asked once."""
 
 
-Ask = Callable[[Callable[[BaselineAnswer, Usage], bytes]], bytes]
+AskUnedited = Callable[[Callable[[BaselineAnswer, Usage], bytes]], bytes]
 """Asks the unedited model, gives the answer and what it used to a function that stores it, and returns its line."""
 
 
 class BaselineStore(Protocol):
     """Where the unedited model's answers are, by key; safe for many threads."""
 
-    def get(self, key: str, ask: Ask) -> bytes:
+    def get(self, key: str, ask: AskUnedited) -> bytes:
         """Return an answer's line; `ask` is called if there is none, by one thread at a time for each key."""
         ...
 
@@ -59,7 +110,7 @@ class BaselineFile:
         """Keys of the answers."""
         return self._offsets.keys()
 
-    def get(self, key: str, ask: Ask) -> bytes:
+    def get(self, key: str, ask: AskUnedited) -> bytes:
         """Return an answer's line."""
         line = self.find(key)
         if line is None:

@@ -13,20 +13,19 @@ from emend.editors.cost import highest_memory
 from emend.editors.edit_check import EditCheck
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.config.run_config import RunConfig
+from emend.evals.log.folder import finished_units, owned_folder, repair_torn_tail
 from emend.evals.log.lines import EVENTS, RECORDS
-from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.mirror import Mirror
 from emend.evals.log.records import RunLog
-from emend.evals.log.repair import finished_units, repair_torn_tail
 from emend.evals.log.run_index import keep_index
-from emend.evals.log.table.parts import is_large
+from emend.evals.log.table_parts import is_large
 from emend.evals.run.baseline import Baseline, BaselineFile
 from emend.evals.run.evaluate import EvaluationContext
+from emend.evals.run.resources import refuse_unused_limits
 from emend.evals.run.results import Failures, Progress, ResultWriter, Summary, save_usage
-from emend.evals.run.setup.model import refuse_unused_limits
-from emend.evals.run.setup.run_setup import RunSetup, load_setup
-from emend.evals.run.side_effects.side_effects import SideEffects, check_texts
+from emend.evals.run.run_setup import RunSetup, load_setup
+from emend.evals.run.side_effects import SideEffects, check_texts
 from emend.evals.run.start import DRAFTS, check_folder, plan_progress, prepare_run
 from emend.evals.run.workers.base import RunState, Workers
 from emend.evals.run.workers.choose import make_workers
@@ -88,7 +87,7 @@ def _keep_index(folder: Path) -> None:
     """Keep of a large run where its lines are, and the table of its steps; a report makes that of its records."""
     keep_index(folder)
     if is_large(folder / EVENTS):
-        from emend.evals.log.table.run_table import keep_steps  # lazily: few runs are so large that DuckDB is needed
+        from emend.evals.log.run_table import keep_steps  # lazily: few runs are so large that DuckDB is needed
 
         keep_steps(folder)
 

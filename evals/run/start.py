@@ -15,14 +15,14 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from emend.evals.case import Case
 from emend.evals.config.run_config import NO_CHECKPOINTS, RunConfig
+from emend.evals.log.folder import LOCK
 from emend.evals.log.lines import CASES
-from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, SharePart, git_state, machine, now, versions
 from emend.evals.log.mirror import restore_run
 from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
+from emend.evals.run.resources import MEMORY
 from emend.evals.run.results import Progress
-from emend.evals.run.setup.memory import MEMORY
-from emend.evals.run.setup.run_setup import RunSetup
+from emend.evals.run.run_setup import RunSetup
 from emend.evals.run.units import EditorPass
 from emend.graphs.registry import GRAPHS
 from emend.memory.errors import BadData, RunRefused
@@ -194,7 +194,7 @@ def _shortfalls(setup: RunSetup, cases: dict[str, CaseList]) -> list[str]:
     short = {setting: listed.cases for setting, listed in cases.items() if listed.cases < limit}
     if not short:
         return []
-    from emend.evals.data.shapes import other_datasets
+    from emend.evals.data.check import other_datasets
 
     others = other_datasets(benchmark.name, getattr(benchmark, "folder", None), getattr(benchmark, "options", {}))
     hint = f"; its folder has files of {', '.join(f'--benchmark-option dataset={name}' for name in others)}"

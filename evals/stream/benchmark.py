@@ -16,7 +16,7 @@ from emend.evals.data.benchmarks.base import Definition, check_request, known_op
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.log.records import read_records
 from emend.evals.metrics.stream_answers import ABSTAINS, REASONS, UNKNOWN
-from emend.evals.results.estimates.dry_run import (
+from emend.evals.results.dry_run import (
     COUNTS,
     SAMPLE,
     DryRun,

@@ -28,10 +28,9 @@ from emend.evals.case import Case
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.records import RunLog, json_line
-from emend.evals.run.ask_probe import needs_baseline
-from emend.evals.run.baseline import Baseline, BaselineFile
+from emend.evals.run.baseline import Baseline, BaselineFile, needs_baseline
 from emend.evals.run.run import run
-from emend.evals.run.setup.run_setup import load_setup
+from emend.evals.run.run_setup import load_setup
 from emend.evals.run.start import prepare_run
 from emend.evals.run.units import EditorPass
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel

@@ -27,8 +27,8 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.paired import Pair, compare_pairs
 from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text import fold
-from emend.evals.run.ask_probe import ask_recorded
-from emend.evals.run.setup.memory import open_lazily
+from emend.evals.run.baseline import ask_recorded
+from emend.evals.run.resources import open_lazily
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError, ModelReplyError
 from emend.memory.probe import Probe

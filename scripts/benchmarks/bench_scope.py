@@ -29,7 +29,7 @@ from emend.agents.scope.logistic import DefaultScope
 from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
-from emend.evals.measure.train_scope import ScopeQuestions
+from emend.evals.measure.training import ScopeQuestions
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import MissingData
 from emend.memory.paths import cache_folder

@@ -30,8 +30,8 @@ from emend.evals.metrics.estimate import estimate  # noqa: E402
 from emend.evals.metrics.paired import Pair, compare_pairs  # noqa: E402
 from emend.evals.run.run import run  # noqa: E402
 from emend.evals.stream.benchmark import DEFINITION  # noqa: E402
-from emend.evals.stream.generate.generator import StreamOptions, generate_stream, with_injections  # noqa: E402
-from emend.evals.stream.reader import answer_prompt  # noqa: E402
+from emend.evals.stream.fairness import answer_prompt  # noqa: E402
+from emend.evals.stream.generator import StreamOptions, generate_stream, with_injections  # noqa: E402
 from emend.evals.stream.turn import StreamItem, write_stream  # noqa: E402
 from emend.evals.stream.wordings import read_question  # noqa: E402
 from tests.evals.stream.extraction import write_down  # noqa: E402

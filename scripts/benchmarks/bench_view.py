@@ -32,7 +32,7 @@ from scripts.benchmarks.bench_million import ROOT, config, make, measure
 CODE = """
 import atexit, json, os, resource, sys
 from pathlib import Path
-from emend.evals.show.view.compute import compute
+from emend.evals.show.view.results import compute
 def tell():
     used = resource.getrusage(resource.RUSAGE_SELF)
     figures = {"cpu": used.ru_utime + used.ru_stime, "mb": used.ru_maxrss // 1024}

@@ -26,8 +26,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from emend.evals.data.wikidata.dump import ScanProgress, read_updates
-from emend.evals.data.wikidata.fact_update import UpdateCounts
-from emend.evals.data.wikidata.relations import Relations
+from emend.evals.data.wikidata.fact_update import Relations, UpdateCounts
 from tests.evals.data.wikidata.entities import line, snak, statement, time_value
 from tests.evals.data.wikidata.test_changes import SINCE, TABLE, TODAY
 

@@ -23,8 +23,8 @@ from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import BASELINE, EVENTS
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.run.merge import merge
 from emend.evals.run.run import run
-from emend.evals.run.shares.merge import merge
 
 MODES = {"single": 5, "single, solved ahead": 65, "batch:2": 9, "all": 5, "sequential": 3}
 """Cases of a run in each mode; ahead, 16 cases are a part."""

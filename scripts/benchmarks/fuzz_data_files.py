@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from emend.evals.cli.main import main as emend  # noqa: E402
 from emend.evals.data.benchmarks.registry import BENCHMARKS  # noqa: E402
-from emend.evals.data.shapes import SHAPES, Shape  # noqa: E402
+from emend.evals.data.check import SHAPES, Shape  # noqa: E402
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingData  # noqa: E402
 from scripts.benchmarks.alarm import alarm  # noqa: E402
 

@@ -28,7 +28,7 @@ from typer.testing import CliRunner  # noqa: E402
 from emend.agents.providers.journal import CallJournal  # noqa: E402
 from emend.evals.cli.main import app  # noqa: E402
 from emend.evals.log.lines import COSTS, RECORDS  # noqa: E402
-from emend.evals.run.side_effects.side_effects import load_texts  # noqa: E402
+from emend.evals.run.side_effects import load_texts  # noqa: E402
 from emend.memory.edit import content_id  # noqa: E402
 from emend.memory.embeddings.embed import load_embedding  # noqa: E402
 from emend.memory.errors import EmendError  # noqa: E402

@@ -21,7 +21,7 @@ from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.features import RelevanceFeatures
 from emend.agents.scope.logistic import LogisticScope
 from emend.agents.scope.train import Rows, fit_rows, weigh_rows
-from emend.evals.measure.train_scope import ScopeQuestions
+from emend.evals.measure.training import ScopeQuestions
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.paths import cache_folder

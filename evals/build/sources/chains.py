@@ -23,8 +23,8 @@ from emend.evals.build.sources.fact_graph import (
 )
 from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.mquake import ChainRow
+from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.text import normalise
 from emend.graphs.construction.chains import leaked_name

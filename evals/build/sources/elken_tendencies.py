@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from emend.evals.build.card import FilterCount, count_filter
 from emend.evals.build.sources.elken import TEST, TRAIN
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
-from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import sha256
 from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
 from emend.graphs.construction.tendencies import candidate_of

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emend.evals.build.sources.documents import DocumentFolder
 from emend.evals.build.sources.fact_graph import FactGraph, TemplateBook, read_fact_table, read_templates
+from emend.evals.build.sources.questions import DocumentFolder
 from emend.evals.build.sources.recoe_records import ReasoningRecord, RecordComposer, parse_measure
 from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import BenchmarkFiles
 from emend.evals.data.benchmarks.recoe import ROWS
+from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import load_embedding

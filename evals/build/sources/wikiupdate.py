@@ -12,13 +12,11 @@ from pydantic import ValidationError
 from emend.evals.build.sources.akew import rewrite
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import BenchmarkFiles
+from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_text, sha256
-from emend.evals.data.wikidata.client import WikiClient, WikiServers
 from emend.evals.data.wikidata.dump import read_updates
-from emend.evals.data.wikidata.fact_update import FactUpdate, UpdateCounts
-from emend.evals.data.wikidata.query import fetch_leads, query_updates
-from emend.evals.data.wikidata.relations import SHIPPED, Relations
+from emend.evals.data.wikidata.fact_update import SHIPPED, FactUpdate, Relations, UpdateCounts
+from emend.evals.data.wikidata.query import WikiClient, WikiServers, fetch_leads, query_updates
 from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.files import private_folder, replace_file

@@ -178,7 +178,7 @@ def _data() -> Iterator[Finding]:
 def _default_folder() -> Finding:
     """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
     from emend.evals.data.benchmarks.rows import data_folder
-    from emend.evals.data.shapes import SHAPES
+    from emend.evals.data.check import SHAPES
 
     present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in SHAPES[name])]
     if present:

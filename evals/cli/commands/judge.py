@@ -201,8 +201,8 @@ def annotate(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the sample and the orders.")] = 0,
 ) -> None:
     """Export blind sheets of runs' answers for people to label: a web page and a table for each annotator."""
-    from emend.evals.judging.annotate.sheets import AnnotationKey, write_sheets
-    from emend.evals.judging.annotate.study import draw, load_study
+    from emend.evals.judging.annotation import AnnotationKey, write_sheets
+    from emend.evals.judging.study import draw, load_study
 
     chosen = load_study(study)
     changes = {"size": size or chosen.size, "strata": tuple(by.split(",")) if by else chosen.strata}
@@ -226,8 +226,7 @@ def show_agreement(
     as_json: Json = False,
 ) -> None:
     """Read filled sheets: agreement, disagreements to settle, and labels for emend judge calibrate."""
-    from emend.evals.judging.annotate.results import results_of, write_adjudication, write_labels
-    from emend.evals.judging.annotate.sheets import read_key, read_sheets
+    from emend.evals.judging.annotation import read_key, read_sheets, results_of, write_adjudication, write_labels
     from emend.evals.show.report.judges import render_annotation
 
     key = read_key(folder)

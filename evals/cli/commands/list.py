@@ -70,7 +70,7 @@ def _list_registry(kind: str, as_json: bool) -> None:
 
 def _list_settings(part: str | None, as_json: bool) -> None:
     from emend.evals.show.lists import list_presets, list_settings
-    from emend.evals.show.report.run_lists import render_settings
+    from emend.evals.show.report.lists import render_settings
 
     settings, presets = list_settings(part), list_presets(part)
     emit([*settings, *presets], as_json, lambda console: console.print(render_settings(settings, presets)))
@@ -78,7 +78,7 @@ def _list_settings(part: str | None, as_json: bool) -> None:
 
 def _list_runs(folder: Path, as_json: bool) -> None:
     from emend.evals.results.aggregate.runs import list_runs
-    from emend.evals.show.report.run_lists import render_runs
+    from emend.evals.show.report.lists import render_runs
 
     runs = list_runs(folder)
     emit(runs, as_json, lambda console: console.print(render_runs(runs, folder)))

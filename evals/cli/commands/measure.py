@@ -87,7 +87,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="New folder f
 @grouped
 def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
     """Train SERAC's scope classifier and its threshold on a benchmark's questions in and out of scope."""
-    from emend.evals.measure.train_scope import train_scope_on
+    from emend.evals.measure.training import train_scope_on
     from emend.evals.show.report.measurements import show_scope
 
     _refuse_existing(out)
@@ -99,7 +99,7 @@ def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
 @grouped
 def encoder(config: EncoderConfig, out: Out, as_json: Json = False) -> None:
     """Fine-tune a sentence encoder on a benchmark's questions and their relevant edits, as a LoRA adapter."""
-    from emend.evals.measure.train_encoder import train_encoder_on
+    from emend.evals.measure.training import train_encoder_on
     from emend.evals.show.report.measurements import show_encoder
 
     _refuse_existing(out)

@@ -142,7 +142,7 @@ def search(
 ) -> None:
     """Search the current edits with a retriever."""
     from emend.evals.config.run_config import RunConfig
-    from emend.evals.show.report.memory import show_hits
+    from emend.evals.show.report.lists import show_hits
     from emend.memory.retrieval.base import search as search_corpus
     from emend.memory.retrieval.compose import load_retriever
     from emend.memory.retrieval.registry import RETRIEVERS
@@ -168,7 +168,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show an edit, or a fact (--subject and --relation), with all its versions, oldest first."""
-    from emend.evals.show.report.memory import edit_row, fact_rows, show_edit, show_facts
+    from emend.evals.show.report.lists import edit_row, fact_rows, show_edit, show_facts
     from emend.memory.store.open_memory import open_memory
 
     if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (relation is None):
@@ -191,7 +191,7 @@ def show(
 @memory.command()
 def stats(where: Where = FOLDER, as_json: Json = False) -> None:
     """Count the stored edits."""
-    from emend.evals.show.report.memory import show_stats
+    from emend.evals.show.report.lists import show_stats
     from emend.memory.store.open_memory import open_memory
 
     with open_memory(where) as opened:
@@ -206,7 +206,7 @@ def withdraw(
     as_json: Json = False,
 ) -> None:
     """Remove edits as if they had never been added; edits that they superseded become current again."""
-    from emend.evals.show.report.memory import fact_rows, show_facts
+    from emend.evals.show.report.lists import fact_rows, show_facts
     from emend.memory.store.open_memory import open_memory
 
     with open_memory(where) as opened:

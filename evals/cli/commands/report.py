@@ -107,7 +107,7 @@ def _check(output: ReportOutput, special: Mapping[str, Any], folders: Sequence[P
 
 
 def _show_consistency(folder: Path, references: Path, as_json: bool) -> None:
-    from emend.evals.results.aggregate.consistency import consistency_rows
+    from emend.evals.results.aggregate.rows import consistency_rows
     from emend.evals.show.report.secondary import consistency_table
 
     scores = consistency_rows(folder, references)

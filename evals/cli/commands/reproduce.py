@@ -217,7 +217,7 @@ def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: Several
     Raises:
         BadSettings: nothing can be run; or a provider would be called, and there is nobody to ask.
     """
-    from emend.evals.results.reproduce.estimate import estimate
+    from emend.evals.results.reproduce.execute import estimate
     from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.reproduce import render_estimate
 

@@ -120,7 +120,7 @@ def merge(
 
     With --partial, emend resume on the merged folder evaluates what is missing.
     """
-    from emend.evals.run.shares.merge import merge as merge_shares
+    from emend.evals.run.merge import merge as merge_shares
 
     merged = merge_shares(folders, out, partial, any_versions)
     print_text(f"{merged.shares} shares, {merged.finished} of {merged.units} units finished, {merged.failed} failed")

@@ -8,7 +8,7 @@ import typer
 from emend.evals.cli.options import DryRun, Json, Out, grouped, show_estimates
 from emend.evals.cli.output import emit, print_text
 from emend.evals.config.measure_config import StreamConfig
-from emend.evals.stream.generate.generator import StreamOptions
+from emend.evals.stream.generator import StreamOptions
 from emend.memory.errors import BadSettings
 
 stream = typer.Typer(
@@ -34,7 +34,7 @@ def new(
     ] = 0,
 ) -> None:
     """Make a stream of facts, corrections, deletions, rules and chatter, with questions between them."""
-    from emend.evals.stream.generate.generator import generate_stream, with_injections
+    from emend.evals.stream.generator import generate_stream, with_injections
     from emend.evals.stream.turn import Turn, write_stream
 
     if file.exists():

@@ -17,7 +17,7 @@ from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, so
 from emend.evals.data.benchmarks.rows import COT_PROMPT, BenchmarkRow, Tags, chain_fields, read_rows, require
 from emend.evals.data.benchmarks.sampling import ROWS as DEMONSTRATION_ROWS
 from emend.evals.data.benchmarks.sampling import UniqueNames, even_shares, last_drawn, of_first_rows, sample_ids
-from emend.evals.metrics.papers.recoe import ALIASES_TAG, number, shared_forms
+from emend.evals.metrics.recoe import ALIASES_TAG, number, shared_forms
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, MissingData
 from emend.memory.probe import Probe

@@ -12,8 +12,7 @@ from typing import Any, Literal, Self
 
 from emend.evals.data.wikidata.dump_lines import ORIGIN, Block, ChangeScanner, DumpFile, ItemScanner, scan_blocks
 from emend.evals.data.wikidata.entities import WikiItem
-from emend.evals.data.wikidata.fact_update import ChangeIds, ChangeRule, FactUpdate, Recipe, UpdateCounts
-from emend.evals.data.wikidata.relations import Relations
+from emend.evals.data.wikidata.fact_update import ChangeIds, ChangeRule, FactUpdate, Recipe, Relations, UpdateCounts
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, FetchFailed
 from emend.memory.files import connect_database

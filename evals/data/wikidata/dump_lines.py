@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
 
 from emend.evals.data.wikidata.entities import EntityDecoder, WikiItem
-from emend.evals.data.wikidata.fact_update import ChangeIds, ChangeRule, UpdateCounts, changes_of
-from emend.evals.data.wikidata.relations import Relations
+from emend.evals.data.wikidata.fact_update import ChangeIds, ChangeRule, Relations, UpdateCounts, changes_of
 from emend.memory.errors import BadData, MissingData, WorkerDied
 from emend.memory.files import open_file
 

@@ -9,8 +9,8 @@ import duckdb
 
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import require_records
-from emend.evals.log.table.run_table import RunTable
-from emend.evals.log.table.sources import CASE_SOURCE, ERROR_SOURCE, RECORD_SOURCE, text
+from emend.evals.log.run_table import RunTable
+from emend.evals.log.table_sources import CASE_SOURCE, ERROR_SOURCE, RECORD_SOURCE, text
 from emend.memory.errors import BadSettings
 
 TABLES = {

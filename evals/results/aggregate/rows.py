@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from emend.evals.case import Metric
 from emend.evals.log.lines import ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
+from emend.evals.log.record_fields import read_fields
 from emend.evals.log.records import parse_fields, read_lines, read_records, require_records
-from emend.evals.log.table.parts import is_large
+from emend.evals.log.table_parts import is_large
+from emend.evals.metrics.consistency import FIELDS, GENERATION, References, consistency
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, estimate
 from emend.evals.metrics.protocols import RIGHT_VALUES
 from emend.evals.results.aggregate.columns import (
@@ -41,12 +43,35 @@ from emend.evals.results.aggregate.side_effects import (
     perplexities_of,
     side_effect_notes,
 )
-from emend.evals.run.shares.merge import merge_notes
+from emend.evals.run.merge import merge_notes
 from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadData
 
 if TYPE_CHECKING:
     from emend.evals.judging.store import Scoring
-    from emend.evals.log.table.run_table import RunTable
+    from emend.evals.log.run_table import RunTable
+
+
+PERCENT = 100.0  # as the paper prints it
+
+
+def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
+    """RS by editor, over all settings and modes of the run, in percent.
+
+    Raises:
+        MissingData: a file of the references is absent.
+        BadData: the run has no generated texts, or a file is not what it should be.
+    """
+    records = read_fields(run, FIELDS, kind=[GENERATION])
+    estimates = consistency(records, References.read(references))
+    if not estimates:
+        raise BadData(
+            f"'{run}' has no generated texts: run it with --benchmark counterfact --benchmark-option generation=100."
+        )
+    return [
+        MetricRow(editor=editor, setting="all", mode="all", metric="RS", **value.scaled(PERCENT).model_dump())
+        for editor, value in estimates.items()
+    ]
 
 
 class ProtocolGap(FrozenModel):
@@ -178,7 +203,7 @@ def gather_run(folder: Path, scoring: "Scoring | None" = None) -> RecordTable:
         return gather(judged_records(folder, scoring))
     if not is_large(folder / RECORDS):
         return gather(read_records(folder, parse_fields))
-    from emend.evals.log.table.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
 
     with RunTable(folder) as table:
         return gather_table(table)

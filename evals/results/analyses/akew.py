@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Record
-from emend.evals.judging.judged_run import Run
+from emend.evals.judging.store import Run
 from emend.evals.metrics.paired import Pair, relative_drop
-from emend.evals.metrics.papers.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.paper_scores import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,
@@ -112,7 +112,7 @@ def errors(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     bins = Bins(runs, "no edit of the run failed, so there is no error to sort: analyse a run with failed edits.")
     for run, record in records_of(runs, EDITED, ERROR_FIELDS):
         if record.values.get("em") == 0.0:
-            sort = error_of(record, run.case(record).edits)
+            sort = akew_error(record, run.case(record).edits)
             for name in ERRORS if record.setting == "extract" else ERRORS[2:]:
                 bins.add(run, record.setting, name, record, float(name == sort))
     return Analysis(

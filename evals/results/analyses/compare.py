@@ -10,7 +10,7 @@ from typing import NamedTuple
 from emend.evals.case import Metric
 from emend.evals.judging.store import NO_SCORING, Scoring, find_scoring, judged_records, list_scorings
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.table.record_fields import read_fields
+from emend.evals.log.record_fields import read_fields
 from emend.evals.metrics.paired import Pair, Paired, compare_pairs
 from emend.evals.results.aggregate.judged import with_judged
 from emend.memory.edit import FrozenModel

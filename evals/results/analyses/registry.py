@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emend.evals.judging.judged_run import Run
+from emend.evals.judging.store import Run
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest, inventory
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry
@@ -19,7 +19,7 @@ ANALYSES: "Registry[AnalysisKind]" = Registry(
         "drop": ("emend.evals.results.analyses.akew:DROP", "AKEW: accuracy lost from struct to unstruct and extract."),
         "errors": ("emend.evals.results.analyses.akew:ERROR_TYPES", "AKEW: failed edits by type of error."),
         "triples": (
-            "emend.evals.results.analyses.extraction:TRIPLES",
+            "emend.evals.results.analyses.docter:TRIPLES",
             "DocTER: quality of triplets, and without a step.",
         ),
         "frequency": (
@@ -59,11 +59,11 @@ ANALYSES: "Registry[AnalysisKind]" = Registry(
             "Any: how often the right edit was found first.",
         ),
         "trajectory": (
-            "emend.evals.results.analyses.agents:TRAJECTORY",
+            "emend.evals.results.analyses.general:TRAJECTORY",
             "Any: tool calls, what they found, and needless ones.",
         ),
         "memory": (
-            "emend.evals.results.analyses.agents:MEMORY",
+            "emend.evals.results.analyses.general:MEMORY",
             "Streams: right answers by hops, and by the age of the fact.",
         ),
         "scaling": ("emend.evals.results.analyses.general:SCALING", "Any: a metric of several runs by model."),

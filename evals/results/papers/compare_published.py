@@ -7,16 +7,25 @@ from typing import Any, NamedTuple
 
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import OPTION, Triples, triples_files
-from emend.evals.judging.judged_run import Run, open_run
+from emend.evals.judging.store import Run, open_run
 from emend.evals.log.manifest import Manifest
-from emend.evals.metrics.papers.akew import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.paper_scores import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.results.analyses.base import AnalysisRequest, AnalysisRow, Bins, Lacking, records_of
-from emend.evals.results.analyses.extraction import triples
+from emend.evals.results.analyses.docter import triples
 from emend.evals.results.analyses.recoe import FACTS
-from emend.evals.results.papers.counterparts import PublishedPlace, places, rules, same_model
-from emend.evals.results.papers.tables import Cell, Dimension, PaperTable, paper, table
+from emend.evals.results.papers.tables import (
+    Cell,
+    Dimension,
+    PaperTable,
+    PublishedPlace,
+    paper,
+    places,
+    rules,
+    same_model,
+    table,
+)
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -59,7 +68,7 @@ def _errors(run: Run, config: RunConfig) -> Iterator[MetricRow]:
     bins = Bins([run], "no edit failed")
     for _, record in records_of([run], EDITED, ERROR_FIELDS):
         if record.values.get("em") == 0.0:
-            sort = error_of(record, run.case(record).edits)
+            sort = akew_error(record, run.case(record).edits)
             for name, parts in ERROR_SUMS.items():
                 bins.add(run, record.setting, name, record, float(sort in parts))
     return (_metric_row(row, row.series, row.panel, _mode(run)) for row in bins.rows())

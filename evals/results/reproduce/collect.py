@@ -13,8 +13,7 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.results.aggregate.rows import report
 from emend.evals.results.papers.compare_published import BLOCK, PlacedMetric, placed_rows, source_notes
-from emend.evals.results.papers.counterparts import rules, same_model
-from emend.evals.results.papers.tables import Cell, PaperTable
+from emend.evals.results.papers.tables import Cell, PaperTable, rules, same_model
 from emend.evals.results.reproduce.execute import RunOutcome
 from emend.evals.results.reproduce.needs import PlannedCell, Status
 from emend.evals.results.reproduce.recipe import Recipe, lacking

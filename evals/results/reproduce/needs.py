@@ -9,15 +9,18 @@ from emend.agents.llm import is_local_spec
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.registry import EDITORS
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.results.papers.counterparts import MethodRule, MetricRule, rules, same_model
 from emend.evals.results.papers.tables import (
     Cell,
     CellRule,
+    MethodRule,
+    MetricRule,
     PaperTable,
     gigabytes_needed,
     gpu_gigabytes,
     paper,
     paper_models,
+    rules,
+    same_model,
     table_rules,
 )
 from emend.memory.edit import FrozenModel

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from emend.evals.config.run_config import WorkersSpec
 from emend.evals.run.evaluate import PassEvaluator
-from emend.evals.run.setup.memory import MEMORY
-from emend.evals.run.setup.run_setup import RunSetup
+from emend.evals.run.resources import MEMORY
+from emend.evals.run.run_setup import RunSetup
 from emend.evals.run.workers.base import RunState, Workers, WorkerSetup
 from emend.evals.run.workers.driver import DealtWorkers
 from emend.evals.run.workers.processes import ProcessTransport, processors

@@ -12,8 +12,16 @@ from typing import Any
 
 from emend.evals.log.lines import PERPLEXITY_BEFORE
 from emend.evals.run.units import Unit
-from emend.evals.run.workers.base import WORKER_LOST, RunState, Task, Transport, WorkerSetup, tasks_of, units_of
-from emend.evals.run.workers.port import rebuilt_error
+from emend.evals.run.workers.base import (
+    WORKER_LOST,
+    RunState,
+    Task,
+    Transport,
+    WorkerSetup,
+    rebuilt_error,
+    tasks_of,
+    units_of,
+)
 from emend.evals.run.workers.shared import BaselineClaims, SharedCalls, Source
 from emend.memory.errors import EmendError, WorkerDied
 from emend.memory.probe import Usage

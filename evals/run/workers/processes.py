@@ -198,7 +198,7 @@ def work(descriptor: int) -> None:
     usable, setup = connection.recv()
     if usable:
         os.sched_setaffinity(0, usable)
-    from emend.evals.run.workers.port import Port
+    from emend.evals.run.workers.base import Port
     from emend.evals.run.workers.worker import Worker
 
     port = Port()

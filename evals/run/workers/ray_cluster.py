@@ -8,8 +8,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from emend.evals.run.workers.base import WORKER_LOST, WorkerSetup
-from emend.evals.run.workers.port import Port
+from emend.evals.run.workers.base import WORKER_LOST, Port, WorkerSetup
 from emend.evals.run.workers.worker import Worker
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra

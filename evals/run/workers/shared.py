@@ -17,10 +17,10 @@ from emend.agents.providers.usage import Ledger, ProviderUsage, untold_reply
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.records import json_line, unit_lines
 from emend.evals.run.ask_unit import UnitResult
-from emend.evals.run.baseline import Ask, BaselineFile
+from emend.evals.run.baseline import AskUnedited, BaselineFile
 from emend.evals.run.results import counts_of, error_line
 from emend.evals.run.units import EditorPass, Unit
-from emend.evals.run.workers.port import Port
+from emend.evals.run.workers.base import Port
 from emend.memory.errors import BudgetReached, CallDropped, EmendError
 from emend.memory.probe import Usage
 from emend.memory.redaction import hide_in_bytes, hide_keys
@@ -198,7 +198,7 @@ class RemoteBaseline:
     def __init__(self, port: Port) -> None:
         self._port = port
 
-    def get(self, key: str, ask: Ask) -> bytes:
+    def get(self, key: str, ask: AskUnedited) -> bytes:
         """Return an answer's line; ask if nobody else has done it."""
         line: bytes | None = self._port.request("claim", key)
         if line is not None:

@@ -8,8 +8,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from emend.evals.judging.annotate.results import AnnotationResults
-from emend.evals.judging.annotate.sheets import AnnotationKey
+from emend.evals.judging.annotation import AnnotationKey, AnnotationResults
 from emend.evals.judging.calibration import Calibration
 from emend.evals.judging.stress import Outcome, Relation, StressReport, StressRow
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement

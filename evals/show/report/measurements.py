@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, ThresholdRow
-from emend.evals.measure.train_encoder import EncoderRow
-from emend.evals.measure.train_scope import ScopeRow
+from emend.evals.measure.training import EncoderRow, ScopeRow
 from emend.evals.metrics.triples import ERRORS, TripleQuality
 from emend.evals.results.settings_search import Metrics, Trial, TuneReport
 from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, dim, frame, titled

@@ -15,19 +15,18 @@ from rich.text import Text
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.device_speed import device_speed
 from emend.evals.config.run_config import MODEL
-from emend.evals.results.estimates.dry_run import COUNTS, is_local
-from emend.evals.results.estimates.local_model import SPREAD, parameters_of
+from emend.evals.results.dry_run import COUNTS, is_local
+from emend.evals.results.local_model import SPREAD, parameters_of
 from emend.evals.results.papers.tables import Cell, PaperTable, gpu_gigabytes, paper_models
 from emend.evals.results.papers.tables import table as find_table
 from emend.evals.results.reproduce.collect import Figure
-from emend.evals.results.reproduce.estimate import RecipeEstimate
-from emend.evals.results.reproduce.execute import title
+from emend.evals.results.reproduce.execute import RecipeEstimate, title
 from emend.evals.results.reproduce.needs import EXECUTABLE, METHOD, STATUSES, CoverageRow, status_counts
 from emend.evals.show.report.export import TextTable, check_form, latex_text, markdown_text, safe_cell
 from emend.evals.show.report.layout import INTERVALS, bounds, decimal, dim, frame
+from emend.evals.show.report.lists import amounts
 from emend.evals.show.report.papers import DASH, paper_grids
 from emend.evals.show.report.progress import duration
-from emend.evals.show.report.run_lists import amounts
 from emend.memory.escape import one_line
 
 

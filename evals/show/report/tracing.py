@@ -13,9 +13,8 @@ from rich.text import Text
 from emend.editors.base import EditCost
 from emend.evals.case import Record
 from emend.evals.log.events import retries_of
-from emend.evals.show.trace.case_trace import Trace, TracedProbe, new_hits, states_before
+from emend.evals.show.trace.case_trace import JudgedItem, Trace, TracedProbe, new_hits, states_before
 from emend.evals.show.trace.graph_paths import START, GraphEdges, mermaid, paths_of
-from emend.evals.show.trace.judged_steps import JudgedItem
 from emend.memory.escape import one_line, safe
 
 SHORT = 16

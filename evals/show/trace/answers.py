@@ -13,8 +13,8 @@ from emend.evals.case import Metric, Record
 from emend.evals.log.events import retries_of
 from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
+from emend.evals.log.record_fields import read_fields
 from emend.evals.log.records import read_lines
-from emend.evals.log.table.record_fields import read_fields
 from emend.evals.metrics.protocols import CONTAINS, PROTOCOLS
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings

@@ -12,8 +12,7 @@ from emend.evals.log.lines import CASES, COSTS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
-from emend.evals.show.trace.case_trace import find_case, open_failures
-from emend.evals.show.trace.judged_steps import judged_steps
+from emend.evals.show.trace.case_trace import find_case, judged_steps, open_failures
 from emend.evals.show.trace.otlp_spans import Span, UnitTrace, Value, run_id, spans_of, spans_of_failure
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra

@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from emend.evals.case import Record
-from emend.evals.show.trace.case_trace import new_hits
-from emend.evals.show.trace.judged_steps import JudgedItem
+from emend.evals.show.trace.case_trace import JudgedItem, new_hits
 from emend.memory.edit import content_id
 from emend.memory.probe import LOCAL_PROVIDER
 

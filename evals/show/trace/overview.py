@@ -23,9 +23,9 @@ from emend.evals.log.records import (
     require_records,
 )
 from emend.evals.log.run_index import RunIndex
-from emend.evals.log.table.run_table import RunTable
-from emend.evals.log.table.sources import RECORD_SOURCE, STEP_SOURCE
-from emend.evals.log.table.sources import text as literal
+from emend.evals.log.run_table import RunTable
+from emend.evals.log.table_sources import RECORD_SOURCE, STEP_SOURCE
+from emend.evals.log.table_sources import text as literal
 from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.case_trace import open_failures, trace
 from emend.evals.show.trace.graph_paths import Path as GraphPath

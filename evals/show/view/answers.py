@@ -17,9 +17,9 @@ from emend.evals.case import Metric, Record
 from emend.evals.log.lines import CASES, RECORDS, SCHEMAS, parser_of
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import parse_record
-from emend.evals.log.table.run_table import RunTable
-from emend.evals.log.table.sources import CASE_SOURCE, ERROR_SOURCE, NAMES, RECORD_SOURCE, quoted
-from emend.evals.log.table.sources import text as literal
+from emend.evals.log.run_table import RunTable
+from emend.evals.log.table_sources import CASE_SOURCE, ERROR_SOURCE, NAMES, RECORD_SOURCE, quoted
+from emend.evals.log.table_sources import text as literal
 from emend.evals.show.trace.answers import VERDICTS, deciding_scores, parse_where
 from emend.evals.show.view.views import CaseFilter
 from emend.memory.errors import BadSettings

@@ -14,7 +14,7 @@ from emend.evals.log.lines import CASES, ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import parse_fields, read_lines, read_records
 from emend.evals.log.run_index import RunIndex
-from emend.evals.log.table.parts import find_parts, parts_folder
+from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals
 from emend.evals.show.view.results import ResultCache
 from emend.evals.show.view.scan import FileState, RunPlace, Scan, file_state, is_written

@@ -1,8 +1,4 @@
-"""Statistics of runs, computed by the code behind `emend report`, `compare` and `analyse` and only cached here.
-
-What takes long is computed by a process of its own, so that the viewer stays quick and its memory small; until it is
-done a page shows the last numbers, or that they are being computed.
-"""
+"""Statistics of runs, computed by the code behind the commands, also in a process of its own, and only cached here."""
 
 import hashlib
 import json
@@ -11,16 +7,25 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from emend.evals.case import Record
+from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import FOLDER as SCORINGS
+from emend.evals.judging.store import find_scoring, installed_judges, open_run, plan, read_judgements, scoring_files
 from emend.evals.log.lines import EVENTS, RECORDS
-from emend.evals.show.view.compute import COMPUTATIONS, compute
+from emend.evals.log.run_index import RunIndex
+from emend.evals.log.run_table import RunTable
+from emend.evals.results.aggregate.rows import Report, report
+from emend.evals.results.analyses.base import Analysis, AnalysisRequest
+from emend.evals.results.analyses.compare import Comparison, compare
+from emend.evals.results.analyses.registry import analyse_runs
+from emend.evals.show.view.answers import LARGE, SOURCES
 from emend.evals.show.view.scan import FILES, FileState, file_state
 from emend.evals.show.view.views import Status
 from emend.memory.distribution import installed_version
@@ -28,6 +33,135 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError
 from emend.memory.files import open_file, private_folder, replace_file
 from emend.memory.paths import cache_folder
+
+LIMIT = 500
+"""Number of answers that are listed; all are counted."""
+
+
+class SplitVote(FrozenModel):
+    """An answer with the judgements of it that differ."""
+
+    kind: str
+    record: Record
+    judgements: tuple[Judgement, ...]
+
+
+class SplitVotes(FrozenModel):
+    """The answers on which the newest scoring's votes differ, the first ones, and how many there are."""
+
+    scoring: str = ""
+    judgements: int = 0
+    total: int = 0
+    votes: tuple[SplitVote, ...] = ()
+
+
+def split_votes(folder: Path) -> SplitVotes:
+    """Collect them.
+
+    Raises:
+        BadData: a damaged line.
+    """
+    scoring = find_scoring(folder)
+    if scoring is None:
+        return SplitVotes()
+    by_item: dict[str, list[Judgement]] = {}
+    count = 0
+    for judgement in read_judgements(folder, scoring):
+        count += 1
+        by_item.setdefault(judgement.item, []).append(judgement.without_texts())
+    split = {item: judgements for item, judgements in by_item.items() if _differ(judgements)}
+    votes, total = list[SplitVote](), 0
+    for record, items in plan(folder, installed_judges(scoring)) if split else ():
+        for kind, item in items.items():
+            if not isinstance(item, str) and item.id in split:
+                total += 1
+                if len(votes) < LIMIT:
+                    votes.append(SplitVote(kind=kind, record=record, judgements=tuple(split[item.id])))
+    listed = {judgement.item for vote in votes for judgement in vote.judgements}
+    full = {each.key: each for each in read_judgements(folder, scoring) if each.item in listed}
+    with_texts = (
+        vote.model_copy(update={"judgements": tuple(full.get(each.key, each) for each in vote.judgements)})
+        for vote in votes
+    )
+    return SplitVotes(scoring=scoring.id, judgements=count, total=total, votes=tuple(with_texts))
+
+
+def _differ(judgements: list[Judgement]) -> bool:
+    values = {tuple(sorted(judgement.values.items())) for judgement in judgements if not judgement.problem}
+    return len(values) > 1
+
+
+class Computation(NamedTuple):
+    """A computation: the record that it gives, its function of folders and words, and whether results are kept."""
+
+    model: type[FrozenModel]
+    function: Callable[[Sequence[Path], Sequence[str]], FrozenModel]
+    stored: bool = True
+
+
+class TablesMade(FrozenModel):
+    """A run's tables and its index are as far as its files."""
+
+
+def _report(folders: Sequence[Path], words: Sequence[str]) -> Report:
+    return report(folders[0])
+
+
+def _compare(folders: Sequence[Path], words: Sequence[str]) -> Comparison:
+    editor_a, editor_b, checkpoint = words
+    other = folders[1] if len(folders) > 1 else None
+    return compare(folders[0], other, editor_a, editor_b, int(checkpoint))
+
+
+def _retrieval(folders: Sequence[Path], words: Sequence[str]) -> Analysis:
+    return analyse_runs("retrieval", [open_run(folders[0])], AnalysisRequest())
+
+
+def _votes(folders: Sequence[Path], words: Sequence[str]) -> SplitVotes:
+    return split_votes(folders[0])
+
+
+def _make_tables(folders: Sequence[Path], words: Sequence[str]) -> TablesMade:
+    with RunTable(folders[0], SOURCES, large=LARGE), RunIndex(folders[0], LARGE) as index:
+        index.update()
+        with suppress(EmendError):  # the pages that need the scoring say what is wrong with it
+            scoring = find_scoring(folders[0])
+            for name in scoring_files(scoring) if scoring else ():
+                index.lines(name, [""])
+    return TablesMade()
+
+
+COMPUTATIONS = {
+    "report": Computation(Report, _report),
+    "compare": Computation(Comparison, _compare),
+    "retrieval": Computation(Analysis, _retrieval),
+    "votes": Computation(SplitVotes, _votes),
+    "tables": Computation(TablesMade, _make_tables, stored=False),
+}
+
+
+def compute(kind: str, folders: Sequence[Path], words: Sequence[str]) -> bytes:
+    """Compute and return the result as JSON.
+
+    Raises:
+        EmendError: what the command would print.
+    """
+    return COMPUTATIONS[kind].function(folders, words).model_dump_json().encode()
+
+
+def main() -> None:
+    """Print the result of the computation that the first argument names; an `EmendError` becomes one line."""
+    kind, folders, words = json.loads(sys.argv[1])
+    try:
+        content = compute(kind, [Path(folder) for folder in folders], words)
+    except EmendError as error:
+        sys.exit(" ".join(str(error).split()))
+    sys.stdout.buffer.write(content)
+
+
+if __name__ == "__main__":
+    main()
+
 
 SMALL = 4 * 2**20
 """Size in bytes of records up to which numbers are computed in the viewer's own process."""
@@ -140,7 +274,7 @@ class ResultCache:
         if _size(state) <= SMALL or self._patient:
             return compute(key.kind, key.folders, key.words)
         words = json.dumps([key.kind, [str(folder.resolve()) for folder in key.folders], list(key.words)])
-        command = [sys.executable, "-P", "-m", "emend.evals.show.view.compute", words]
+        command = [sys.executable, "-P", "-m", "emend.evals.show.view.results", words]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._processes.add(process)
         try:

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from emend.evals.log.folder import LOCK
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
-from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, EmendError, MissingData
 from emend.memory.files import file_identity

@@ -12,9 +12,8 @@ from emend.evals.show.view.pages.case import case_page
 from emend.evals.show.view.pages.cases import cases_page
 from emend.evals.show.view.pages.common import PageRequest, Query, case_path
 from emend.evals.show.view.pages.compare import beside_page, choice_page, compare_page, find_sides
-from emend.evals.show.view.pages.errors import errors_page
 from emend.evals.show.view.pages.judges import judges_page
-from emend.evals.show.view.pages.live import live_page
+from emend.evals.show.view.pages.live import errors_page, live_page
 from emend.evals.show.view.pages.retrieval import retrieval_page
 from emend.evals.show.view.pages.run import about_page, run_page, runs_page
 from emend.evals.show.view.scan import RunPlace

@@ -11,7 +11,7 @@ from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import Scoring
 from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.results.analyses.compare import ComparisonRow
-from emend.evals.show.trace.judged_steps import JudgedItem
+from emend.evals.show.trace.case_trace import JudgedItem
 from emend.memory.edit import FrozenModel
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from emend.agents.structured import ask_structured
 from emend.editors.hyperparameters import build_settings
 from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
-from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError

@@ -22,7 +22,7 @@ from emend.agents.structured import ask_structured
 from emend.editors.hyperparameters import build_settings
 from emend.evals.stream.gold import StateFact
 from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
-from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError
 from emend.memory.store.superseding import parse_time

@@ -1,12 +1,41 @@
-"""LangGraph's store as a memory system: every turn is an item, searched by its embedding, and none is changed."""
+"""LangGraph's store as a memory system, each turn an item found by its embedding; Emend's embeddings as LangChain's."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.memory import InMemoryStore
 
 from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
-from emend.evals.stream.systems.embeddings import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.memory.embeddings.embed import Embedding, LexicalEmbedding
+
+
+@dataclass(frozen=True)
+class AsEmbeddings(Embeddings):
+    """An embedding with LangChain's methods."""
+
+    embedding: Embedding
+
+    @classmethod
+    def of(cls, embedding: Embedding | None) -> Self:
+        """The embedding, or the lexical one without any."""
+        return cls(embedding or LexicalEmbedding())
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return len(self.embedding.documents(["x"])[0])
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """A vector for each text."""
+        return [[*map(float, row)] for row in self.embedding.documents(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query."""
+        return [*map(float, self.embedding.queries([text])[0])]
+
 
 TOP = 40
 

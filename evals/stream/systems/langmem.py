@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from langgraph.store.memory import InMemoryStore
 
 from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
-from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.errors import BadSettings, MissingExtra
 

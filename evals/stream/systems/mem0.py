@@ -12,7 +12,7 @@ from pydantic import Field
 
 from emend.editors.hyperparameters import build_settings
 from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
-from emend.evals.stream.systems.embeddings import AsEmbeddings
+from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.errors import MissingExtra
 

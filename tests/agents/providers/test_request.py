@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr
 from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.request import client_settings
-from emend.evals.run.setup.model import model_fingerprint
+from emend.evals.run.resources import model_fingerprint
 from tests.fakes import InstantChatModel
 from tests.provider.models import quick_policy
 

@@ -10,11 +10,11 @@ from emend.evals.build.build import apply_review, build, foresee
 from emend.evals.build.card import Card
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.judging.annotate.sheets import read_key
+from emend.evals.judging.annotation import read_key
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.rows import report
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.akew import sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals import command_line

@@ -7,10 +7,10 @@ import pytest
 from langchain_core.messages.utils import count_tokens_approximately
 
 from emend.evals.build.build import build, foresee
-from emend.evals.build.knowledge import Knowledge
+from emend.evals.build.items import Knowledge
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.data.benchmarks.built import CARD, PLACES
-from emend.evals.run.setup.benchmark import load_benchmark
+from emend.evals.data.benchmarks.registry import CARD, PLACES
+from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData
 from tests.evals import command_line
 from tests.provider.protocols import Asked

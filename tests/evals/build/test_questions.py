@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.build.build import build, foresee
-from emend.evals.build.sources.documents import LONGEST, DocumentFolder, divide, text_of
-from emend.evals.build.sources.questions import false_statement
+from emend.evals.build.sources.questions import LONGEST, DocumentFolder, divide, false_statement, text_of
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report

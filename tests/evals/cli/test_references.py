@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from emend.evals.case import Record
 from emend.evals.cli.main import app
 from emend.evals.log.lines import RECORDS
-from emend.evals.results.aggregate.consistency import consistency_rows
+from emend.evals.results.aggregate.rows import consistency_rows
 from emend.memory.errors import BadData, MissingData
 
 

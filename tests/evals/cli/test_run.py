@@ -154,7 +154,7 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
 
 
 def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.run.setup.benchmark import data_folder
+    from emend.evals.run.resources import data_folder
 
     (tmp_path / "all" / "docter").mkdir(parents=True)
     assert data_folder("docter", None) is None

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from emend.evals.data.benchmarks.registry import BENCHMARKS
+from emend.evals.data.check import SHAPES
 from emend.evals.data.download import SOURCES, check_url, source_of
 from emend.evals.data.pull import MAKERS
-from emend.evals.data.shapes import SHAPES
 from emend.memory.errors import BadSettings, MissingData
 
 REMOTES = [(name, remote) for name, source in SOURCES.items() for remote in source.remotes]

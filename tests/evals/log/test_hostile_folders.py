@@ -18,8 +18,8 @@ from emend.evals.data.benchmarks.triples import ExtractedDocument
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.judging.store import FOLDER, read_judgements
+from emend.evals.log.folder import LOCK
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
-from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
 from emend.evals.measure.extraction import SourceDocument, extract_to

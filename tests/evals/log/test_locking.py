@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.log.locking import LOCK, owned_folder
+from emend.evals.log.folder import LOCK, owned_folder
 from emend.memory.errors import RunRefused
 
 

@@ -11,10 +11,9 @@ import pytest
 
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.log.folder import owned_folder, repair_torn_tail
 from emend.evals.log.lines import EVENTS, RECORDS
-from emend.evals.log.locking import owned_folder
 from emend.evals.log.records import RunLog, read_lines, read_records
-from emend.evals.log.repair import repair_torn_tail
 from emend.evals.run.run import run
 from emend.memory.errors import BadData, RunRefused
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.log import run_index
+from emend.evals.log import run_index, table_parts
 from emend.evals.log.lines import CASES, EVENTS, RECORDS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
-from emend.evals.log.table import parts
 from emend.evals.results.aggregate.rows import report
 from emend.evals.show.trace.case_trace import trace
 from emend.evals.show.trace.overview import overview
@@ -175,7 +174,7 @@ CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_became_of_the_files_is_seen(large, monkeypatch, change, window) -> None:
     folder, _ = large
-    monkeypatch.setattr(parts, "WINDOW", window)
+    monkeypatch.setattr(table_parts, "WINDOW", window)
     assert found(folder) == read(folder)
     times = (folder / RECORDS).stat()
     rewrite(folder, change)

@@ -10,7 +10,7 @@ from emend.evals.data.benchmarks.docter import DocTER
 from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.evals.data.benchmarks.triples import EXTRACTED, Triples, text_setting, with_triples
 from emend.evals.measure.extraction import documents_of
-from emend.evals.run.setup.benchmark import load_benchmark
+from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.evals.command_line import emend
 from tests.evals.made import record, write_run

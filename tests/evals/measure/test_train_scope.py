@@ -12,7 +12,7 @@ from emend.evals.case import Case
 from emend.evals.cli.commands.measure import _print_steps
 from emend.evals.cli.main import app
 from emend.evals.config.measure_config import ScopeConfig
-from emend.evals.measure.train_scope import questions_from, questions_of, train_scope_on
+from emend.evals.measure.training import questions_from, questions_of, train_scope_on
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
@@ -128,7 +128,7 @@ def test_edits_are_grouped_by_a_tag_and_an_unknown_tag_is_refused(tmp_path):
 def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
     questions = questions_of(TINY, TINY.benchmark_options)
     inside = questions.model_copy(update={"about": ((0,),) * len(questions.about)})
-    monkeypatch.setattr("emend.evals.measure.train_scope.questions_of", lambda run, options: inside)
+    monkeypatch.setattr("emend.evals.measure.training.questions_of", lambda run, options: inside)
     with pytest.raises(BadData, match="both are needed"):
         train_scope_on(TINY, tmp_path)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from emend.agents.parsing.passages import read_passage
-from emend.evals.metrics.assertion import asserts
+from emend.evals.metrics.text import asserts
 from tests.params import first_quick
 
 REPLIES = Path(__file__).parents[2] / "data/replies"

@@ -14,7 +14,7 @@ from emend.evals.results.settings_search import (
     settings_file,
     tune,
 )
-from emend.evals.run.setup.benchmark import load_benchmark
+from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings
 
 CONFIG = TuneConfig(

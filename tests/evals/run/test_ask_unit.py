@@ -14,17 +14,16 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.evals.case import Case, Record
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import NO_TRIPLET
+from emend.evals.log.folder import repair_torn_tail
 from emend.evals.log.lines import BASELINE, EVENTS
 from emend.evals.log.records import RunLog, read_lines, read_records
-from emend.evals.log.repair import repair_torn_tail
 from emend.evals.metrics.scorers import SCORERS, score
-from emend.evals.run.ask_probe import needs_baseline
 from emend.evals.run.ask_unit import hit_at_1
-from emend.evals.run.baseline import Baseline, BaselineFile
+from emend.evals.run.baseline import Baseline, BaselineFile, needs_baseline
+from emend.evals.run.resources import refuse_unused_limits
 from emend.evals.run.results import Summary
 from emend.evals.run.run import run
-from emend.evals.run.setup.model import refuse_unused_limits
-from emend.evals.run.setup.run_setup import RunSetup, load_setup
+from emend.evals.run.run_setup import RunSetup, load_setup
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from emend.memory.steps import keep_steps, usage_until

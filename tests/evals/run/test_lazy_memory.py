@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from emend.evals.run.setup.memory import LazyMemory, open_lazily
+from emend.evals.run.resources import LazyMemory, open_lazily
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData

@@ -14,7 +14,7 @@ from emend.evals.log.records import read_records
 from emend.evals.run.evaluate import PassEvaluator
 from emend.evals.run.results import IN_A_ROW, Summary
 from emend.evals.run.run import run
-from emend.evals.run.setup.run_setup import load_setup
+from emend.evals.run.run_setup import load_setup
 from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
 from tests.evals.toys import BENCHMARK
 from tests.provider.models import asked_model

@@ -7,12 +7,12 @@ from emend.evals.case import Record
 from emend.evals.config.measure_config import StreamConfig
 from emend.evals.log.records import read_records
 from emend.evals.run.run import run
-from emend.evals.stream.generate.generator import StreamOptions, generate_stream
-from emend.evals.stream.reader import OracleReader
+from emend.evals.stream.fairness import OracleReader
+from emend.evals.stream.generator import StreamOptions, generate_stream
 from emend.evals.stream.turn import StreamQuestion, Turn, write_stream
 
 Items = list[Turn | StreamQuestion]
-READER = "emend.evals.stream.reader:OracleReader"
+READER = "emend.evals.stream.fairness:OracleReader"
 
 
 def generated(**options: Any) -> Items:

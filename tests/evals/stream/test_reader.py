@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.evals.stream.reader import answer_prompt
+from emend.evals.stream.fairness import answer_prompt
 
 ENDED = "[2025-01-01] user: The employer of Ana is Calder. (until 2025-03-01)"
 

@@ -11,7 +11,7 @@ from emend.evals.log.lines import EVENTS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
-from emend.evals.stream.reader import answer_prompt
+from emend.evals.stream.fairness import answer_prompt
 from emend.evals.stream.system import ContextItem, SystemContext, item_of
 from emend.evals.stream.system_editor import OBSERVED
 from emend.evals.stream.turn import ABSTAINING, StreamQuestion, Turn

@@ -8,7 +8,7 @@ import pytest
 
 from emend.evals.config.measure_config import StreamConfig
 from emend.evals.log.records import read_records
-from emend.evals.results.estimates.dry_run import StandIn
+from emend.evals.results.dry_run import StandIn
 from emend.evals.run.run import run
 from emend.evals.stream.benchmark import dry_run_stream
 from emend.evals.stream.system import ContextItem, SystemContext, item_of

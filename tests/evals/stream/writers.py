@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from emend.evals.stream.reader import answer_prompt
+from emend.evals.stream.fairness import answer_prompt
 from emend.evals.stream.turn import StreamRule
 from emend.evals.stream.wordings import read_question, read_turn
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from emend.evals.judging.store import Scoring, list_scorings
 from emend.evals.results.aggregate.judged import calibration_of, judged_notes
 from emend.evals.show.view.answers import RunAnswers
-from emend.evals.show.view.compute import SplitVotes
 from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PageRequest, facts
+from emend.evals.show.view.results import SplitVotes
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views import AgreementView, DisagreementView, JudgesView, Page, ScoringView
 

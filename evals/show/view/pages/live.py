@@ -1,14 +1,19 @@
-"""How far a run is: counts, rate, the last errors and answers."""
+"""How far a run is, with its rate and last answers, and its errors: failed units, unscored answers, retries."""
 
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 
 from emend.evals.log.manifest import now
-from emend.evals.show.view.answers import RunAnswers
+from emend.evals.results.aggregate.rows import Report
+from emend.evals.show.trace.case_trace import open_failures
+from emend.evals.show.trace.graph_paths import edges_of
+from emend.evals.show.view.answers import Failure, RunAnswers
+from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.cases import read_answers
-from emend.evals.show.view.pages.common import PageRequest
+from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import EditorProgress, LiveView, NamedValue, Page
+from emend.evals.show.view.views import EditorProgress, ErrorGroup, ErrorsView, FailureView, LiveView, NamedValue, Page
 
 WINDOW = 120.0
 """Seconds over which the rate is taken."""
@@ -69,3 +74,48 @@ def _editors(place: RunPlace, answers: RunAnswers | None) -> tuple[EditorProgres
     units = place.manifest.units // max(1, len(editors))
     counts = answers.units_by_editor() if answers else {}
     return tuple(EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors)
+
+
+MAX_FAILURES = 50
+MAX_MESSAGE = 300
+
+
+def errors_page(request: PageRequest, place: RunPlace) -> Page:
+    """Failures by error, the last ones with their steps, and the reasons of what is unscored."""
+    library = request.library
+    answers, indexed = library.answers(place)
+    report, status = library.results.get("report", [place.folder])
+    failures = answers.failures if answers else []
+    unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
+    reasons = report.reasons if isinstance(report, Report) else {}
+    data = ErrorsView(
+        groups=tuple(_groups(failures)),
+        failures=tuple(_failure_views(place, answers, failures)) if answers and failures else (),
+        failures_total=len(failures),
+        reasons=tuple(NamedValue(name=why, value=str(count), href=unscored) for why, count in reasons.items()),
+        retried=answers.totals.retried if answers else 0,
+    )
+    waiting = "computing" in (status.state, indexed.state)
+    words = ["trace", str(place.folder), "--errors"]
+    return Page(request.head("errors", f"Errors of {place.name}", place, words=words, waiting=waiting), data)
+
+
+def _groups(failures: Sequence[Failure]) -> Iterator[ErrorGroup]:
+    editors: dict[tuple[str, str], Counter[str]] = {}
+    for failure in failures:
+        editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[failure.editor] += 1
+    most = sorted(editors.items(), key=lambda item: -item[1].total())[:MAX_FAILURES]
+    for (error, message), counts in most:
+        yield ErrorGroup(error=error, message=message, count=counts.total(), editors=tuple(counts))
+
+
+def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[FailureView]:
+    """The first failures with the steps before them."""
+    first_units = {failure.unit for failure in failures[:MAX_FAILURES]}
+    finished = {failure.unit for failure in failures[MAX_FAILURES:]}
+    lines = {line["unit"]: line for line in open_failures(place.folder, finished) if line["unit"] in first_units}
+    for line in lines.values():
+        key = answers.find(line["setting"], line["case"])
+        ways = edges_of(place.manifest, line["setting"]).get(line["editor"])
+        href = case_path(place, *key) if key else ""
+        yield failure_view(line, ways, number=key.number if key else 0, href=href)

@@ -12,8 +12,8 @@ from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.results.aggregate.rows import report
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.chains import sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals import command_line

@@ -7,7 +7,7 @@ import pytest
 
 from emend.evals.build.build import build, foresee
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.run.setup.benchmark import load_benchmark
+from emend.evals.run.resources import load_benchmark
 from tests.evals.build.authors import TASKS
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider

@@ -11,8 +11,8 @@ from emend.evals.build.sources.docter import NumberedItem, balanced_questions, r
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.docter_samples import sample
 from emend.memory.errors import BadData, BadSettings
 from tests.params import mostly_slow

@@ -11,8 +11,8 @@ from emend.evals.build.build import build, foresee
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.aggregate.rows import report
+from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
-from emend.evals.run.setup.benchmark import load_benchmark
 from emend.graphs.construction.elken import sample
 from emend.memory.errors import BadData
 from tests.evals.build.elken.test_events import FACTS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.data.wikidata.client import WikiClient
+from emend.evals.data.wikidata.query import WikiClient
 from tests.evals.data.wikidata.wiki_server import WikiServer, serving
 
 

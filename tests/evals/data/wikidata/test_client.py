@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from emend.evals.data.wikidata.client import LONGEST_PAUSE, WikiClient, WikiServers
+from emend.evals.data.wikidata.query import LONGEST_PAUSE, WikiClient, WikiServers
 from emend.memory.errors import BadSettings, FetchFailed
 from tests.evals.data.origin import dead_url
 from tests.evals.data.wikidata.wiki_server import Fault, WikiServer

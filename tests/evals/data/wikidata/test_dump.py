@@ -16,8 +16,7 @@ import pytest
 
 from emend.evals.data.wikidata import dump_lines
 from emend.evals.data.wikidata.dump import ScanProgress, read_updates
-from emend.evals.data.wikidata.fact_update import FactUpdate, UpdateCounts
-from emend.evals.data.wikidata.relations import Relations
+from emend.evals.data.wikidata.fact_update import FactUpdate, Relations, UpdateCounts
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData
 from tests.evals.data.wikidata.entities import dump_of, entity, line, statement
 
@@ -278,7 +277,7 @@ import sys, time
 from datetime import date
 from pathlib import Path
 from emend.evals.data.wikidata.dump import read_updates
-from emend.evals.data.wikidata.relations import Relations
+from emend.evals.data.wikidata.fact_update import Relations
 
 def wait(progress):
     print("read", flush=True)

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from emend.evals.data.wikidata.client import WikiClient
 from emend.evals.data.wikidata.dump import read_updates
-from emend.evals.data.wikidata.fact_update import FactUpdate, UpdateCounts
-from emend.evals.data.wikidata.query import fetch_leads, first_sentences, query_updates
-from emend.evals.data.wikidata.relations import Relations
+from emend.evals.data.wikidata.fact_update import FactUpdate, Relations, UpdateCounts
+from emend.evals.data.wikidata.query import WikiClient, fetch_leads, first_sentences, query_updates
 from emend.memory.errors import BadSettings, FetchFailed
 from tests.evals.data.wikidata.entities import dump_of, entity, statement
 from tests.evals.data.wikidata.wiki_server import Fault

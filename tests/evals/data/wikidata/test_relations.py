@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.evals.data.wikidata.relations import EXAMPLE, Relations
+from emend.evals.data.wikidata.fact_update import EXAMPLE, Relations
 from emend.memory.errors import BadData
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from emend.evals.data.wikidata.client import WikiServers
+from emend.evals.data.wikidata.query import WikiServers
 
 
 class Fault(NamedTuple):

@@ -12,10 +12,17 @@ from typing import Any
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from emend.evals.judging.annotate.results import results_of, write_adjudication, write_labels
-from emend.evals.judging.annotate.sheets import AnnotationKey, read_key, read_sheets, write_sheets
-from emend.evals.judging.annotate.study import AnnotationItem, draw, load_study, shipped_studies
+from emend.evals.judging.annotation import (
+    AnnotationKey,
+    read_key,
+    read_sheets,
+    results_of,
+    write_adjudication,
+    write_labels,
+    write_sheets,
+)
 from emend.evals.judging.calibration import read_labels
+from emend.evals.judging.study import AnnotationItem, draw, load_study, shipped_studies
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals.command_line import emend
 

@@ -1,6 +1,6 @@
 """Columns of tables."""
 
-from emend.evals.log.table.sources import column_type
+from emend.evals.log.table_sources import column_type
 
 
 def test_types_of_columns_are_those_of_the_fields() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Record
+from emend.evals.log import table_parts
 from emend.evals.log.lines import RECORDS
-from emend.evals.log.table import parts
-from emend.evals.log.table.record_fields import read_fields
+from emend.evals.log.record_fields import read_fields
 from emend.memory.errors import BadData
 from tests.evals.made import record
 
@@ -17,7 +17,7 @@ ODD = 'It\'s "odd"\n\u2028\0🙂, 東京\\'
 
 @pytest.fixture(params=[1, 2**40], ids=["from the table", "from the lines"], autouse=True)
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(parts, "LARGE", request.param)
+    monkeypatch.setattr(table_parts, "LARGE", request.param)
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
 
 

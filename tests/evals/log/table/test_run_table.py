@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.judging.judged_run import open_run
+from emend.evals.judging.store import open_run
+from emend.evals.log import run_table, table_parts
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
+from emend.evals.log.folder import finished_units
 from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
-from emend.evals.log.repair import finished_units
-from emend.evals.log.table import parts, run_table
-from emend.evals.log.table.parts import find_parts, parts_folder
-from emend.evals.log.table.run_table import RunTable
+from emend.evals.log.run_table import RunTable
+from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.results.aggregate.rows import gather_run, report
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest, inventory
 from emend.evals.results.analyses.compare import compare
@@ -48,7 +48,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def all_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(parts, "LARGE", 1)
+    monkeypatch.setattr(table_parts, "LARGE", 1)
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
 
 
@@ -77,7 +77,7 @@ def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ..
     """The same without any table."""
     with monkeypatch.context() as other:
         other.setenv("EMEND_CACHE", str(folder.parent / "none"))
-        other.setattr(parts, "LARGE", 2**40)
+        other.setattr(table_parts, "LARGE", 2**40)
         return read_all(folder)
 
 
@@ -102,7 +102,7 @@ def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monk
 def test_no_query_writes_to_the_output_of_an_interactive_session(folder) -> None:
     code = f"""if True:
         from pathlib import Path
-        from emend.evals.log.table.run_table import RunTable
+        from emend.evals.log.run_table import RunTable
         with RunTable(Path({str(folder)!r})) as table:
             print(table.rows("SELECT current_setting('enable_progress_bar')"))
     """  # without a file of its own Python counts as interactive
@@ -140,14 +140,14 @@ def test_a_run_keeps_the_table_of_its_steps_when_it_ends(tmp_path, monkeypatch) 
     go(tmp_path / "run", limit=2)
     lines = (tmp_path / "run" / EVENTS).read_bytes().count(b"\n")
     assert lines_of_parts(tmp_path / "run", "step_lines") == [lines] and lines
-    monkeypatch.setattr(parts, "LARGE", 2**40)
+    monkeypatch.setattr(table_parts, "LARGE", 2**40)
     go(tmp_path / "small", limit=2)
     assert not parts_folder(tmp_path / "small").exists()
 
 
 @pytest.mark.slow
 def test_a_run_that_grew_often_has_few_parts(folder, monkeypatch) -> None:
-    monkeypatch.setattr("emend.evals.log.table.run_table.MAX_PARTS", 3)
+    monkeypatch.setattr("emend.evals.log.run_table.MAX_PARTS", 3)
     lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
     (folder / RECORDS).write_bytes(b"")
     for start in range(0, 144, 12):
@@ -251,7 +251,7 @@ def test_a_draft_that_a_killed_process_left_is_deleted(folder) -> None:
 
 @pytest.mark.slow
 def test_only_the_runs_that_were_used_last_are_kept(original, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(parts, "NUMBER", 2)
+    monkeypatch.setattr(table_parts, "NUMBER", 2)
     folders = [Path(shutil.copytree(original, tmp_path / f"run {number}")) for number in range(3)]
     for number, folder in enumerate(folders):
         report(folder)
@@ -344,5 +344,5 @@ def test_damaged_records_are_read_or_refused_as_without_a_table(folder, monkeypa
     path = folder / RECORDS
     path.write_bytes(b"".join(damaged_lines(path.read_bytes().splitlines(keepends=True), seed)))
     from_table = outcome()
-    monkeypatch.setattr(parts, "LARGE", 2**40)
+    monkeypatch.setattr(table_parts, "LARGE", 2**40)
     assert repr(from_table) == repr(outcome())  # which says that a NaN is one

@@ -9,7 +9,7 @@ import pytest
 from emend.evals.case import Record
 from emend.evals.metrics.consistency import References, consistency, similarity
 from emend.evals.metrics.estimate import harmonic
-from emend.evals.metrics.papers.counterfact import entropy, fluency, words
+from emend.evals.metrics.paper_scores import entropy, fluency, words
 from emend.memory.errors import BadData, MissingData
 
 TEXTS = [

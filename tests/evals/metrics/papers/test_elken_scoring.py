@@ -8,7 +8,7 @@ import pytest
 from emend.evals.data.benchmarks.elken import EventRow, event_case
 from emend.evals.metrics.agreement import agreement
 from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.papers.elken import (
+from emend.evals.metrics.paper_scores import (
     SCALES,
     fact_right,
     full_mark_rate,

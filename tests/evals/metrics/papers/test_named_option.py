@@ -1,6 +1,6 @@
 import pytest
 
-from emend.evals.metrics.papers.recoe import names_option
+from emend.evals.metrics.recoe import names_option
 
 QUESTION = "Which of Anguilla, Kosovo, New Zealand and Sudan has the greatest coastline?"
 CASES = [

@@ -8,10 +8,10 @@ import pytest
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.recoe import ReCoE
 from emend.evals.log.records import read_records
-from emend.evals.metrics.papers.recoe import EFFECTIVE, effectiveness, indicator, matches, number
+from emend.evals.metrics.recoe import EFFECTIVE, effectiveness, indicator, matches, number
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.ask_probe import needs_baseline
+from emend.evals.run.baseline import needs_baseline
 from emend.evals.run.run import run
 from emend.memory.probe import Answer, Probe
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.metrics.papers.akew import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.metrics.paper_scores import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.analyses.base import Lacking
 from tests.evals.made import case_line, record, write_run
 from tests.evals.results.analyses.computed import analysed, numbers
@@ -114,7 +114,7 @@ def test_failed_edits_are_sorted_as_the_paper_sorted_its_examples(
     ]
     tags: dict[str, str | int | float | bool] = {"recoverable": recoverable}
     told = record("1", setting="extract", prompt=prompt, gold=(gold,), rival=old, answer=answer, tags=tags)
-    assert error_of(told, edits) == error
+    assert akew_error(told, edits) == error
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_failed_edits_are_sorted_as_the_paper_sorted_its_examples(
 def test_extracted_triplets_tell_themselves_what_they_name(subject: str, text: str, error: str) -> None:
     edits = [{"subject": subject, "text": text, "target_new": ""}]
     told = record("1", setting="extract", prompt="Oslo lies in", gold=("Chile",), rival="Peru", answer="Rome")
-    assert error_of(told, edits) == error
+    assert akew_error(told, edits) == error
 
 
 def test_errors_are_shares_of_failures(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.records import read_records
-from emend.evals.results.estimates import dry_run as dry_running
-from emend.evals.results.estimates.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
-from emend.evals.results.estimates.local_model import SPREAD
+from emend.evals.results import dry_run as dry_running
+from emend.evals.results.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
+from emend.evals.results.local_model import SPREAD
 from emend.evals.run.run import run
+from emend.evals.show.report.lists import estimate_lines
 from emend.evals.show.report.progress import duration
-from emend.evals.show.report.run_lists import estimate_lines
 from emend.memory.errors import BadSettings
 from tests.params import first_quick
 

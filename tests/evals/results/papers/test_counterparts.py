@@ -10,8 +10,7 @@ from emend.evals.data.benchmarks.elken import ELKEN
 from emend.evals.data.benchmarks.recoe import SCHEMES, ReCoE
 from emend.evals.results.aggregate.judged import judged_columns
 from emend.evals.results.papers.compare_published import DERIVED
-from emend.evals.results.papers.counterparts import _told, rules, same_model
-from emend.evals.results.papers.tables import NAMES, paper, papers
+from emend.evals.results.papers.tables import NAMES, _told, paper, papers, rules, same_model
 from tests.paths import DATA
 
 BUILT: dict[str, list[Any]] = {

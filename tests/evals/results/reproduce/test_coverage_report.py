@@ -12,7 +12,6 @@ from emend.agents.weight_differences import difference_remedy
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.papers.counterparts import places, rules
 from emend.evals.results.papers.tables import (
     DIMENSIONS,
     PaperTable,
@@ -20,6 +19,8 @@ from emend.evals.results.papers.tables import (
     paper,
     paper_models,
     papers,
+    places,
+    rules,
     table_rules,
 )
 from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, coverage_rows, plan_cells, status_counts

@@ -10,8 +10,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
-from emend.evals.results.reproduce.estimate import estimate
-from emend.evals.results.reproduce.execute import RecipeRunner, RunOutcome, outcome_of, with_runs_of
+from emend.evals.results.reproduce.execute import RecipeRunner, RunOutcome, estimate, outcome_of, with_runs_of
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun, grid_recipe
 from emend.evals.run.results import Progress
 from emend.memory import registry

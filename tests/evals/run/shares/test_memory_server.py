@@ -9,7 +9,7 @@ import pytest
 
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.run.shares.merge import merge
+from emend.evals.run.merge import merge
 from emend.memory.errors import BadSettings
 from tests.evals.toy_runs import config, go, steps_of, untimed_records
 from tests.memory.conftest import server as server  # noqa: PLC0414  a fixture

@@ -15,8 +15,8 @@ from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORD
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.shares.merge import merge
-from emend.evals.run.shares.partition import Partition
+from emend.evals.run.merge import merge
+from emend.evals.run.shares import Partition
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings, RunRefused, TooManyFailures
 from tests.evals.command_line import caller

@@ -8,8 +8,8 @@ import pytest
 
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import RECORDS
+from emend.evals.run.merge import merge
 from emend.evals.run.run import run
-from emend.evals.run.shares.merge import merge
 from tests.evals.toy_runs import steps_of, untimed_records
 
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -14,7 +14,7 @@ from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.rows import report
 from emend.evals.results.aggregate.side_effects import abilities_of, perplexities_of
-from emend.evals.run.side_effects.ability import (
+from emend.evals.run.ability import (
     AbilityScore,
     BuiltInTask,
     ChoiceQuestion,

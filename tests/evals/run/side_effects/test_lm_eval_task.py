@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
-from emend.evals.run.side_effects.ability import load_abilities
+from emend.evals.run.ability import load_abilities
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_names
 

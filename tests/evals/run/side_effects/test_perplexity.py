@@ -18,7 +18,7 @@ from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.rows import report
 from emend.evals.results.aggregate.side_effects import _over_edits, perplexities_of
-from emend.evals.run.side_effects.side_effects import load_texts, text_likelihoods
+from emend.evals.run.side_effects import load_texts, text_likelihoods
 from emend.evals.show.report.secondary import perplexity_tables
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, MissingData, RunRefused, TooManyFailures

@@ -5,8 +5,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from emend.evals.run.workers.base import WORKER_LOST, WorkerSetup
-from emend.evals.run.workers.port import Port
+from emend.evals.run.workers.base import WORKER_LOST, Port, WorkerSetup
 from emend.evals.run.workers.worker import Worker
 
 

@@ -17,7 +17,7 @@ from emend.evals.log.lines import BASELINE, COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
-from emend.evals.run.setup.run_setup import load_setup
+from emend.evals.run.run_setup import load_setup
 from emend.evals.run.workers.choose import MAX_PROCESSES, make_workers
 from emend.evals.run.workers.processes import processors, share_of_processors
 from emend.memory import registry

@@ -10,7 +10,7 @@ import pytest
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.run.baseline import BaselineFile
-from emend.evals.run.workers.port import Port
+from emend.evals.run.workers.base import Port
 from emend.evals.run.workers.shared import BaselineClaims, RemoteLimiter, Source
 from emend.memory.errors import CallDropped
 from emend.memory.probe import Answer, Usage

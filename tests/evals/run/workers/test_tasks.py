@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.run.setup.run_setup import load_setup
+from emend.evals.run.run_setup import load_setup
 from emend.evals.run.workers.base import tasks_of
 from tests.evals.run.test_batch_ahead import EDITOR as PRESOLVING
 from tests.evals.toy_runs import config

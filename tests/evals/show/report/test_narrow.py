@@ -20,8 +20,8 @@ from emend.evals.show.report import layout, secondary
 from emend.evals.show.report.analysis import render_comparison
 from emend.evals.show.report.judges import render_calibration, show_stress
 from emend.evals.show.report.layout import Frame, decimal, frame
+from emend.evals.show.report.lists import show_edit, show_facts, show_hits
 from emend.evals.show.report.measurements import render_retrieval
-from emend.evals.show.report.memory import show_edit, show_facts, show_hits
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.store.history import FactHistory, Version

@@ -15,8 +15,7 @@ from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
 from emend.evals.show.report.tracing import markdown, show_trace
 from emend.evals.show.trace.answers import StepFilter
-from emend.evals.show.trace.case_trace import rows, trace
-from emend.evals.show.trace.judged_steps import judged_steps
+from emend.evals.show.trace.case_trace import judged_steps, rows, trace
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.judged_runs import judge_model
 from tests.fakes import ScriptedChatModel

@@ -9,7 +9,7 @@ import pytest
 
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
-from emend.evals.log.table.parts import find_parts, parts_folder
+from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.show.trace.answers import VERDICTS, AnswerFilter, list_answers, texts_of
 from emend.evals.show.view.answers import MAX_NEEDLES, RunAnswers
 from emend.evals.show.view.views import CaseFilter

@@ -22,7 +22,7 @@ KILLS, COPIES, SEED = 12, 500, 11
 MAKER = """
 import sys
 from pathlib import Path
-import emend.evals.show.view.compute as module
+import emend.evals.show.view.results as module
 module.LARGE = 0
 folder = Path(sys.argv[1])
 print("ready", flush=True)

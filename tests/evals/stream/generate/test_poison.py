@@ -7,9 +7,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from emend.evals.stream.fairness import check_stream
-from emend.evals.stream.generate.generator import with_injections
-from emend.evals.stream.reader import OracleReader
+from emend.evals.stream.fairness import OracleReader, check_stream
+from emend.evals.stream.generator import with_injections
 from emend.evals.stream.wordings import read_question
 from emend.memory.errors import BadSettings
 from tests.evals.stream.streams import accuracy, generated, questions_of, run_systems, stream_file, turns_of

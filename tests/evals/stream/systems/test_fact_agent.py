@@ -9,7 +9,7 @@ from emend.evals.log.lines import EVENTS
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.rows import report
 from emend.evals.stream.conformance import SystemContract
-from emend.evals.stream.generate.generator import with_injections
+from emend.evals.stream.generator import with_injections
 from emend.evals.stream.system import SYSTEMS, SystemContext, SystemFactory
 from emend.evals.stream.turn import ABSTAINING
 from emend.memory.errors import BadSettings

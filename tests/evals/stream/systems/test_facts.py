@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.stream.generate.generator import with_injections
+from emend.evals.stream.generator import with_injections
 from emend.evals.stream.system import SystemContext
 from emend.evals.stream.systems.facts import Facts
 from emend.evals.stream.turn import StreamQuestion, Turn

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.stream.reader import answer_prompt
+from emend.evals.stream.fairness import answer_prompt
 from emend.evals.stream.system import SystemContext
 from emend.evals.stream.systems.graphiti import Graphiti
 from emend.evals.stream.turn import StreamQuestion, Turn

@@ -10,7 +10,7 @@ from emend.editors.memory_based.in_context import EVENT_TAG
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.elken import BLOCKS, ELKEN, KNOWN, UNKNOWNS, TendencyQuestion
 from emend.evals.metrics.scorers import ask_of, score
-from emend.evals.run.ask_probe import needs_baseline
+from emend.evals.run.baseline import needs_baseline
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED
 

@@ -11,7 +11,7 @@ from emend.evals.case import Case
 from emend.evals.config.measure_config import ScopeConfig
 from emend.evals.data.benchmarks.mquake import ChainRow, MQuAKE
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids, read_numbered
-from emend.evals.measure.train_scope import questions_of
+from emend.evals.measure.training import questions_of
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text import strict_match

@@ -1,1 +1,0 @@
-"""Human evaluation: blind sheets of a run's answers for annotators, and the agreement of their labels."""

@@ -1,1 +1,0 @@
-"""Scores as the papers of the benchmarks define them."""

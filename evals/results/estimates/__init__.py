@@ -1,1 +1,0 @@
-"""Estimates of runs before anything is asked: units, calls, tokens, cost, time and memory."""

@@ -1,1 +1,0 @@
-"""Set-up of a run: the parts that its configuration names, loaded."""

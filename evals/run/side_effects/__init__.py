@@ -1,1 +1,0 @@
-"""Side effects of weight edits: perplexity of held-out texts and general ability, before and under the edits."""

@@ -1,0 +1,207 @@
+"""Lists: settings, runs, what a run is expected to need, and a memory's edits and facts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.agents.llm import is_local_spec
+from emend.evals.results.aggregate.runs import RunRow
+from emend.evals.results.dry_run import (
+    COUNTS,
+    HOPS,
+    REPLY_SHARE,
+    SECONDS_PER_CALL,
+    UNTAUGHT,
+    DryRun,
+)
+from emend.evals.results.local_model import SPREAD
+from emend.evals.show.lists import PresetRow, SettingRow
+from emend.evals.show.report.layout import Frame, frame
+from emend.evals.show.report.progress import duration
+from emend.memory.edit import Edit
+from emend.memory.escape import one_line, safe
+from emend.memory.redaction import key_hider
+from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.store.history import FactHistory, MemoryStats
+
+
+def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]) -> RenderableType:
+    """Name, type, default, its source and the meaning of each setting; the presets of an editor below its settings."""
+    parts: list[RenderableType] = []
+    for part, rows in groupby(settings, key=lambda row: row.part):
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for row in rows:
+            grid.add_row(f"  {one_line(row.setting)}", _explanation(row))
+        for preset in (preset for preset in presets if preset.editor == part):
+            values = " ".join(f"{name}={json.dumps(value)}" for name, value in preset.values.items())
+            verified = Text(one_line(preset.verified), style="dim")
+            grid.add_row(Text(f"  [{preset.preset}]"), Text(f"{values}\n").append(verified) if values else verified)
+        parts += [Text(part, style="bold underline"), grid, Text("")]
+    return Group(*parts) if parts else Text("no settings", style="dim")
+
+
+def _explanation(row: SettingRow) -> Text:
+    default = "" if row.default is None else f", default {json.dumps(row.default)}"
+    text = Text(one_line(f"{row.type}{default} ({row.source})"), style="cyan")
+    return text.append(f"\n{one_line(row.summary)}", style="none") if row.summary else text
+
+
+def render_runs(runs: Sequence[RunRow], folder: Path) -> Frame:
+    """A table with a row per run."""
+    table = frame("run", "started", "benchmark", "model", "editors", "mode", "units", "failed", names=6)
+    hide = key_hider()
+    for run in runs:
+        name = run.folder if run.folder == str(folder) else Path(run.folder).name
+        units = f"{run.finished} of {run.units}"
+        started = run.started[:16].replace("T", " ")
+        cells = (
+            name,
+            started,
+            run.benchmark,
+            run.model,
+            ", ".join(run.editors),
+            run.mode,
+            units,
+            str(run.failed or ""),
+        )
+        table.add_row(*(Text(one_line(cell, hide=hide)) for cell in cells))
+    return table
+
+
+def _time_text(estimate: DryRun) -> str:
+    """Format the time of a run: of a local model as a range."""
+    if estimate.seconds is None:
+        return ""
+    if is_local_spec(estimate.model):
+        low, high = duration(estimate.seconds / SPREAD), duration(estimate.seconds * SPREAD)
+        return f", {low} to {high} at the speed of this machine now"
+    return f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
+
+
+def estimate_lines(estimate: DryRun) -> list[str]:
+    """Format an estimate, and what it assumes."""
+    lines = [f"{estimate.model}: nothing is asked in a dry run"]
+    for row in estimate.rows:
+        place = (
+            f"  {row.setting}, {row.editor}: {row.units:,} units"
+            if row.setting
+            else "  unedited answers, to compare with:"
+        )
+        lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
+    lines += [f"  {line}" for line in estimate.needs]
+    whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
+    unknown = "" if is_local_spec(estimate.model) else " (give one with --prices FILE)"
+    cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
+    lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
+    replies = "replies as long as the benchmark's answers"
+    if is_local_spec(estimate.model):
+        replies = (
+            f"replies of {REPLY_SHARE:.0%} of their limit, {UNTAUGHT * REPLY_SHARE:.0%} without an edit in the prompt"
+        )
+    lines.append(
+        f"  Units are counted; the rest is estimated from {estimate.sample}: 4 characters a token, "
+        f"{replies}, {HOPS} subquestions for mello, one tool for agent; no thoughts, retries or cache."
+    )
+    return lines
+
+
+def amounts(calls: int, tokens_in: int, tokens_out: int) -> str:
+    """Format numbers of calls and tokens."""
+    return f"{calls:,} calls, {tokens_in:,} tokens in, {tokens_out:,} out"
+
+
+def show_hits(hits: Sequence[Hit], console: Console) -> None:
+    """A table of what was found, best first."""
+    if not hits:
+        console.print(Text("nothing found"))
+        return
+    table = _table("score", "edit", "time", "text", named_by=2)
+    for hit in hits:
+        entry = hit.entry
+        score = Text(f"{hit.score:.3f}" if abs(hit.score) >= 0.1 else f"{hit.score:.3g}", justify="right")
+        details = (Text(one_line(part)) for part in (entry.edit_id, entry.time or ""))
+        table.add_row(score, *details, Text(one_line(entry.text, 300)))
+    console.print(table)
+
+
+def edit_row(edit: Edit, entries: Mapping[Entry, bool]) -> dict[str, Any]:
+    """An edit as JSON, and how many of its entries are current."""
+    return {"edit": edit.model_dump(mode="json"), "entries": len(entries), "current": sum(entries.values())}
+
+
+def fact_rows(facts: Sequence[FactHistory]) -> list[dict[str, Any]]:
+    """Table with a row for each version of each fact, oldest first."""
+    return [
+        {
+            "subject": fact.subject,
+            "relation": fact.relation,
+            "objects": list(version.objects),
+            "current": version.current,
+            "time": version.edit.time,
+            "edit": version.edit.model_dump(mode="json"),
+        }
+        for fact in facts
+        for version in fact.versions
+    ]
+
+
+def show_edit(edit: Edit, entries: Mapping[Entry, bool], console: Console) -> None:
+    """The edit with all that it says."""
+    current = sum(entries.values())
+    standing = "current" if current == len(entries) else "superseded"
+    if 0 < current < len(entries):
+        standing = f"{current} of {len(entries)} entries current"
+    head = f"{edit.id}  {edit.form}  {edit.time or 'no time'}  "
+    console.print(Text(one_line(head), style="bold").append(standing, style="green" if current else "yellow"))
+    console.print(Text(safe(edit.text)))
+
+
+def show_facts(facts: Sequence[FactHistory], console: Console) -> None:
+    """Each fact with its values, oldest first."""
+    for fact in facts:
+        console.print(Text(f"\n{one_line(fact.subject)} - {one_line(fact.relation)}", style="bold"))
+        table = _table("", "value", "time", "edit", "form", named_by=1)
+        for version in fact.versions:
+            mark = Text("current", style="green") if version.current else Text("superseded", style="dim")
+            value = Text(one_line(", ".join(version.objects), 200))
+            edit = version.edit
+            table.add_row(mark, value, *(Text(one_line(part)) for part in (edit.time or "", edit.id, edit.form)))
+        console.print(table)
+
+
+def show_stats(where: str, stats: MemoryStats, console: Console) -> None:
+    """The counts in words."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in stats.kinds.items()) or "none"
+    times = f"{stats.first} to {stats.last}" if stats.first else "none"
+    rows = {
+        "memory": where,
+        "embedding": stats.embedding,
+        "superseding": stats.superseding,
+        "edits": f"{stats.edits:,}, {stats.superseded:,} of them superseded",
+        "entries": f"{stats.entries:,}, {stats.current:,} of them current",
+        "kinds": kinds,
+        "facts": f"{stats.facts:,}, {stats.changed_facts:,} of them with more than one edit",
+        "times": times,
+    }
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows.items():
+        table.add_row(Text(name, style="bold"), Text(one_line(value)))
+    console.print(table)
+
+
+def _table(*names: str, named_by: int) -> Frame:
+    """An empty table; in a narrow terminal the first `named_by` columns stand above the others of their row."""
+    table = Frame(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    table.names = named_by
+    for name in names:
+        table.add_column(name, no_wrap=name not in ("text", "value"), overflow="fold")
+    return table

@@ -1,1 +1,0 @@
-"""Generated streams: the facts, the story that is told of them, and the questions about it."""
