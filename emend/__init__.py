@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emend.editors.base import EditorContext
-    from emend.evals.api.ask import ask, edit, open_memory
     from emend.evals.api.result import RunResult, load_run
     from emend.evals.api.run import arun, build, run
-    from emend.evals.api.session import Session
+    from emend.evals.api.session import Session, ask, edit, open_memory
     from emend.evals.case import Case, Metric
     from emend.memory.edit import Edit, Triplet
     from emend.memory.errors import EmendError
@@ -36,11 +35,11 @@ _PLACES = {
     "Step": "memory.probe",
     "Triplet": "memory.edit",
     "arun": "evals.api.run",
-    "ask": "evals.api.ask",
+    "ask": "evals.api.session",
     "build": "evals.api.run",
-    "edit": "evals.api.ask",
+    "edit": "evals.api.session",
     "load_run": "evals.api.result",
-    "open_memory": "evals.api.ask",
+    "open_memory": "evals.api.session",
     "run": "evals.api.run",
 }
 __all__ = [

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from emend.evals.api.result import RunResult
-from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.run.results import Progress
 from emend.memory.errors import RunRefused
 from emend.memory.registry import name_object, trust_typed

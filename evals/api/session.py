@@ -1,10 +1,10 @@
-"""Questions to an edited model: a memory's edits are applied, and one question follows another."""
+"""Editing and asking from Python: facts applied to a model inside a `with`, or questions over a memory."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import BaseChatModel
 
@@ -13,8 +13,9 @@ from emend.agents.scoring import ScoringModel
 from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
-from emend.evals.config.measure_config import SessionConfig
+from emend.evals.api.run import component_name, editor_names
 from emend.evals.config.run_config import RunConfig
+from emend.evals.config.task_config import SessionConfig
 from emend.evals.run.baseline import ask_recorded
 from emend.evals.run.resources import load_model_and_policy, open_lazily, refuse_unused_limits
 from emend.graphs.execution import call_on_step
@@ -26,6 +27,14 @@ from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.steps import keep_steps, steps_of
+from emend.memory.store.jsonl import edit_from
+from emend.memory.store.open_memory import open_memory as open_memory_of
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from emend.memory.probe import Answer
+    from emend.memory.store.chroma import ChromaMemory
 
 
 class ReadOnlyMemory:
@@ -89,9 +98,9 @@ class Session:
             return temporary, self._edits
         if self._factory is Unedited:
             return None, ()
-        from emend.memory.store.open_memory import open_memory
+        from emend.memory.store.open_memory import open_memory as open_memory_of
 
-        opened = open_memory(self._config.memory, self._config.embedding, search=True)
+        opened = open_memory_of(self._config.memory, self._config.embedding, search=True)
         memory = resources.enter_context(opened)
         return ReadOnlyMemory(memory), memory.edits(current=True)
 
@@ -155,3 +164,82 @@ def reading_of(model: BaseChatModel) -> Reading:
     A local model says whether it chats; of any other, one that gives probabilities continues text.
     """
     return "whole" if getattr(model, "chats", not isinstance(model, ScoringModel)) else "line"
+
+
+Fact = Edit | Mapping[str, Any] | str
+"""An edit, an object of a file of edits such as {"subject": ..., "relation": ..., "object": ...}, or a document."""
+
+
+@contextmanager
+def edit(model: "str | BaseChatModel", facts: Sequence[Fact], editor: Any = "rag", **options: Any) -> Iterator[Session]:
+    """Apply facts to a model inside the `with`; ask the session that it yields.
+
+    Args:
+        model: name, as in `emend run --model`, or a LangChain chat model.
+        facts: the new facts.
+        editor: name, class or factory of the editor; one that changes weights needs facts with a prompt and a target.
+        options: as of `SessionConfig`: retriever, embedding, overrides, and limits of calls.
+
+    Raises:
+        BadData: a fact has no known form.
+        EmendError: a name or setting is wrong.
+    """
+    edits = [edit_of(fact) for fact in facts]
+    with Session(session_config(model, editor, options), edits) as session:
+        yield session
+
+
+def ask(
+    question: str,
+    memory: str = "emend-memory",
+    model: "str | BaseChatModel" = "tiny",
+    editor: Any = "rag",
+    **options: Any,
+) -> "Answer":
+    """Ask one question over a memory's current edits; nothing is added to the memory.
+
+    For several questions use `edit`, or a `Session`, which loads the model once.
+    """
+    with Session(session_config(model, editor, {"memory": memory} | options)) as session:
+        return session.ask(question)
+
+
+def open_memory(
+    where: str, embedding: str | None = None, superseding: Any = None, create: bool = False, search: bool = False
+) -> "AbstractContextManager[ChromaMemory]":
+    """Open a memory inside a `with`.
+
+    Args:
+        where: folder, or http://HOST:PORT of a server.
+        embedding: name of the embedding; None is the one that the memory was made with.
+        superseding: rule of a new memory: arrival, time or never.
+        create: make the memory if it does not exist.
+        search: load the embedding, so that the memory can be searched.
+
+    Raises:
+        BadSettings: unknown rule or embedding.
+        MissingData: the memory does not exist.
+    """
+    trust_typed(embedding)
+    return open_memory_of(where, embedding, superseding, create, search)
+
+
+def edit_of(fact: Fact) -> Edit:
+    """The edit that a fact is.
+
+    Raises:
+        BadData: it has no known form.
+        ValidationError: a field is unknown or of the wrong type.
+    """
+    if isinstance(fact, Edit):
+        return fact
+    return edit_from({"document": fact} if isinstance(fact, str) else dict(fact))
+
+
+def session_config(model: Any, editor: Any, options: Mapping[str, Any]) -> SessionConfig:
+    """The configuration of a session, with names in place of objects."""
+    named = dict(options) | {"model": component_name("model", model), "editor": editor_names(editor)[0]}
+    for option in ("retriever", "embedding"):
+        if named.get(option) is not None:
+            named[option] = component_name(option, named[option])
+    return SessionConfig.model_validate(named)

@@ -17,9 +17,8 @@ from typing_extensions import TypedDict
 
 from emend.agents.judging.base import Item
 from emend.agents.llm import load_model
-from emend.evals.api.ask import edit_of
-from emend.evals.api.session import Session
-from emend.evals.config.measure_config import SessionConfig
+from emend.evals.api.session import Session, edit_of
+from emend.evals.config.task_config import SessionConfig
 from emend.graphs.construction.debate import debate_question
 from emend.graphs.execution import Graph
 from emend.graphs.extraction.graph import ExtractContext, extract_document

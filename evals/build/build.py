@@ -18,7 +18,7 @@ from emend.evals.build.sources.elken import prepare_events
 from emend.evals.build.sources.recoe import prepare_records
 from emend.evals.build.sources.stored_items import KeptItem
 from emend.evals.build.sources.wikiupdate import prepare_updates
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import CARD
 from emend.evals.log.manifest import now
 from emend.evals.log.records import replace

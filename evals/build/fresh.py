@@ -10,7 +10,7 @@ from emend.evals.build.assemble import CARD_TEXT, build_cost
 from emend.evals.build.card import Card, FilterCount, card_text, count_filter
 from emend.evals.build.items import CHOICE, COUNT, PLACE, WORDS
 from emend.evals.case import Record
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.fact_file import FactFile
 from emend.evals.data.benchmarks.fact_rows import is_fact_file, read_facts
 from emend.evals.data.benchmarks.registry import CARD, PLACES, BenchmarkFiles, is_built_folder, read_card, read_places

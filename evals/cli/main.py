@@ -40,7 +40,7 @@ COMMANDS = {
         "reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
     ),
     "sweep": LazyCommand("reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."),
-    "build": LazyCommand("build:build", EVALUATE, "Build a benchmark from facts or documents; repeat to continue."),
+    "build": LazyCommand("data:build", EVALUATE, "Build a benchmark from facts or documents; repeat to continue."),
     "stream": LazyCommand(
         "stream:stream", EVALUATE, "Ask memory systems over a stream of turns; make and check streams."
     ),

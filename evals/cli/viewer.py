@@ -40,8 +40,7 @@ def show_runs(
     """
     require_view()
     from emend.evals.show.view.scan import require_runs
-    from emend.evals.show.view.server import is_loopback, listen, serve
-    from emend.evals.show.view.site import Site
+    from emend.evals.show.view.server import Site, is_loopback, listen, serve
 
     if token and len(token) < SHORTEST_TOKEN:
         raise BadSettings(f"--token is too short: give {SHORTEST_TOKEN} characters or more.")

@@ -210,7 +210,7 @@ def ask_all(
         TooManyFailures: too many calls failed like that.
         ModelError: of another kind, which every call would meet; what was judged is kept.
     """
-    from emend.evals.run.queues import TaskQueue
+    from emend.evals.run.units import TaskQueue
 
     counts, lock = CallCounts(), threading.Lock()
 

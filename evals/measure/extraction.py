@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.case import Benchmark, Case
-from emend.evals.config.measure_config import ExtractionConfig
 from emend.evals.config.run_config import CallLimits
+from emend.evals.config.task_config import ExtractionConfig
 from emend.evals.data.benchmarks.triples import TEXTS, ExtractedDocument, read_extracted, text_setting
 from emend.evals.log.folder import locked
 from emend.evals.log.manifest import changes

@@ -7,7 +7,7 @@ from typing import NamedTuple, get_args
 from pydantic import Field
 
 from emend.evals.case import Case
-from emend.evals.config.measure_config import RetrievalConfig
+from emend.evals.config.task_config import RetrievalConfig
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER
 from emend.evals.metrics.estimate import estimate
 from emend.evals.run.resources import load_benchmark

@@ -13,7 +13,7 @@ from emend.agents.scope.encoder_training import EncoderTraining, QuestionPair, t
 from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide, decisions
 from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
-from emend.evals.config.measure_config import EncoderConfig, ScopeConfig, TrainingConfig
+from emend.evals.config.task_config import EncoderConfig, ScopeConfig, TrainingConfig
 from emend.evals.metrics.estimate import estimate
 from emend.evals.run.resources import load_benchmark
 from emend.memory.edit import FrozenModel

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from emend.agents.parsing.abstention import abstains
 from emend.agents.parsing.passages import without_question
 from emend.evals.metrics import paper_scores
+from emend.evals.metrics.agents import score_memory
 from emend.evals.metrics.recoe import contains_flip, correct_flip, effectiveness
 from emend.evals.metrics.scores import (
     NNM_EPS,
@@ -24,7 +25,6 @@ from emend.evals.metrics.scores import (
     score_construction,
     success,
 )
-from emend.evals.metrics.stream_answers import score_memory
 from emend.evals.metrics.text import asserts, exact_match, normalise, parse_choice, parse_truth, rouge_l, strict_match
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadSettings, MissingExtra

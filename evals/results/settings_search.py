@@ -17,8 +17,8 @@ from emend.agents.llm import fingerprint, load_model
 from emend.editors.hyperparameters import layers_at_depth, search_space, shipped_settings
 from emend.editors.registry import EDITORS
 from emend.evals.case import Benchmark, Case
-from emend.evals.config.measure_config import TuneConfig
 from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.config.task_config import TuneConfig
 from emend.evals.log.lines import BROKEN_RATIO
 from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.run.resources import load_benchmark

@@ -11,12 +11,11 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.triples import NO_TRIPLET
 from emend.evals.log.events import event_of
+from emend.evals.metrics.agents import score_calls
 from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
 from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores
-from emend.evals.metrics.trajectory import score_calls
 from emend.evals.run.baseline import Baseline, ask_recorded, needs_baseline
-from emend.evals.run.queues import map_in_order
-from emend.evals.run.units import EditorPass, Unit
+from emend.evals.run.units import EditorPass, Unit, map_in_order
 from emend.memory.errors import ContextOverflow, ModelReplyError, NotApplicable
 from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys

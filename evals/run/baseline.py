@@ -16,7 +16,7 @@ from emend.evals.log.baseline import BaselineAnswer, baseline_offsets, is_baseli
 from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
-from emend.evals.run.queues import map_in_order
+from emend.evals.run.units import map_in_order
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.files import open_file

@@ -18,11 +18,10 @@ from emend.evals.log.lines import EDIT_CHECK
 from emend.evals.run.ask_unit import Stopped, ask_unit
 from emend.evals.run.baseline import Baseline
 from emend.evals.run.edit_groups import AppliedEdits, Lookahead, find_failing_edits
-from emend.evals.run.queues import TaskQueue
 from emend.evals.run.results import Results, UnitShares
 from emend.evals.run.run_setup import RunSetup
 from emend.evals.run.side_effects import SideEffects
-from emend.evals.run.units import EditorPass, Group, Unit
+from emend.evals.run.units import EditorPass, Group, TaskQueue, Unit
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import (
     BadSettings,

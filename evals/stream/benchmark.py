@@ -15,7 +15,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.base import Definition, check_request, known_options
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.log.records import read_records
-from emend.evals.metrics.stream_answers import ABSTAINS, REASONS, UNKNOWN
+from emend.evals.metrics.agents import ABSTAINS, REASONS, UNKNOWN
 from emend.evals.results.dry_run import (
     COUNTS,
     SAMPLE,
@@ -29,7 +29,7 @@ from emend.evals.results.dry_run import (
     without_warnings,
 )
 from emend.evals.run.run import run
-from emend.evals.stream.loaders.load import load_stream
+from emend.evals.stream.loaders import load_stream
 from emend.evals.stream.system import SYSTEMS
 from emend.evals.stream.system_editor import StreamPlan, SystemEditorFactory
 from emend.evals.stream.turn import StreamQuestion, StreamSegment, Turn, segments

@@ -12,8 +12,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.judging.panel import load_judge
+from emend.evals.metrics.agents import PLANTED, UNKNOWN, is_right
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.evals.metrics.stream_answers import PLANTED, UNKNOWN, is_right
 from emend.evals.stream.benchmark import as_probe
 from emend.evals.stream.gold import GoldState
 from emend.evals.stream.turn import StreamItem, StreamQuestion, Turn, WrongAnswer

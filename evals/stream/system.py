@@ -145,7 +145,7 @@ SYSTEMS: Registry[SystemFactory] = Registry(
             "Keeps dated facts, corrections and rules in Emend's memory of facts, and looks them up.",
         ),
         "fact_agent": (
-            "emend.evals.stream.systems.fact_agent:FactAgentSystem",
+            "emend.evals.stream.systems.facts:FactAgentSystem",
             "The model writes each turn into Emend's memory of facts by tools, and looks facts up there.",
         ),
         "langgraph_store": (

@@ -16,8 +16,7 @@ from emend.agents.roles.answer import wording_id
 from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, ApplyMore, EditorContext
-from emend.evals.metrics.stream_answers import STORE, count_tokens
-from emend.evals.metrics.trajectory import compare_states
+from emend.evals.metrics.agents import STORE, compare_states, count_tokens
 from emend.evals.stream.gold import GoldState, StateFact
 from emend.evals.stream.system import AnsweringSystem, ContextItem, HasSize, HasState, SystemContext, SystemFactory
 from emend.evals.stream.turn import StreamQuestion, Turn

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from emend.agents.llm import load_model  # noqa: E402
 from emend.evals.case import Record  # noqa: E402
-from emend.evals.config.measure_config import StreamConfig  # noqa: E402
+from emend.evals.config.task_config import StreamConfig  # noqa: E402
 from emend.evals.log.records import read_records  # noqa: E402
 from emend.evals.metrics.estimate import estimate  # noqa: E402
 from emend.evals.metrics.paired import Pair, compare_pairs  # noqa: E402

@@ -22,7 +22,7 @@ from emend.evals.build.sources.fact_graph import (
     read_templates,
 )
 from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import contaminated_ids

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from emend.evals.build.sources.fact_graph import FactGraph, TemplateBook, fill, read_fact_table
 from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.wikidata.fact_update import Template
 from emend.memory.edit import FrozenModel

@@ -12,7 +12,7 @@ from emend.evals.build.sources.fact_graph import FactGraph, TemplateBook, read_f
 from emend.evals.build.sources.questions import DocumentFolder
 from emend.evals.build.sources.recoe_records import ReasoningRecord, RecordComposer, parse_measure
 from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.recoe import ROWS
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.graphs.construction.filters.name_forms import names_exactly

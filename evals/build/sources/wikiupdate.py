@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from emend.evals.build.sources.akew import rewrite
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_text, sha256
 from emend.evals.data.wikidata.dump import read_updates

@@ -10,7 +10,7 @@ import typer
 
 from emend.evals.cli.options import grouped
 from emend.evals.cli.output import print_text
-from emend.evals.config.measure_config import SessionConfig
+from emend.evals.config.task_config import SessionConfig
 from emend.memory.errors import (
     BadData,
     BadSettings,

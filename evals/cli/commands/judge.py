@@ -160,8 +160,8 @@ def stress(
     as_json: Json = False,
 ) -> None:
     """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
-    from emend.evals.judging.stress import own_cases
-    from emend.evals.judging.stress import stress as stress_judges
+    from emend.evals.judging.calibration import own_cases
+    from emend.evals.judging.calibration import stress as stress_judges
     from emend.evals.show.report.judges import show_stress
     from emend.memory.registry import trust_names
 

@@ -8,8 +8,8 @@ import typer
 
 from emend.evals.cli.options import Json, Plot, grouped
 from emend.evals.cli.output import emit, interrupts_as_exit, print_text
-from emend.evals.config.measure_config import EncoderConfig, ExtractionConfig, RetrievalConfig, ScopeConfig, TuneConfig
 from emend.evals.config.run_config import CallLimits
+from emend.evals.config.task_config import EncoderConfig, ExtractionConfig, RetrievalConfig, ScopeConfig, TuneConfig
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 
 from emend.evals.cli.options import DryRun, Json, Out, grouped, show_estimates
 from emend.evals.cli.output import emit, print_text
-from emend.evals.config.measure_config import StreamConfig
+from emend.evals.config.task_config import StreamConfig
 from emend.evals.stream.generator import StreamOptions
 from emend.memory.errors import BadSettings
 
@@ -90,7 +90,7 @@ def check(
     """Check a stream: gold against the turns' texts, and who judges on right and planted wrong answers."""
     from emend.evals.show.report.measurements import render_checks
     from emend.evals.stream.fairness import check_judge, check_stream, judge_by_model
-    from emend.evals.stream.loaders.load import load_stream
+    from emend.evals.stream.loaders import load_stream
     from emend.evals.stream.turn import StreamQuestion
 
     items = load_stream(file)

@@ -32,16 +32,19 @@ from emend.evals.results.aggregate.columns import (
     only,
     order_by,
 )
-from emend.evals.results.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
-from emend.evals.results.aggregate.side_effects import (
+from emend.evals.results.aggregate.costs import (
+    PER_PROBE,
     AbilityRow,
     EditCheckRow,
     PerplexityRow,
+    RunCost,
     abilities_of,
     broken_places,
+    costs_of,
     edit_checks_of,
     perplexities_of,
     side_effect_notes,
+    spent_of,
 )
 from emend.evals.run.merge import merge_notes
 from emend.memory.edit import FrozenModel

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from emend.evals.case import Metric
 from emend.evals.judging.store import Run
+from emend.evals.metrics.agents import ABSTAINS, pass_hat_k
 from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.stream_answers import ABSTAINS
-from emend.evals.metrics.trajectory import pass_hat_k
 from emend.evals.results.aggregate.columns import estimate_of
 from emend.evals.results.aggregate.rows import gather_run
 from emend.evals.results.analyses.base import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from emend.agents.llm import is_local_spec, load_model
 from emend.agents.providers.usage import ProviderUsage
-from emend.evals.config.measure_config import BenchmarkConfig, ExtractionConfig
 from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.config.task_config import BenchmarkConfig, ExtractionConfig
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.triples import OPTION
 from emend.evals.judging.panel import Panel

@@ -18,9 +18,9 @@ from emend.editors.restore_check import RestoreCheck
 from emend.evals.run.ask_unit import Stopped
 from emend.evals.run.baseline import Baseline
 from emend.evals.run.evaluate import EvaluationContext, PassEvaluator
-from emend.evals.run.queues import TaskQueue
 from emend.evals.run.run_setup import RunSetup, load_setup
 from emend.evals.run.side_effects import SideEffects
+from emend.evals.run.units import TaskQueue
 from emend.evals.run.workers.base import Port, Task, WorkerSetup, groups_of
 from emend.evals.run.workers.shared import RemoteBaseline, RemoteJournal, RemoteLedger, RemoteLimiter, TaskResults
 from emend.memory.errors import EmendError, RunRefused

@@ -9,8 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from emend.evals.judging.annotation import AnnotationKey, AnnotationResults
-from emend.evals.judging.calibration import Calibration
-from emend.evals.judging.stress import Outcome, Relation, StressReport, StressRow
+from emend.evals.judging.calibration import Calibration, Outcome, Relation, StressReport, StressRow
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, dim, frame, unscored

@@ -11,9 +11,8 @@ from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.protocols import RIGHT_VALUES, plain_name
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
+from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, AbilityRow, PerplexityRow, RunCost
 from emend.evals.results.aggregate.rows import ForgettingRow
-from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.show.report.layout import (
     Frame,
     bounds,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from emend.evals.case import Metric, Record
 from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import Scoring
-from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
+from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
 from emend.evals.results.analyses.compare import ComparisonRow
 from emend.evals.show.trace.case_trace import JudgedItem
 from emend.memory.edit import FrozenModel

@@ -17,7 +17,7 @@ def test_facts_are_applied_inside_the_with(tmp_path):
 
 
 def test_facts_are_edits_objects_or_texts():
-    from emend.evals.api.ask import edit_of
+    from emend.evals.api.session import edit_of
 
     edit = edit_of(FACT)
     assert (edit.form, edit.target_new, edit_of(edit)) == ("triplet", "Ostrim", edit)

@@ -8,8 +8,8 @@ import pytest
 from emend.evals.build.assemble import assemble
 from emend.evals.build.build import apply_review, build, foresee
 from emend.evals.build.card import Card
-from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.judging.annotation import read_key
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.rows import report

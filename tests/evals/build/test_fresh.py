@@ -8,7 +8,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from emend.evals.build.build import build, foresee
 from emend.evals.build.items import Knowledge
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import CARD, PLACES
 from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData

@@ -8,8 +8,8 @@ import pytest
 
 from emend.evals.build.build import build, foresee
 from emend.evals.build.sources.questions import LONGEST, DocumentFolder, divide, false_statement, text_of
-from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.graphs.construction.document_facts import DocumentFact, DocumentFacts, UnansweredQuestion

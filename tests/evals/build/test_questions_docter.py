@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from emend.evals.build.build import build
-from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.fact_rows import read_facts
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run

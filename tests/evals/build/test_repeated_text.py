@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from emend.evals.build.build import build
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from tests.evals.build.authors import TASKS, fact_of, write_akew
 from tests.paths import DATA
 from tests.provider.protocols import Asked

@@ -8,7 +8,7 @@ import pytest
 
 from emend.evals.build.build import build
 from emend.evals.build.sources.wikiupdate import COUNTS, HISTORY, UPDATES, prepare_updates
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.store.jsonl import edit_from

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from emend.agents.judging.base import Item
+from emend.evals.judging.calibration import TOLERANCE, case_of, stress, variants
 from emend.evals.judging.panel import NOT_YET, ORDER_DEPENDENT, Judgement, Panel, ask_all, combine, judge_id, make_calls
-from emend.evals.judging.stress import TOLERANCE, case_of, stress, variants
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from emend.evals.case import Case
-from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.config.run_config import RunConfig
+from emend.evals.config.task_config import RetrievalConfig
 from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, TimedEmbedding, measure_retrieval
 from emend.evals.show.report.measurements import retrieval_notes
 from emend.memory.embeddings.embed import LexicalEmbedding

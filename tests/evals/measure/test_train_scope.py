@@ -11,7 +11,7 @@ from emend.agents.scope.load import load_scope
 from emend.evals.case import Case
 from emend.evals.cli.commands.measure import _print_steps
 from emend.evals.cli.main import app
-from emend.evals.config.measure_config import ScopeConfig
+from emend.evals.config.task_config import ScopeConfig
 from emend.evals.measure.training import questions_from, questions_of, train_scope_on
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_to_dict
 
-from emend.evals.metrics.trajectory import (
+from emend.evals.metrics.agents import (
     MatchMode,
     ToolCall,
     TrajectoryCounts,

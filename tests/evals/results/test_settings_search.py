@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from emend.editors.hyperparameters import read_settings, search_space, shipped_settings
-from emend.evals.config.measure_config import TuneConfig
+from emend.evals.config.task_config import TuneConfig
 from emend.evals.results.settings_search import (
     divide_cases,
     draw_settings,

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from emend.evals.run.queues import TaskQueue, map_in_order
+from emend.evals.run.units import TaskQueue, map_in_order
 
 
 def test_no_more_tasks_than_the_bound_are_under_way_and_an_error_comes_out():

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.config.measure_config import StreamConfig
+from emend.evals.config.task_config import StreamConfig
 from emend.evals.log.records import read_records
 from emend.evals.run.run import run
 from emend.evals.stream.fairness import OracleReader

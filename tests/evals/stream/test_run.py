@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from emend.evals.config.measure_config import StreamConfig
+from emend.evals.config.task_config import StreamConfig
 from emend.evals.log.lines import EVENTS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.results.aggregate.rows import report

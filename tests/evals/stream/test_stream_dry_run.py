@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.config.measure_config import StreamConfig
+from emend.evals.config.task_config import StreamConfig
 from emend.evals.log.records import read_records
 from emend.evals.results.dry_run import StandIn
 from emend.evals.run.run import run

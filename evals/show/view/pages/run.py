@@ -1,4 +1,4 @@
-"""The page of a run, with the numbers of `emend report`, and the page of all runs."""
+"""The pages of a run: the numbers of `emend report`, judges, retrieval; and the page of all runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, groupby
@@ -7,32 +7,50 @@ from typing import Any
 
 from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
+from emend.evals.judging.store import Scoring, list_scorings
+from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest, versions
+from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.protocols import plain_name
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE
+from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE, AbilityRow, PerplexityRow
+from emend.evals.results.aggregate.judged import calibration_of, judged_notes
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
-from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.tables import LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
+from emend.evals.results.analyses.base import Analysis, AnalysisRow
+from emend.evals.results.analyses.general import HIT
 from emend.evals.show.report.metrics import count, gap_notes
 from emend.evals.show.report.secondary import cost_text, perplexity_text, spent_line
+from emend.evals.show.view.answers import RunAnswers
+from emend.evals.show.view.pages.case import Decisions, hit_views
+from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
+from emend.evals.show.view.results import SplitVotes
 from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views import (
     AbilityView,
     AboutView,
+    AgreementView,
     CellView,
+    Choice,
     Curve,
     CurvePoint,
+    DisagreementView,
     GridMetric,
     GridRow,
+    HitRate,
+    HitView,
+    JudgesView,
     Link,
     MetricGrid,
+    Miss,
     NamedValue,
     Page,
     PerplexityView,
+    RetrievalView,
     RunsView,
     RunView,
+    ScoringView,
 )
 
 Cells = Sequence[CellView | None]
@@ -195,3 +213,109 @@ def about_page(request: PageRequest) -> Page:
     folders = tuple(str(folder) for folder in request.library.scan.folders)
     data = AboutView(versions=facts(versions()), folders=folders)
     return Page(request.head("about", "About this viewer", words=["doctor"]), data)
+
+
+HIDDEN = ("reasons", "items", "prompt_id", "kind", "judge")
+
+
+def judges_page(request: PageRequest, place: RunPlace) -> Page:
+    """Scorings with their calibration, and disagreements."""
+    votes, status = request.library.results.get("votes", [place.folder])
+    answers, indexed = request.library.answers(place)
+    scorings = tuple(_scoring_view(place, scoring) for scoring in list_scorings(place.folder))
+    data = JudgesView(status=status, scorings=scorings)
+    if isinstance(votes, SplitVotes):
+        listed = tuple(_disagreements(place, answers, votes)) if answers else ()
+        data = data.model_copy(
+            update={"disagreements": listed, "disagreements_total": votes.total, "judgements": votes.judgements}
+        )
+    words = ["report", str(place.folder), "--all"]
+    waiting = "computing" in (status.state, indexed.state)
+    return Page(request.head("judges", f"Judges of {place.name}", place, words=words, waiting=waiting), data)
+
+
+def _scoring_view(place: RunPlace, scoring: Scoring) -> ScoringView:
+    return ScoringView(
+        scoring=scoring,
+        notes=tuple(judged_notes(place.folder, scoring)) if "tendency" not in scoring.kinds else (),
+        agreements=tuple(_agreement(scoring, kind) for kind in scoring.kinds),
+    )
+
+
+def _agreement(scoring: Scoring, kind: str) -> AgreementView:
+    known = scoring.calibrated(kind) or {}
+    measured = {name: value for name, value in known.items() if name not in HIDDEN and value is not None}
+    return AgreementView(kind=kind, text=calibration_of(scoring, kind), facts=facts(measured))
+
+
+def _disagreements(place: RunPlace, answers: RunAnswers, votes: SplitVotes) -> Iterator[DisagreementView]:
+    for vote in votes.votes:
+        key = answers.find(vote.record.setting, vote.record.case)
+        if key:
+            yield DisagreementView(kind=vote.kind, answer=answer_view(place, vote.record, key), votes=vote.judgements)
+
+
+SIZE = 20
+HIT_RATE = Metric(name=HIT, value=HIT, kinds=(), scale=100)
+
+
+def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
+    """Hit rates by setting, kind and editor, and the misses of an editor or of all."""
+    analysis, status = request.library.results.get("retrieval", [place.folder])
+    answers, indexed = request.library.answers(place)
+    editor = request.value("editor")
+    data = RetrievalView(status=status)
+    if isinstance(analysis, Analysis):
+        data = data.model_copy(update={"rows": tuple(map(_rate, analysis.rows))})
+    if answers is not None:
+        data = data.model_copy(update=_misses(request, place, answers, editor))
+    waiting = "computing" in (status.state, indexed.state)
+    words = ["analyse", str(place.folder), "retrieval"]
+    return Page(request.head("retrieval", f"Retrieval of {place.name}", place, words=words, waiting=waiting), data)
+
+
+def _rate(row: AnalysisRow) -> HitRate:
+    value = Estimate.model_validate(row.model_dump(include=set(Estimate.model_fields)))
+    return HitRate(setting=row.label, kind=row.panel, editor=row.series, cell=cell(value, HIT_RATE))
+
+
+def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: str) -> dict[str, Any]:
+    counts = answers.miss_counts()
+    after = request.value("after")
+    start = int(after) if after.isdecimal() and len(after) < 12 else 0
+    lines = answers.misses(editor if editor in answers.editors else "", start, SIZE + 1)
+    visible, has_more = lines[:SIZE], len(lines) > SIZE and not request.static
+    path = run_path(place, "retrieval.html")
+    return {
+        "misses": tuple(_miss_views(request, place, answers, visible)),
+        "misses_total": counts.get(editor, 0) if editor in answers.editors else sum(counts.values()),
+        "editors": tuple(
+            Choice(value=name, text=name, count=counts[name], chosen=name == editor)
+            for name in answers.editors
+            if name in counts
+        ),
+        "next": request.link(path, editor=editor, after=str(visible[-1])) if has_more else "",
+    }
+
+
+def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[Miss]:
+    with request.library.index(place) as index:
+        for position, record in answers.read_answers(lines):
+            answer, line = answer_view(place, record, answers.key_of(position)), answers.read_case(position)
+            case_edits = frozenset(str(edit["id"]) for edit in line["edits"])
+            events = index.events(record.unit).get(record.probe, ())
+            yield Miss(
+                answer=answer,
+                edits=tuple(str(edit["text"]) for edit in line["edits"]),
+                hits=_first_hits(list(steps_from_events(events)), case_edits),
+            )
+
+
+def _first_hits(steps: list[dict[str, Any]], case_edits: frozenset[str]) -> tuple[HitView, ...]:
+    """Entries that the first step that retrieved anything retrieved."""
+    for part in split_passes(steps):
+        for step in part:
+            hits = (step["update"] or {}).get("hits")
+            if isinstance(hits, list) and hits:
+                return hit_views([hit for hit in hits if isinstance(hit, dict)][:5], case_edits, Decisions(part))
+    return ()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.build.build import build, foresee
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.run.resources import load_benchmark
 from tests.evals.build.authors import TASKS
 from tests.provider.protocols import Asked

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from emend.evals.build.build import build, foresee
-from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.run_config import RunConfig
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emend.evals.build.build import build
-from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.task_config import BuildConfig
 from tests.evals.build.recoe.test_records import RIVERS
 from tests.evals.command_line import caller
 from tests.provider.protocols import Asked

@@ -8,7 +8,7 @@ from emend.evals.case import Metric
 from emend.evals.config.run_config import NO_CHECKPOINTS
 from emend.evals.log.lines import COSTS, EDIT_CHECK, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.side_effects import broken_places, edit_checks_of, perplexities_of, side_effect_notes
+from emend.evals.results.aggregate.costs import broken_places, edit_checks_of, perplexities_of, side_effect_notes
 from emend.evals.results.aggregate.tables import MetricTable, TableRow
 from emend.evals.show.report.metrics import _best
 

@@ -9,10 +9,10 @@ import pytest
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.paired import Paired
 from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_gate_junit
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.evals.results.aggregate.rows import report as read_report
-from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.memory.errors import BadSettings
 from tests.evals import toy_runs
 from tests.evals.command_line import emend as command

@@ -12,8 +12,8 @@ from emend.evals.cli.trust import trusted_names_of
 from emend.evals.config.run_config import NO_CHECKPOINTS, RunConfig
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
+from emend.evals.results.aggregate.costs import abilities_of, perplexities_of
 from emend.evals.results.aggregate.rows import report
-from emend.evals.results.aggregate.side_effects import abilities_of, perplexities_of
 from emend.evals.run.ability import (
     AbilityScore,
     BuiltInTask,

@@ -16,8 +16,8 @@ from emend.evals.config.run_config import NO_CHECKPOINTS, Checkpoints
 from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
+from emend.evals.results.aggregate.costs import _over_edits, perplexities_of
 from emend.evals.results.aggregate.rows import report
-from emend.evals.results.aggregate.side_effects import _over_edits, perplexities_of
 from emend.evals.run.side_effects import load_texts, text_likelihoods
 from emend.evals.show.report.secondary import perplexity_tables
 from emend.memory.edit import Edit

@@ -11,7 +11,7 @@ from emend.evals.judging.panel import Panel
 from emend.evals.show.view.environment import render
 from emend.evals.show.view.pages.case import pass_views
 from emend.evals.show.view.pages.common import marked
-from emend.evals.show.view.site import PageMissing, Site
+from emend.evals.show.view.server import PageMissing, Site
 from emend.evals.show.view.views import CellView
 from tests.evals.command_line import caller
 from tests.evals.judged_runs import judge_model, scored

@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 
 from emend.evals.cli.viewer import require_view
 from emend.evals.show.view.environment import STATIC, TEMPLATES, environment
-from emend.evals.show.view.server import HEADERS, is_loopback, listen, make_app, make_server
-from emend.evals.show.view.site import Site
+from emend.evals.show.view.server import HEADERS, Site, is_loopback, listen, make_app, make_server
 from emend.memory.errors import MissingExtra
 from tests.evals.command_line import emend
 

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from emend.evals.stream.loaders.load import load_stream
+from emend.evals.stream.loaders import load_stream
 from emend.evals.stream.turn import StreamQuestion, Turn, segments, write_stream
 from emend.memory.errors import BadData, MissingData
 from tests.evals.stream.streams import accuracy, generated, run_systems

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Case
-from emend.evals.config.measure_config import ScopeConfig
+from emend.evals.config.task_config import ScopeConfig
 from emend.evals.data.benchmarks.mquake import ChainRow, MQuAKE
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids, read_numbered
 from emend.evals.measure.training import questions_of

@@ -1,1 +1,0 @@
-"""Streams out of the files of published benchmarks."""
