@@ -63,10 +63,10 @@ NO_COUNTS = "the model does not tell how many tokens a target has"
 WEIGHTS = {2: 2 / 3, 3: 4 / 3}
 """Weights by length of n-gram, as published; their mean is taken, not their sum."""
 
-_WORD_LETTER = r"[\w\u0300-\u036f]"  # NFKD separates accents from letters
+_CHAR = r"[\w\u0300-\u036f]"  # NFKD separates accents from letters
 _ENDING = r"(?:s|m|d|re|ve|ll)\b"
 _WORD = re.compile(
-    rf"{_WORD_LETTER}+(?=n't\b)|n't\b|'{_ENDING}|{_WORD_LETTER}+(?:(?:-|'(?!{_ENDING})){_WORD_LETTER}+)*|\.\.\.|[^\w\s]",
+    rf"{_CHAR}+(?=n't\b)|n't\b|'{_ENDING}|{_CHAR}+(?:(?:-|'(?!{_ENDING})){_CHAR}+)*|\.\.\.|[^\w\s]",
     re.IGNORECASE,
 )
 
