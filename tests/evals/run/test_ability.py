@@ -24,7 +24,7 @@ from emend.evals.run.ability import (
 from emend.evals.show.report.secondary import ability_tables
 from emend.memory.errors import BadSettings, ModelError
 from tests.evals import toy_runs
-from tests.evals.run.side_effects.test_perplexity import HARMING, STACKING, Fragile
+from tests.evals.run.test_perplexity import HARMING, STACKING, Fragile
 from tests.evals.toys import EDITOR, ScriptedModel
 
 

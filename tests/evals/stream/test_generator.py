@@ -9,7 +9,7 @@ from emend.evals.stream.gold import GoldState
 from emend.evals.stream.turn import ABSTAINING, StreamQuestion, Turn
 from emend.evals.stream.wordings import read_question
 from emend.memory.errors import BadData
-from tests.evals.build.chains.tables import write_table
+from tests.evals.build.sources.tables import write_table
 
 EVERY_KIND = {"current", "historic", "deleted", "cascade", "absence", "abstention", "multi_hop", "set"}
 

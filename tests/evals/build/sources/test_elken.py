@@ -15,7 +15,7 @@ from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
 from emend.graphs.construction.elken import sample
 from emend.memory.errors import BadData
-from tests.evals.build.elken.test_events import FACTS
+from tests.evals.build.sources.test_events import FACTS
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 

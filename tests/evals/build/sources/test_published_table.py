@@ -9,7 +9,7 @@ import pytest
 
 from emend.evals.build.build import build
 from emend.evals.config.task_config import BuildConfig
-from tests.evals.build.recoe.test_records import RIVERS
+from tests.evals.build.sources.test_recoe_records import RIVERS
 from tests.evals.command_line import caller
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider

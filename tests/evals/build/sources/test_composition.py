@@ -6,7 +6,7 @@ import pytest
 
 from emend.evals.build.sources.chains import ChainRequest, EditedWorld, changes_answer, compose_chains
 from emend.evals.build.sources.fact_graph import Chain, FactGraph, FactHop
-from tests.evals.build.chains.tables import graph
+from tests.evals.build.sources.tables import graph
 
 ALL = ChainRequest(hops=(2, 3, 4), edits=(1, 2, 3, 4), cases=24)
 

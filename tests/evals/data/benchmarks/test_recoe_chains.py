@@ -10,7 +10,7 @@ from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.evals.show.report.metrics import notes
-from tests.evals.data.benchmarks.recoe.test_benchmark import FIXTURE, REAL, real
+from tests.evals.data.benchmarks.test_recoe import FIXTURE, REAL, real
 from tests.fakes import ScriptedChatModel, begun
 
 COT = {"prompting": "cot", "perplexity": "0"}

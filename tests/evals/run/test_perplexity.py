@@ -25,7 +25,7 @@ from emend.memory.errors import BadData, MissingData, RunRefused, TooManyFailure
 from tests.evals import toy_runs
 from tests.evals.toys import EDITOR, FleetingEditor, HeavyEditor, ScriptedModel
 
-HARMING, STACKING = (f"tests.evals.run.side_effects.test_perplexity:{name}" for name in ("Harming", "Stacking"))
+HARMING, STACKING = (f"tests.evals.run.test_perplexity:{name}" for name in ("Harming", "Stacking"))
 TEXTS = ("one two three", "four five")
 
 

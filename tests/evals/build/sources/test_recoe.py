@@ -17,7 +17,7 @@ from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
 from emend.graphs.construction.recoe_samples import ENDING, sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
-from tests.evals.build.recoe.test_records import RIVERS, TOWNS
+from tests.evals.build.sources.test_recoe_records import RIVERS, TOWNS
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 

@@ -23,7 +23,7 @@ from tests.evals.command_line import caller
 from tests.evals.toy_runs import go, records, steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, HeavyEditor, ScriptedModel, ToyAnswerer
 
-AHEAD = "tests.evals.run.shares.test_shares:AheadEditor"
+AHEAD = "tests.evals.run.test_shares:AheadEditor"
 MODES: dict[str, dict[str, Any]] = {
     "single": {"editors": ("unedited", EDITOR, HEAVY), "settings": ("plain", "loud"), "repeats": 2, "limit": 4},
     "ahead": {"editors": (AHEAD, EDITOR), "mode": "single", "benchmark_options": {"cases": "40"}},

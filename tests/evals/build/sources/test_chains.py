@@ -17,7 +17,7 @@ from emend.evals.run.run import run
 from emend.graphs.construction.chains import sample
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals import command_line
-from tests.evals.build.chains.tables import write_table
+from tests.evals.build.sources.tables import write_table
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
