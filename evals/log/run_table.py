@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import duckdb
-import numpy as np
 
 from emend.evals.log.lines import RECORDS, warn_once
 from emend.evals.log.table_parts import Part, draft_in, find_parts, is_large, keep_part, parts_folder, remove_oldest
@@ -50,6 +49,8 @@ class PartWriter:
         Raises:
             BadData: a line cannot be read.
         """
+        import numpy as np  # lazily: a table that is there already is read without it
+
         parts, groups = list[Part](), self._source.rows(self._run, start)
         while places := self._write_lines(groups):
             end = LinePlace(places.ends[-1], places.numbers[-1])

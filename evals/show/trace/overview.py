@@ -7,7 +7,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from emend.evals.case import Record
@@ -96,6 +95,7 @@ class _CaseSums:
 
 
 _STEP: Callable[[Any], Any] = TypeAdapter(StepLine).validate_python
+_ROWS = TypeAdapter(tuple[CaseRow, ...])
 CaseKey = tuple[str, str, str]
 """Setting, case, editor."""
 VIEWS = (
@@ -166,7 +166,7 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
         _add_failures(table, records, steps, cases)
     if not (cases or steps.errors or steps.is_empty):
         raise BadSettings(f"nothing in '{folder}' fits {steps}.")
-    return Overview(nodes=nodes, cases=tuple(_case_rows(folder, cases)))
+    return Overview(nodes=nodes, cases=_case_rows(folder, cases))
 
 
 def _check_names(table: RunTable, manifest: Manifest, records: RecordFilter, steps: StepFilter) -> None:
@@ -202,6 +202,8 @@ def _make_views(table: RunTable, records: RecordFilter, steps: StepFilter) -> di
     matches = list(_matches(table.folder, steps.grep)) if steps.grep else []
     table.connection.execute("CREATE TABLE matches (line BIGINT, is_step BOOLEAN, excerpt VARCHAR)")
     if matches:
+        import numpy as np  # lazily: it takes a tenth of a second, and few overviews search for a text
+
         names = ("line", "is_step", "excerpt")
         arrays = {name: np.array(each, object) for name, each in zip(names, zip(*matches, strict=True), strict=True)}
         table.connection.register("new_matches", arrays)
@@ -271,17 +273,19 @@ def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cas
             case.finding = case.finding or f"{line['error']}: {line['message']}"
 
 
-def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> Iterator[CaseRow]:
+def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> tuple[CaseRow, ...]:
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
     settings = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
 
     def order(key: CaseKey) -> tuple[int, int]:
         return settings.get(key[0], 0), numbers.get(key[:2], 0)
 
+    rows = []
     for key in sorted(cases, key=order):
-        (setting, case, editor), sums = key, vars(cases[key])
-        number, seconds = numbers.get(key[:2], 0), round(sums["seconds"], 6)
-        yield CaseRow(**sums | {"seconds": seconds}, setting=setting, case=case, editor=editor, number=number)
+        names = dict(zip(("setting", "case", "editor"), key, strict=True))
+        sums = vars(cases[key])
+        rows.append(sums | names | {"seconds": round(sums["seconds"], 6), "number": numbers.get(key[:2], 0)})
+    return _ROWS.validate_python(rows)
 
 
 def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = ALL_RECORDS) -> str:
