@@ -1,6 +1,5 @@
 """Checks of what a comparison rests on: the gold of a stream, a reader without faults, and who says what is right."""
 
-import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from emend.evals.metrics.agents import PLANTED, UNKNOWN, is_right
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.evals.stream.benchmark import as_probe
 from emend.evals.stream.gold import GoldState
-from emend.evals.stream.turn import StreamItem, StreamQuestion, Turn, WrongAnswer
+from emend.evals.stream.turn import StreamItem, StreamQuestion, Turn
 from emend.evals.stream.wordings import read_question
 from emend.memory.edit import FrozenModel
 
@@ -92,14 +91,6 @@ class GoldFault(NamedTuple):
 
     question: StreamQuestion
     texts: tuple[str, ...]
-
-
-class JudgeVerdict(NamedTuple):
-    """A judge's word on an answer."""
-
-    question: StreamQuestion
-    answer: str
-    accepted: bool
 
 
 class JudgeCheck(FrozenModel):
@@ -198,11 +189,6 @@ def check_judge(judge: Judge, questions: Sequence[StreamQuestion], planted: int 
     )
 
 
-def find_judge_errors(verdicts: Sequence[JudgeVerdict]) -> list[JudgeVerdict]:
-    """The verdicts that the rules of the scores contradict."""
-    return [each for each in verdicts if judge_by_rules(each.question, each.answer) != each.accepted]
-
-
 def check_stream(items: Sequence[StreamItem]) -> list[StreamCheck]:
     """All checks of a stream: its gold, and what the rules of scores make of right, missing and wrong answers."""
     questions = [item for item in items if isinstance(item, StreamQuestion)]
@@ -234,38 +220,3 @@ def _accepted(questions: Sequence[StreamQuestion]) -> list[str]:
     """The first wrong answer of each question that the rules take for right."""
     hits = ((each, [text for text in wrong_answers(each) if judge_by_rules(each, text)]) for each in questions)
     return [f"{question.text} {texts[0]}" for question, texts in hits if texts]
-
-
-def plant_wrong_gold(items: Sequence[StreamItem], count: int, seed: int = 0) -> tuple[list[StreamItem], set[str]]:
-    """The stream with wrong gold in so many questions, and their ids.
-
-    A planted gold is a wrong answer of the question, or that nothing is known.
-    """
-    rng = random.Random(seed)
-    able = [item.id for item in items if isinstance(item, StreamQuestion) and (item.wrong or item.gold)]
-    planted = {*rng.sample(able, min(count, len(able)))}
-    return [_with_wrong_gold(item, rng) if item.id in planted else item for item in items], planted
-
-
-def _with_wrong_gold(item: StreamItem, rng: random.Random) -> StreamItem:
-    assert isinstance(item, StreamQuestion)
-    if not item.wrong:
-        return item.model_copy(update={"gold": ()})
-    value = rng.choice(item.wrong).value
-    others = tuple(wrong for wrong in item.wrong if wrong.value != value)
-    return item.model_copy(
-        update={"gold": (value,), "wrong": (*others, *(WrongAnswer(value=each) for each in item.gold))}
-    )
-
-
-def plant_judge_errors(
-    questions: Sequence[StreamQuestion], share: float, seed: int = 0
-) -> tuple[list[JudgeVerdict], int]:
-    """Verdicts on right and wrong answers, of which a share is wrong, and the number of those."""
-    rng = random.Random(seed)
-    sound = [JudgeVerdict(each, right_answer(each), True) for each in questions]
-    sound += [JudgeVerdict(each, text, False) for each in questions for text in wrong_answers(each)[:1]]
-    flipped = {*rng.sample(range(len(sound)), round(share * len(sound)))}
-    return [
-        each._replace(accepted=not each.accepted) if number in flipped else each for number, each in enumerate(sound)
-    ], len(flipped)
