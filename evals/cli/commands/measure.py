@@ -30,11 +30,11 @@ def extract(
 ) -> None:
     """Extract triplets from a benchmark's documents and measure them; repeat the command to continue."""
     from emend.evals.measure.extraction import run_extraction
-    from emend.evals.show.report.measurements import PUBLISHED, render_extraction
+    from emend.evals.show.report.measurements import PUBLISHED_QUALITY, render_extraction
     from emend.evals.show.report.progress import progress_on
 
     result = run_extraction(config, limits, out, progress_on())
-    published = PUBLISHED.get((config.benchmark, result.language), ())
+    published = PUBLISHED_QUALITY.get((config.benchmark, result.language), ())
     row = {"benchmark": config.benchmark, "method": config.method, "embedding": result.embedding}
     table = render_extraction(config.method, result.quality, result.embedding, published)
     emit([row | result.quality.model_dump()], as_json, lambda console: console.print(table))

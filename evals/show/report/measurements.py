@@ -17,7 +17,7 @@ from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, di
 from emend.evals.stream.fairness import StreamCheck
 from emend.memory.escape import one_line
 
-FIGURES = {
+EXTRACTION_FIGURES = {
     "triples per document": "per_document",
     "recall": "recall",
     "precision": "precision",
@@ -40,7 +40,7 @@ class PublishedQuality(NamedTuple):
     errors: tuple[float, float, float] | None = None
 
 
-PUBLISHED = {
+PUBLISHED_QUALITY = {
     ("docter", "en"): (
         PublishedQuality("DocTER tools", 16.50, 57.84, 3.75, 7.04, (33.87, 42.74, 23.39)),
         PublishedQuality("DocTER LLM", 10.26, 88.79, 14.71, 25.24, (12.88, 31.06, 56.06)),
@@ -55,7 +55,7 @@ def render_extraction(
 ) -> RenderableType:
     """A row per figure, in percent but for the number of triplets, and what must be known to read them."""
     table = frame("", one_line(name, 20), "95 %", "n", *(row.name for row in published))
-    for label, figure in FIGURES.items():
+    for label, figure in EXTRACTION_FIGURES.items():
         estimate = quality.errors[figure] if figure in ERRORS else getattr(quality, figure)
         digits, scale = (2, 1) if figure == "per_document" else (1, 100)
         value = estimate.scaled(scale)
@@ -83,16 +83,16 @@ def extraction_notes(quality: TripleQuality, embedding: str) -> Iterator[str]:
         yield f"{count} unscored: {one_line(reason, 160)}"
 
 
-COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
-WIDE = 100
+RETRIEVAL_COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
+WIDE_RETRIEVAL = 100
 """Columns of a terminal from which on the intervals stand beside their figures, not under them."""
 
 
 def render_retrieval(report: RetrievalReport, console: Console) -> RenderableType:
     """The table in percent (MRR in 0..1) and its notes; in a narrow console, intervals stand under their figures."""
-    narrow = console.width < WIDE
+    narrow = console.width < WIDE_RETRIEVAL
     title = one_line(f"{report.benchmark}, {report.setting}: {report.edits} edits, {report.entries} entries")
-    table = frame(*_heads([name for name in COLUMNS if not (narrow and name == "95 %")], narrow), names=2)
+    table = frame(*_heads([name for name in RETRIEVAL_COLUMNS if not (narrow and name == "95 %")], narrow), names=2)
     for row in report.rows:
         table.add(row.kind, *_narrowed(list(_cells(row)), narrow))
     parts: list[RenderableType] = [Text(title, style="bold"), table]
@@ -175,7 +175,7 @@ def _bounds(row: RetrievalRow | ThresholdRow) -> Text:
     return Text("-", "dim") if row.low is None or row.high is None else bounds(100 * row.low, 100 * row.high, 1)
 
 
-SPLITS = {"train": "trained on", "check": "checked on"}
+SCOPE_SPLITS = {"train": "trained on", "check": "checked on"}
 
 
 def show_scope(rows: Sequence[ScopeRow], out: Path, console: Console) -> None:
@@ -183,7 +183,7 @@ def show_scope(rows: Sequence[ScopeRow], out: Path, console: Console) -> None:
     table = frame("questions", "scope", "n", "edits", "accuracy", "", names=2)
     for row in rows:
         figures = _with_interval(row.accuracy, row.low, row.high)
-        table.add_row(SPLITS[row.split], row.scope, str(row.n), str(row.texts), *figures)
+        table.add_row(SCOPE_SPLITS[row.split], row.scope, str(row.n), str(row.texts), *figures)
     console.print(titled("accuracy, in percent [95 % interval]", table))
     console.print(Text("Questions trained on are decided by weights that were trained without them.", style="dim"))
     console.print(Text(f"\nThe classifier is in {one_line(str(out))}. Next:"))
@@ -195,7 +195,11 @@ def show_encoder(rows: Sequence[EncoderRow], embedding: str, out: Path, console:
     table = frame("questions", "encoder", "n", "edits", "hit@1", "", names=2)
     for row in sorted(rows, key=lambda row: (row.split == "check", row.encoder == "after")):
         table.add_row(
-            SPLITS[row.split], row.encoder, str(row.n), str(row.texts), *_with_interval(row.hit, row.low, row.high)
+            SCOPE_SPLITS[row.split],
+            row.encoder,
+            str(row.n),
+            str(row.texts),
+            *_with_interval(row.hit, row.low, row.high),
         )
     console.print(titled("hit@1, in percent [95 % interval]", table))
     if any(row.split == "train" for row in rows):
@@ -241,7 +245,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-EXAMPLES = 5
+FAULTS_SHOWN = 5
 
 
 def render_checks(checks: Sequence[StreamCheck]) -> Group:
@@ -252,5 +256,5 @@ def render_checks(checks: Sequence[StreamCheck]) -> Group:
     table.add_column("of", justify="right")
     for check in checks:
         table.add_row(check.name, f"{check.failed:,}", f"{check.n:,}")
-    examples = [Text(f"  {one_line(text)}") for check in checks for text in check.examples[:EXAMPLES]]
+    examples = [Text(f"  {one_line(text)}") for check in checks for text in check.examples[:FAULTS_SHOWN]]
     return Group(table, *examples)
