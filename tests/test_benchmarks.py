@@ -13,7 +13,7 @@ from rich.console import Console
 
 from emend.agents.llm import load_model
 from emend.evals.case import Metric
-from emend.evals.metrics.protocols import metrics_under
+from emend.evals.metrics.scores import metrics_under
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.resources import load_benchmark
 from scripts.benchmarks import fact_files

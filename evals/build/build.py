@@ -9,9 +9,8 @@ from typing import Any
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
-from emend.evals.build.assemble import CARD_TEXT, assemble, read_built, read_review
+from emend.evals.build.assemble import CARD_TEXT, FRESH, assemble, build_fresh, read_built, read_review
 from emend.evals.build.card import EXAMPLES, BuildCost, Card, FilterCount, Status, card_text, measure_diversity
-from emend.evals.build.fresh import FRESH, build_fresh
 from emend.evals.build.kinds import build_kind
 from emend.evals.build.sources.chains import check_chains, prepare_chains
 from emend.evals.build.sources.elken import prepare_events

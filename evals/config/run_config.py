@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from emend.evals.config.presets import expand_preset
-from emend.evals.metrics.protocols import WRONG_BEFORE, check_protocols
+from emend.evals.metrics.scores import WRONG_BEFORE, check_protocols
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys, refuse_secrets

@@ -17,7 +17,7 @@ from emend.editors.registry import EDITORS
 from emend.editors.unsupported_editors import RefusedEditor
 from emend.evals.case import Benchmark, Case, Metric
 from emend.evals.config.run_config import NO_CHECKPOINTS, Checkpoints, FailureLimit, Mode, RunConfig, Share, WorkersSpec
-from emend.evals.metrics.protocols import WRONG_BEFORE, form_for, metrics_under, under_protocols
+from emend.evals.metrics.scores import WRONG_BEFORE, form_for, metrics_under, under_protocols
 from emend.evals.run.ability import AbilityTask, load_abilities
 from emend.evals.run.edit_groups import CHUNK
 from emend.evals.run.resources import (

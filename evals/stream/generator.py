@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from emend.evals.stream.question_plan import QuestionPlan
-from emend.evals.stream.story import FactSource, SourceFact, Story, read_source
+from emend.evals.stream.story import FactSource, QuestionPlan, SourceFact, Story, read_source
 from emend.evals.stream.turn import FactClaim, StreamItem, StreamQuestion, StreamRule, Turn, WrongAnswer
 from emend.evals.stream.wordings import (
     ALONG,

@@ -153,7 +153,7 @@ SYSTEMS: Registry[SystemFactory] = Registry(
             "LangGraph's store: every turn an item, searched by embedding.",
         ),
         "langmem": (
-            "emend.evals.stream.systems.langmem:LangMem",
+            "emend.evals.stream.systems.langgraph_store:LangMem",
             "LangMem's store manager: the model reads each turn and writes memories (extra langmem).",
         ),
         "mem0": (

@@ -29,9 +29,8 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.run.baseline import Baseline, BaselineFile, needs_baseline
-from emend.evals.run.run import run
+from emend.evals.run.run import prepare_run, run
 from emend.evals.run.run_setup import load_setup
-from emend.evals.run.start import prepare_run
 from emend.evals.run.units import EditorPass
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 

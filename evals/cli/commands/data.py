@@ -214,8 +214,8 @@ def _print_next(card: "Card", out: Path) -> None:
 
 
 def _show_estimate(kind: str, config: BuildConfig) -> None:
+    from emend.evals.build.assemble import FRESH
     from emend.evals.build.build import foresee
-    from emend.evals.build.fresh import FRESH
 
     estimate = foresee(kind, config)
     print_text(f"{estimate.items} items; nothing is asked in a dry run")

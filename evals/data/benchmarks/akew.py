@@ -20,16 +20,19 @@ from emend.evals.data.benchmarks.rows import (
     NumberedRow,
     Tags,
     Text,
+    UniqueNames,
     WikidataEntity,
     aliases_field,
     chain_fields,
     check_slot,
     contaminated_ids,
     golds,
+    last_drawn,
+    of_unique_rows,
     read_numbered,
     read_text,
+    sample_in_shares,
 )
-from emend.evals.data.benchmarks.sampling import UniqueNames, last_drawn, of_unique_rows, sample_in_shares
 from emend.memory.edit import Edit, Triplet
 from emend.memory.probe import Probe
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
-from emend.evals.data.benchmarks.rows import data_folder, require, sha256
-from emend.evals.data.benchmarks.sampling import DemonstrationPool
+from emend.evals.data.benchmarks.rows import DemonstrationPool, data_folder, require, sha256
 from emend.evals.data.benchmarks.triples import EXTRACTED, OPTION
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings

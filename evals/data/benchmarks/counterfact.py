@@ -17,10 +17,13 @@ from emend.evals.data.benchmarks.rows import (
     NumberedRow,
     Tags,
     Text,
+    UniqueNames,
     WikidataEntity,
+    last_drawn,
+    of_unique_rows,
     read_numbered,
+    sample_ids,
 )
-from emend.evals.data.benchmarks.sampling import UniqueNames, last_drawn, of_unique_rows, sample_ids
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Probe

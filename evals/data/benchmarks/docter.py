@@ -13,8 +13,19 @@ from pydantic import Field
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, some_of
-from emend.evals.data.benchmarks.rows import ClozePrompt, NumberedRow, Tags, Text, read_numbered, require
-from emend.evals.data.benchmarks.sampling import UniqueNames, eligible, last_drawn, of_first_rows, sample_ids
+from emend.evals.data.benchmarks.rows import (
+    ClozePrompt,
+    NumberedRow,
+    Tags,
+    Text,
+    UniqueNames,
+    eligible,
+    last_drawn,
+    of_first_rows,
+    read_numbered,
+    require,
+    sample_ids,
+)
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe

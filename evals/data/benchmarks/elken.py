@@ -12,8 +12,17 @@ from pydantic import AliasChoices, Field, field_validator
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark, some_of
-from emend.evals.data.benchmarks.rows import BenchmarkRow, Tags, Text, read_rows, require
-from emend.evals.data.benchmarks.sampling import UniqueNames, last_drawn, of_first_rows, sample_ids
+from emend.evals.data.benchmarks.rows import (
+    BenchmarkRow,
+    Tags,
+    Text,
+    UniqueNames,
+    last_drawn,
+    of_first_rows,
+    read_rows,
+    require,
+    sample_ids,
+)
 from emend.evals.metrics.paper_scores import UNITED_STATES, UNKNOWN
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData

@@ -20,14 +20,17 @@ from emend.evals.data.benchmarks.rows import (
     NumberedRow,
     Tags,
     Text,
+    UniqueNames,
     aliases_field,
     contaminated_ids,
     golds,
+    last_drawn,
+    of_unique_rows,
     read_numbered,
     read_text,
     require,
+    sample_by_rank,
 )
-from emend.evals.data.benchmarks.sampling import UniqueNames, last_drawn, of_unique_rows, sample_by_rank
 from emend.evals.metrics.text import normalise
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData

@@ -14,9 +14,20 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, some_of
-from emend.evals.data.benchmarks.rows import COT_PROMPT, BenchmarkRow, Tags, chain_fields, read_rows, require
-from emend.evals.data.benchmarks.sampling import ROWS as DEMONSTRATION_ROWS
-from emend.evals.data.benchmarks.sampling import UniqueNames, even_shares, last_drawn, of_first_rows, sample_ids
+from emend.evals.data.benchmarks.rows import (
+    COT_PROMPT,
+    BenchmarkRow,
+    Tags,
+    UniqueNames,
+    chain_fields,
+    even_shares,
+    last_drawn,
+    of_first_rows,
+    read_rows,
+    require,
+    sample_ids,
+)
+from emend.evals.data.benchmarks.rows import ROWS as DEMONSTRATION_ROWS
 from emend.evals.metrics.recoe import ALIASES_TAG, number, shared_forms
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, MissingData

@@ -10,7 +10,7 @@ import numpy as np
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, decided, estimate, harmonic, macro
-from emend.evals.metrics.protocols import FLIP_OUTPUTS
+from emend.evals.metrics.scores import FLIP_OUTPUTS
 from emend.memory.edit import FrozenModel, content_id
 
 NO_CASES = np.empty(0, np.int64)

@@ -9,7 +9,7 @@ from emend.evals.data.benchmarks.elken import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.judging.store import OwnJudge, Scoring, judged_records, list_scorings
 from emend.evals.metrics.paper_scores import SCALES as CODE_SCALES
 from emend.evals.metrics.paper_scores import Marks, full_mark_rate, judged_edit_level
-from emend.evals.metrics.protocols import protocol_of
+from emend.evals.metrics.scores import protocol_of
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.graphs.registry import JUDGES
 

@@ -16,7 +16,7 @@ from emend.evals.log.records import parse_fields, read_lines, read_records, requ
 from emend.evals.log.table_parts import is_large
 from emend.evals.metrics.consistency import FIELDS, GENERATION, References, consistency
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, estimate
-from emend.evals.metrics.protocols import RIGHT_VALUES
+from emend.evals.metrics.scores import RIGHT_VALUES
 from emend.evals.results.aggregate.columns import (
     OTHER_REASONS,
     REASONS,

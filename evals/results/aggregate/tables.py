@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from emend.evals.case import Metric
 from emend.evals.config.run_config import RESUMABLE_FIELDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.metrics.protocols import CONTAINS
+from emend.evals.metrics.scores import CONTAINS
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import Report, report
 from emend.memory.errors import BadSettings

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 from tqdm import tqdm
 
+from emend.evals.build.assemble import FRESH
 from emend.evals.build.card import Card, percent
-from emend.evals.build.fresh import FRESH
 from emend.evals.data.check import FolderCheck
 from emend.evals.data.download import LEDGER, DataSource, Made, Remote, Report
 from emend.evals.data.pull import Outcome

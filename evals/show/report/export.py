@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from rich.console import Console, RenderableType
 
 from emend.evals.case import Metric
-from emend.evals.metrics.protocols import plain_name
+from emend.evals.metrics.scores import plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
 from emend.evals.show.report.layout import INTERVALS, interval, number

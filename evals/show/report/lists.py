@@ -18,10 +18,10 @@ from emend.evals.results.dry_run import (
     HOPS,
     REPLY_SHARE,
     SECONDS_PER_CALL,
+    SPREAD,
     UNTAUGHT,
     DryRun,
 )
-from emend.evals.results.local_model import SPREAD
 from emend.evals.show.lists import PresetRow, SettingRow
 from emend.evals.show.report.layout import Frame, frame
 from emend.evals.show.report.progress import duration

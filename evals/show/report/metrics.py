@@ -13,7 +13,7 @@ from rich.text import Text
 from emend.editors.registry import EDITORS
 from emend.evals.case import Metric
 from emend.evals.log.manifest import Manifest
-from emend.evals.metrics.protocols import PROTOCOLS, plain_name
+from emend.evals.metrics.scores import PROTOCOLS, plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import Report
 from emend.evals.results.aggregate.tables import (

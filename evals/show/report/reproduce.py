@@ -15,8 +15,7 @@ from rich.text import Text
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.device_speed import device_speed
 from emend.evals.config.run_config import MODEL
-from emend.evals.results.dry_run import COUNTS, is_local
-from emend.evals.results.local_model import SPREAD, parameters_of
+from emend.evals.results.dry_run import COUNTS, SPREAD, is_local, parameters_of
 from emend.evals.results.papers.tables import Cell, PaperTable, gpu_gigabytes, paper_models
 from emend.evals.results.papers.tables import table as find_table
 from emend.evals.results.reproduce.collect import Figure

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.metrics.protocols import RIGHT_VALUES, plain_name
+from emend.evals.metrics.scores import RIGHT_VALUES, plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import MIB, PER_EDIT, PER_PROBE, AbilityRow, PerplexityRow, RunCost
 from emend.evals.results.aggregate.rows import ForgettingRow

@@ -15,7 +15,7 @@ from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_fields import read_fields
 from emend.evals.log.records import read_lines
-from emend.evals.metrics.protocols import CONTAINS, PROTOCOLS
+from emend.evals.metrics.scores import CONTAINS, PROTOCOLS
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest

@@ -6,7 +6,9 @@ import pytest
 
 from emend.evals.case import Metric
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.metrics.protocols import (
+from emend.evals.metrics.scorers import SCORERS as KNOWN
+from emend.evals.metrics.scorers import score
+from emend.evals.metrics.scores import (
     OTHERS,
     OUTPUTS,
     PROTOCOLS,
@@ -15,8 +17,6 @@ from emend.evals.metrics.protocols import (
     metrics_under,
     under_protocols,
 )
-from emend.evals.metrics.scorers import SCORERS as KNOWN
-from emend.evals.metrics.scorers import score
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
 from tests.evals.toy_runs import config

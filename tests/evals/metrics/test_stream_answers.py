@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from emend.evals.metrics.agents import count_tokens, false_acceptance, score_memory
-from emend.evals.metrics.protocols import CONTAINS, OTHERS, OUTPUTS
+from emend.evals.metrics.scores import CONTAINS, OTHERS, OUTPUTS
 from emend.memory.probe import Answer, Probe, Step
 from tests.paths import ROOT
 

@@ -11,7 +11,7 @@ from emend.evals.judging.store import Scoring, list_scorings
 from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest, versions
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.metrics.protocols import plain_name
+from emend.evals.metrics.scores import plain_name
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE, AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.judged import calibration_of, judged_notes

@@ -10,7 +10,7 @@ import pytest
 from emend.agents.roles.answer import build_prompt
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.akew import Akew
-from emend.evals.data.benchmarks.sampling import proportional_shares
+from emend.evals.data.benchmarks.rows import proportional_shares
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.metrics.text import strict_match

@@ -7,7 +7,7 @@ import pytest
 
 from emend.editors.base import Demonstration
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.data.benchmarks.sampling import (
+from emend.evals.data.benchmarks.rows import (
     ROWS,
     DemonstrationPool,
     UniqueNames,

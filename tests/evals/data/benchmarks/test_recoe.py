@@ -19,7 +19,7 @@ from emend.evals.data.benchmarks.recoe import (
     row_case,
 )
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.data.benchmarks.sampling import even_shares
+from emend.evals.data.benchmarks.rows import even_shares
 from emend.evals.metrics.recoe import canonical
 from emend.memory.errors import BadData
 from tests.paths import DATA, SHARED

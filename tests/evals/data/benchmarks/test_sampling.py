@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from emend.evals.data.benchmarks.sampling import sample_ids
+from emend.evals.data.benchmarks.rows import sample_ids
 
 
 def sorted_like_the_data():

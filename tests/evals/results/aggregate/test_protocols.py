@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emend.evals.case import Metric
-from emend.evals.metrics.protocols import metrics_under
+from emend.evals.metrics.scores import metrics_under
 from emend.evals.results.aggregate.rows import report
 from emend.evals.results.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.show.report.export import export

@@ -13,7 +13,7 @@ from rich.console import Console
 from emend.evals.case import Metric, Record
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.metrics.protocols import metrics_under
+from emend.evals.metrics.scores import metrics_under
 from emend.evals.results.analyses.compare import Comparison, compare
 from emend.evals.show.report.analysis import render_comparison
 from emend.memory.errors import BadSettings

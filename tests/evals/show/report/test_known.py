@@ -9,7 +9,7 @@ import pytest
 from emend.evals.case import Metric
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.metrics.protocols import metrics_under
+from emend.evals.metrics.scores import metrics_under
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
