@@ -20,34 +20,67 @@ class Shard(NamedTuple):
     least: float = math.inf
 
 
+EARLIER = 0.6
+"""Weight of what was merged before in WISE-Merge; new shards share the rest, as in the published code."""
+
+
 class SideMemory(NamedTuple):
-    """The shard that is edited now with the mask of its gradients, the complete ones, and the number of all edits."""
+    """The shard that is edited now with the mask of its gradients, the complete ones, and the number of all edits.
+
+    `merged` is WISE-Merge's one memory, in which complete shards end.
+    """
 
     current: Shard
     mask: Tensor
     complete: tuple[Shard, ...] = ()
     edits: int = 0
+    merged: Shard | None = None
 
     @property
     def shards(self) -> tuple[Shard, ...]:
         """All shards, the current one first."""
-        return (self.current, *self.complete)
+        return (self.current, *self.complete, *(() if self.merged is None else (self.merged,)))
 
-    def deposit(self, save_freq: int, merge_freq: int, density: float) -> "SideMemory":
+    def deposit(self, save_freq: int, merge_freq: int, density: float, retrieve: bool = True) -> "SideMemory":
         """The memory after an edit: every `save_freq` edits a new shard begins, every `merge_freq` the last merge.
 
-        A merged shard's edits are recognised by the least activation of any of them.
+        A merged shard's edits are recognised by the least activation of any of them. Without `retrieve` all complete
+        shards merge, with what was merged before.
         """
-        edits, complete = self.edits + 1, self.complete
+        edits = self.edits + 1
         if edits % save_freq:
             return self._replace(edits=edits)
-        complete = (*complete, self.current)
+        memory = self._complete()._replace(edits=edits)
+        if edits % merge_freq:
+            return memory
+        if not retrieve:
+            return memory._merge_all(density)
         number = merge_freq // save_freq
-        if edits % merge_freq == 0:
-            parts = complete[-number:]
-            merged = Shard(ties([part.delta for part in parts], density), min(part.least for part in parts))
-            complete = (*complete[:-number], merged)
-        return SideMemory(Shard(torch.zeros_like(self.current.delta)), self.mask, complete, edits)
+        merged = _merge(memory.complete[-number:], density)
+        return memory._replace(complete=(*memory.complete[:-number], merged))
+
+    def as_one(self, save_freq: int, density: float) -> "SideMemory":
+        """What WISE-Merge answers with: all shards merged, the current one too once there was a complete one.
+
+        One threshold holds for all: that of the least activation of any edit.
+        """
+        memory = self
+        if self.edits >= save_freq:
+            memory = memory._complete() if math.isfinite(self.current.least) else memory
+            memory = memory._merge_all(density) if memory.complete else memory
+        least = min(shard.least for shard in memory.shards)
+        merged = memory.merged and memory.merged._replace(least=least)
+        return memory._replace(current=memory.current._replace(least=least), merged=merged)
+
+    def _complete(self) -> "SideMemory":
+        empty = Shard(torch.zeros_like(self.current.delta))
+        return self._replace(current=empty, complete=(*self.complete, self.current))
+
+    def _merge_all(self, density: float) -> "SideMemory":
+        if self.merged is None:
+            return self._replace(complete=(), merged=_merge(self.complete, density))
+        weights = [(1 - EARLIER) / len(self.complete)] * len(self.complete)
+        return self._replace(complete=(), merged=_merge((*self.complete, self.merged), density, [*weights, EARLIER]))
 
     def choose(self, activations: Tensor, act_ratio: float) -> Tensor:
         """The number of the shard that answers each row, -1 for the original matrix; shape (rows,).
@@ -102,17 +135,25 @@ def margin_loss(inside: Tensor, outside: Tensor, margin: tuple[float, float, flo
     return sum((term.mean() for term in positive if len(term)), start=inside.new_zeros(()))
 
 
-def ties(deltas: Sequence[Tensor], density: float) -> Tensor:
+def _merge(shards: Sequence[Shard], density: float, weights: Sequence[float] | None = None) -> Shard:
+    merged = ties([shard.delta for shard in shards], density, weights)
+    return Shard(merged, min(shard.least for shard in shards))
+
+
+def ties(deltas: Sequence[Tensor], density: float, weights: Sequence[float] | None = None) -> Tensor:
     """One delta for several (Yadav et al. 2023, TIES): the largest elements of each, averaged where signs agree.
 
     Args:
         deltas: of one shape.
         density: share of the elements of each that are taken.
+        weights: of the deltas, in the sum that gives the sign and in the average; None for equal ones.
     """
+    shares = torch.tensor(weights or [1.0] * len(deltas), device=deltas[0].device)[:, None, None]
     trimmed = torch.stack([_largest(delta, density) for delta in deltas])
-    sign = torch.where(trimmed.sum(0) >= 0, 1.0, -1.0)
-    agrees = trimmed.sign() == sign
-    return (trimmed * agrees).sum(0) / agrees.sum(0).clamp(min=1)
+    sign = torch.where((shares * trimmed).sum(0) >= 0, 1.0, -1.0)
+    agreeing = shares * (trimmed.sign() == sign)
+    total = agreeing.sum(0)
+    return (trimmed * agreeing).sum(0) / total.where(total > 0, 1.0)
 
 
 def _largest(delta: Tensor, density: float) -> Tensor:

@@ -48,6 +48,9 @@ class WiseSettings(LayerSettings):
     """Number of edits after which their shards are merged into one; a multiple of `save_freq`."""
     densities: Annotated[float, Field(gt=0, le=1)]
     """Share of each shard's elements that are merged."""
+    retrieve: bool
+    """Keep complete shards beside each other until they are merged, and route to one of them (WISE-Retrieve); else all
+    end in one (WISE-Merge)."""
     context_template_length_params: tuple[tuple[PositiveInt, PositiveInt], ...]
     """Sampled texts before an edit's prompt as (tokens, count) pairs; the bare prompt always comes first."""
     loc_prompts: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -67,8 +70,8 @@ class _Rows(NamedTuple):
 class Wise(LayerEditor[SideMemory]):
     """Trains the side memory on each edit; a prompt that it changes much goes through it, any other does not.
 
-    As with `retrieve` in the published files, complete shards stay beside the current one until they are merged. The
-    route of a row is that of its prompt, also for the tokens that follow it.
+    With `retrieve` complete shards stay beside the current one until they are merged, without it all are merged where
+    the model answers. The route of a row is that of its prompt, also for the tokens that follow it.
     """
 
     name: ClassVar[str] = "wise"
@@ -98,7 +101,8 @@ class Wise(LayerEditor[SideMemory]):
         prompts = [PromptSplit((), tuple(row)) for row in self._inputs(rows)]
         suffix = SuffixForward(self.lm, self.paths, prompts, self.layer, every_place=True)
         memory = memory._replace(current=self._train(suffix, memory, rows, edit))
-        return memory.deposit(self.settings.save_freq, self.settings.merge_freq, self.settings.densities)
+        settings = self.settings
+        return memory.deposit(settings.save_freq, settings.merge_freq, settings.densities, settings.retrieve)
 
     def _weight(self) -> Tensor:
         """The original matrix, shape (outputs, inputs), float32."""
@@ -169,6 +173,8 @@ class Wise(LayerEditor[SideMemory]):
 
     def change(self, memory: SideMemory) -> Change:
         """Sends each row through the shard that its prompt is routed to, if any."""
+        if not self.settings.retrieve:
+            memory = memory.as_one(self.settings.save_freq, self.settings.densities)
         routes: list[Tensor] = []
 
         def routed(inputs: Tensor, outputs: Tensor, rows: PassRows) -> Tensor:

@@ -124,14 +124,15 @@ def test_the_margin_loss_is_the_published_one(inside, outside):
     assert float(ours) == pytest.approx(float(published_margin(inside, outside, 5.0, 20.0, 10.0)))
 
 
-def published_ties(tensors, density):
-    """GTA('magnitude', 'sum', normalize=True) of the published files over task vectors with equal weights."""
+def published_ties(tensors, density, weights=None):
+    """GTA('magnitude', 'sum', normalize=True) of the published files over task vectors."""
     deltas = []
     for tensor in tensors:
         mask = torch.zeros_like(tensor)
         mask.view(-1)[tensor.abs().view(-1).topk(int(density * tensor.numel())).indices] = 1
         deltas.append(tensor * mask)
-    stacked, weights = torch.stack(deltas), torch.full((len(tensors), 1, 1), 1 / len(tensors))
+    stacked = torch.stack(deltas)
+    weights = torch.tensor(weights or [1 / len(tensors)] * len(tensors))[:, None, None]
     weighted = stacked * weights
     majority = (weighted.sum(0) >= 0).float() * 2 - 1
     agree = weighted.sign() == majority
@@ -141,10 +142,58 @@ def published_ties(tensors, density):
 
 
 @pytest.mark.parametrize("density", [0.53, 1.0])
-def test_shards_merge_as_the_published_ties(density):
+@pytest.mark.parametrize("weights", [None, [0.2, 0.2, 0.6]])
+def test_shards_merge_as_the_published_ties(density, weights):
     torch.manual_seed(0)
     deltas = [torch.randn(6, 7) for _ in range(3)]
-    assert torch.allclose(ties(deltas, density), published_ties(deltas, density), atol=1e-6)
+    assert torch.allclose(ties(deltas, density, weights), published_ties(deltas, density, weights), atol=1e-6)
+
+
+class PublishedMerge:
+    """The published adapter without `retrieve`: its lists of weights, and what a forward pass does with them."""
+
+    def __init__(self, density):
+        self.density, self.new, self.layer, self.memory, self.least, self.count = density, 0.0, None, [], math.inf, 0
+
+    def edit(self, change, least, save_freq, merge_freq):
+        self.new, self.least, self.count = self.new + change, min(self.least, least), self.count + 1
+        if self.count % save_freq == 0:
+            self.memory, self.new = [*self.memory, self.new], torch.zeros_like(self.new)
+        if self.count % merge_freq == 0:
+            self.merge()
+
+    def merge(self):
+        count = len(self.memory)
+        if self.layer is None:
+            self.layer = published_ties(self.memory, self.density)
+        else:
+            self.layer = published_ties([*self.memory, self.layer], self.density, [0.4 / count] * count + [0.6])
+        self.memory, self.new = [], torch.zeros_like(self.new)
+
+    def finish(self, save_freq):
+        """What the model does before it answers: a last merge, of the current shard too."""
+        if self.count >= save_freq:
+            self.memory += [self.new] if self.new.any() else []
+            if self.memory:
+                self.merge()
+
+
+@pytest.mark.parametrize("edits", range(1, 12))
+def test_without_retrieve_all_shards_end_in_one_as_in_the_published_loop(edits):
+    torch.manual_seed(1)
+    memory, published = SideMemory(Shard(torch.zeros(4, 5)), torch.ones(4, 5)), PublishedMerge(0.53)
+    for number in range(edits):
+        change, least = torch.randn(4, 5), 10.0 - number % 4
+        current = Shard(memory.current.delta + change, min(memory.current.least, least))
+        memory = memory._replace(current=current).deposit(2, 4, 0.53, retrieve=False)
+        published.edit(change, least, 2, 4)
+    one = memory.as_one(2, 0.53)
+    published.finish(2)
+    assert torch.allclose(one.current.delta, published.new, atol=1e-6) and not one.complete
+    assert (one.merged is None) == (published.layer is None)
+    assert one.merged is None or torch.allclose(one.merged.delta, published.layer, atol=1e-6)
+    assert {shard.least for shard in one.shards} == {published.least}
+    assert memory.edits == one.edits == edits
 
 
 def test_shards_complete_and_merge_by_the_number_of_edits():
@@ -235,9 +284,10 @@ def test_a_text_without_prompt_is_routed_by_all_its_tokens(random_model, monkeyp
     assert not torch.allclose(one, other, rtol=1e-2)  # the begin token, their prompt, is the same
 
 
-def test_the_memory_grows_over_a_sequence_and_is_undone(random_model):
+@pytest.mark.parametrize("retrieve", [True, False])
+def test_the_memory_grows_over_a_sequence_and_is_undone(random_model, retrieve):
     model = random_model()
-    editor = wise(model, save_freq=1, merge_freq=2)
+    editor = wise(model, save_freq=1, merge_freq=2, retrieve=retrieve)
     before, unedited = state_of(editor.context), log_prob(model)
     with editor.sequence() as apply_more:
         apply_more([CAPITAL])
