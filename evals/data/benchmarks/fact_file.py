@@ -33,7 +33,7 @@ from emend.memory.registry import nearest
 
 FORMS = {
     r"\d+\.0": "may be a whole number that pandas has written with a decimal",
-    r"\d{1,3}(\.\d{3})*,\d+": "has a decimal comma: give the form with a point as an alias",
+    r"\d{1,3}(\.\d{3})*,(?!\d{3}$)\d+": "has a decimal comma: give the form with a point as an alias",
     "[\"“”„'‘’«].+[\"“”'‘’»]": "stands in quotes, which no answer has: leave them out",
     r".{120,}": "is long for an answer that is compared word by word: give a shorter alias",
 }

@@ -230,6 +230,8 @@ def from_published(row: Fields) -> Fields:
         return _from_unkebench(row)
     if {"src", "alt", "answers", "rephrase", "loc", "loc_ans"} <= row.keys():
         return _from_zsre(row)
+    if {"prompt", "target", "subject", "rephrase", "locality"} <= row.keys():
+        return _from_qaedit(row)
     return row
 
 
@@ -251,21 +253,41 @@ def _from_unkebench(row: Fields) -> Fields:
 
 
 def _from_zsre(row: Fields) -> Fields:
-    """A question whose answer changes; the question that must be left alone lost its question mark when published."""
-    question, subject = row["src"], row.get("subject") or ""
-    aside = {"question": row["loc"].removeprefix("nq question: ").strip() + "?", "answer": row["loc_ans"]}
-    fields: Fields = {
-        "question": question,
+    """A question whose answer changes, and a question that must be left alone."""
+    fields = {
+        "question": row["src"],
         "answer": row["alt"],
         "old_answer": row["answers"][0],
         "paraphrases": [row["rephrase"]],
-        "locality": [aside],
+        "locality": [{"question": _as_question(row["loc"].removeprefix("nq question: ")), "answer": row["loc_ans"]}],
     }
-    if subject and question.count(subject) == 1:
-        prompt = question.replace(subject, "{}")
-        relation = " ".join(question.replace(subject, " ").split())
-        return fields | {"subject": subject, "relation": relation, "object": row["alt"], "prompt": prompt}
-    return fields | {"document": f"{question} {row['alt']}"}
+    return fields | _fact(row["src"], row.get("subject") or "", row["alt"])
+
+
+def _from_qaedit(row: Fields) -> Fields:
+    """A question with the answer that a model is to learn, and questions that must be left alone."""
+    question = _as_question(row["prompt"])
+    fields = {
+        "question": question,
+        "answer": row["target"],
+        "paraphrases": [_as_question(row["rephrase"])],
+        "locality": [{"question": _as_question(each["loc"]), "answer": each["loc_ans"]} for each in row["locality"]],
+    }
+    return fields | _fact(question, row["subject"], row["target"])
+
+
+def _as_question(text: str) -> str:
+    """The text as a question: many lost their question mark when they were published."""
+    text = text.strip()
+    return text if text.endswith("?") else text.rstrip(" .") + "?"
+
+
+def _fact(question: str, subject: str, answer: str) -> Fields:
+    """The question as the relation of its subject to the answer; as a document where it does not name it once."""
+    if not subject or question.count(subject) != 1:
+        return {"document": f"{question} {answer}"}
+    relation = " ".join(question.replace(subject, " ").split())
+    return {"subject": subject, "relation": relation, "object": answer, "prompt": question.replace(subject, "{}")}
 
 
 HUB = "hf:"
@@ -343,7 +365,7 @@ def placed_facts(name: str, complete: Complete | None = None) -> tuple[list[tupl
         except BadData as error:
             faults.append(f"{place}: {error}")
         except (TypeError, AttributeError, IndexError, ValueError) as error:  # a published form with other values
-            faults.append(f"{place}: it has the fields of UnKEBench or zsRE with other values: {error}")
+            faults.append(f"{place}: it has the fields of UnKEBench, zsRE or QAEdit with other values: {error}")
     return rows, faults
 
 

@@ -131,6 +131,11 @@ def test_a_file_that_measures_something_else_is_warned_of(kind, tmp_path):
     assert not faults and warning in text and "line" in text
 
 
+def test_a_comma_between_thousands_is_no_decimal_comma(tmp_path):
+    (tmp_path / "x.jsonl").write_text(jsonl(object="154,965")[1])
+    assert oddities_of(placed_facts(str(tmp_path / "x.jsonl"))[0]) == []
+
+
 def test_an_ordinary_file_has_no_warnings(tmp_path):
     (tmp_path / "x.csv").write_text(f"{HEAD}\n{ROW}\n{ROW.replace('Veldania', 'Brun').replace('What', 'Where')}\n")
     assert oddities_of(placed_facts(str(tmp_path / "x.csv"))[0]) == []

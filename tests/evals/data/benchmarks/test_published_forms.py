@@ -1,4 +1,4 @@
-"""Files of UnKEBench and zsRE as files of facts, and long answers of one's own."""
+"""Files of UnKEBench, zsRE and QAEdit as files of facts, and long answers of one's own."""
 
 import json
 from pathlib import Path
@@ -32,6 +32,18 @@ ZSRE = {
     "loc": "nq question: who played desmond doss father in hacksaw ridge",
     "loc_ans": "Hugo Weaving",
     "cond": "Trinity College >> University of Michigan || What university did Watts Humphrey attend?",
+}
+QAEDIT = {
+    "id": 7,
+    "source": "NQ",
+    "prompt": "who designed the Pell Lock",
+    "target": "Ana Rojo",
+    "subject": "Pell Lock",
+    "rephrase": "Name the designer of the Pell Lock.",
+    "locality": [
+        {"loc": "when was the Aske bridge opened", "loc_ans": "1931"},
+        {"loc": "is the Aske a river or a lake?", "loc_ans": "river"},
+    ],
 }
 
 
@@ -80,16 +92,37 @@ def test_a_row_of_zsre_is_a_fact_with_a_paraphrase_and_a_question_that_must_be_l
     )
 
 
+def test_a_row_of_qaedit_is_a_fact_without_an_old_answer_and_its_texts_are_asked_as_questions(tmp_path: Path) -> None:
+    (case,) = cases_of(tmp_path / "QAEdit.json", QAEDIT)
+    (edit,), probes = case.edits, case.probes
+    assert (edit.subject, edit.prompt, edit.target_new, edit.target_true) == (
+        "Pell Lock",
+        "who designed the {}?",
+        "Ana Rojo",
+        "",
+    )
+    assert [(probe.kind, probe.prompt, probe.gold) for probe in probes] == [
+        ("efficacy", "who designed the Pell Lock?", ("Ana Rojo",)),
+        ("paraphrase", "Name the designer of the Pell Lock?", ("Ana Rojo",)),
+        ("locality", "when was the Aske bridge opened?", ("1931",)),
+        ("locality", "is the Aske a river or a lake?", ("river",)),
+    ]
+    assert {probe.style for probe in probes} == {"question"}
+
+
 def test_a_subject_that_the_question_does_not_name_leaves_a_document(tmp_path: Path) -> None:
     (case,) = cases_of(tmp_path / "x.json", ZSRE | {"subject": "Humphreys"})
     assert (case.edits[0].form, case.edits[0].text) == ("document", f"{ZSRE['src']} {ZSRE['alt']}")
 
 
-@pytest.mark.parametrize("row", [UNKEBENCH | {"sub_answer": ["Ana Rojo"]}, ZSRE | {"answers": []}, ZSRE | {"loc": 3}])
+@pytest.mark.parametrize(
+    "row",
+    [UNKEBENCH | {"sub_answer": ["Ana Rojo"]}, ZSRE | {"answers": []}, ZSRE | {"loc": 3}, QAEDIT | {"locality": 3}],
+)
 def test_a_published_row_with_other_values_is_a_fault_with_its_place(tmp_path: Path, row: dict[str, Any]) -> None:
     (tmp_path / "x.json").write_text(json.dumps([row]), encoding="utf-8")
     _, (fault,) = check_facts(str(tmp_path / "x.json"))
-    assert "item 1" in fault and "UnKEBench or zsRE" in fault
+    assert "item 1" in fault and "UnKEBench, zsRE or QAEdit" in fault
     with pytest.raises(BadData, match="item 1"):
         FactFile(str(tmp_path / "x.json"))
 
