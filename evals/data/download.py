@@ -1,4 +1,9 @@
-"""Download of benchmarks' files from their origins (`sources.toml`): only over https, and of bounded size."""
+"""Download of benchmarks' files from their origins (`sources.toml`): only over https, and of bounded size.
+
+A file gets its name only after it was verified. Redirects to another server are refused: none of the sources needs
+one (raw.githubusercontent.com and baulab.info send their files themselves), and another server's file is not the
+published one.
+"""
 
 import errno
 import hashlib

@@ -1,4 +1,8 @@
-"""Calibration of judges: their agreement with people's labels, and a stress test by texts that dictate a verdict."""
+"""Calibration of judges: their agreement with people's labels, and a stress test by texts that dictate a verdict.
+
+The texts and the relations of the stress test are in `stress.toml`; users give texts for judges of their own in a
+file like it.
+"""
 
 import json
 import tomllib

@@ -1,4 +1,7 @@
-"""Lines of the files of a run folder, read by a schema, and which of them make one unit."""
+"""Lines of the files of a run folder, read by a schema, and which of them make one unit.
+
+A run folder may be damaged, or made by a stranger. A line that does not fit is an error with file, line and field.
+"""
 
 import logging
 import sys

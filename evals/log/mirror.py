@@ -1,4 +1,8 @@
-"""Mirror of a run in object storage: segments uploaded while the run goes on, and copies of them in the cache."""
+"""Mirror of a run in object storage: segments uploaded while the run goes on, and copies of them in the cache.
+
+Object storage cannot append, so what a file has grown by is one object, `FILE/START-END-DIGEST`; the objects of a
+file in the order of their names are the file.
+"""
 
 import hashlib
 import logging

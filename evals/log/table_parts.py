@@ -1,4 +1,9 @@
-"""Parts of a run's tables in the user's cache folder: a Parquet file for each stretch of a file."""
+"""Parts of a run's tables in the user's cache folder: a Parquet file for each stretch of a file.
+
+They are no part of the run, which may be a stranger's. A part is written under another name and renamed, and its name
+says what it is of, so that processes read and write without locks and a kill spoils nothing. One that is damaged, or
+of another file, is deleted.
+"""
 
 import hashlib
 import os

@@ -1,4 +1,8 @@
-"""Scores of agents: answers over a stream by the kind of question, and trajectories of tool calls against gold."""
+"""Scores of agents: answers over a stream by the kind of question, and trajectories of tool calls against gold.
+
+A trajectory is a sequence of turns, each with the calls that a model made together. pass^k is that of tau-bench (Yao
+et al. 2024): the chance that all of k attempts succeed, estimated without bias from n attempts.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

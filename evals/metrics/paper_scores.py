@@ -1,4 +1,14 @@
-"""Scores as the papers define them: AKEW's types of error, CounterFact's by the mean of tokens, ELKEN's rules."""
+"""Scores as the papers define them: AKEW's types of error, CounterFact's by the mean of tokens, ELKEN's rules.
+
+CounterFact's definitions are those of experiments/py/eval_utils_counterfact.py and summarize.py in kmeng01/rome (Meng
+et al. 2022). The paper's formulas compare joint probabilities; those are `success` and `difference` of
+`metrics.scores`.
+
+ELKEN's definitions are those of metric.py, examiner/ and overall_event_level_metric.py in
+THU-KEG/Event-Level-Knowledge-Editing. Editors return the first non-empty line without its final full stop, so a reply
+that opens with an empty line is parsed, where the code finds nothing. Each strict rule has a lenient counterpart of
+ours.
+"""
 
 import math
 import re

@@ -1,4 +1,9 @@
-"""ReCoE's scoring: exact match with aliases, the option that an answer names, correct_flip, perplexities of facts."""
+"""ReCoE's scoring: exact match with aliases, the option that an answer names, correct_flip, perplexities of facts.
+
+The paper says "exact match" and publishes no code; so the normalisation is ours: `text.normalise`, numbers in words
+or digits alike, and one way to write a list. Section 3.1 of arXiv 2401.17585. Our choices about perplexity are in
+`effectiveness`.
+"""
 
 import math
 import re

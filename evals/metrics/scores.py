@@ -1,4 +1,12 @@
-"""Results of scorers, a number per output or why it has none, and protocols, the rules by which an answer is right."""
+"""Results of scorers, a number per output or why it has none, and protocols, the rules by which an answer is right.
+
+By likelihood, ES, PS, CES and NEM, NPM, CEM compare the new target with the old one (is the edit recalled?); NS and
+NNM compare the old one with the new one under unrelated prompts (is the rest unchanged?). Defined as in DocTER's
+scoring code (H-shw/DocTER-Data-and-Code, eval_base/). Two things are ours: the ratio is taken on log-probabilities
+and not on logarithms of products that may have underflowed, and the 1e-8 that the code adds in NNM is left out,
+because it makes the ratio unbounded where both probabilities are nearly 1. `original_success` and
+`original_magnitude` give the code's own numbers, its exceptions included.
+"""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,9 @@
-"""Edits of groups: solved in one batch ahead, applied on top of one another, and bisected when some fail together."""
+"""Edits of groups: solved in one batch ahead, applied on top of one another, and bisected when some fail together.
+
+The chunks that are solved ahead are the same however often a run was interrupted, and a chunk is solved whole, edits
+of finished units too: what is solved together can change the last digits, and records must not depend on where a run
+was interrupted.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce

@@ -1,4 +1,7 @@
-"""The set-up of a run: its configuration parsed, and the cases, editors and models that it names loaded, once."""
+"""The set-up of a run: its configuration parsed, and the cases, editors and models that it names loaded, once.
+
+Cheap things come first, so that a wrong name fails early.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace

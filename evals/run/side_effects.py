@@ -1,4 +1,7 @@
-"""Measurement of the model before and under the edits of each editor that changes weights: ability and perplexity."""
+"""Measurement of the model before and under the edits of each editor that changes weights: ability and perplexity.
+
+`costs.jsonl` keeps the negative log-likelihood of every text in nats, so that a report can give an interval.
+"""
 
 import logging
 import tomllib

@@ -1,4 +1,19 @@
-"""Streams from files: Emend's own lines, or those of LongMemEval, MEME and MemoryAgentBench's conflict split."""
+"""Streams from files: Emend's own lines, or those of LongMemEval, MEME and MemoryAgentBench's conflict split.
+
+LongMemEval (Wu et al. 2025) has for each question a history of dated sessions. The fields are those of
+`longmemeval_s_cleaned.json` and its like: a list of objects with `question_id`, `question_type`, `question`,
+`answer`, `question_date`, `haystack_session_ids`, `haystack_dates`, `haystack_sessions` (lists of `role`, `content`
+and perhaps `has_answer`) and `answer_session_ids`.
+
+MEME (Jung et al. 2026) has sessions of a user, with questions before and after a change from which others follow. The
+fields are those of `meme_filler32k.json` and its like: a list of episodes with `episode_id`, `sessions`
+(`session_id`, `timestamp`, `conversation` with `role` and `content`, and in those with evidence `gold_facts`), and
+`before_questions` and `after_questions` (`timestamp`, `position_after_session`, `questions`).
+
+MemoryAgentBench's conflict split (Hu et al. 2025) has numbered facts, of which a later one replaces an earlier one.
+The columns are those of `Conflict_Resolution-00000-of-00001.parquet`: `context`, `questions`, `answers` (a list of
+accepted answers for each question) and `metadata` with its `source`, such as `factconsolidation_mh_32k`.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +39,7 @@ from emend.memory.json_files import parse_json
 LONGMEMEVAL = "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned"
 LONGMEMEVAL_REMEDY = f"Give longmemeval_s_cleaned.json, or another file of {LONGMEMEVAL}."
 ABSTAINS = "_abs"
+"""End of the ids of questions that have no answer."""
 LONGMEMEVAL_KINDS: Mapping[str, QuestionKind] = {
     "single-session-user": "current",
     "single-session-assistant": "current",

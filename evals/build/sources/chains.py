@@ -1,4 +1,7 @@
-"""Chains of facts whose answer changes by edits, balanced over hops and edits, as items and as rows of MQuAKE."""
+"""Chains of facts whose answer changes by edits, balanced over hops and edits, as items and as rows of MQuAKE.
+
+The checks read rows of MQuAKE's files, so that released ones and new ones are checked alike.
+"""
 
 import json
 import random

@@ -1,4 +1,24 @@
-"""AKEW: the same new facts as a sentence, as a paragraph, and as triplets that a language model extracted from it."""
+"""AKEW: the same new facts as a sentence, as a paragraph, and as triplets that a language model extracted from it.
+
+"AKEW: Assessing Knowledge Editing in the Wild" (EMNLP 2024); data: github.com/BobXWu/AKEW, folder datasets/. Its
+evaluation code was never published and the paper states no rule of matching, so two are reported: `em` (normalised)
+and `strict` (the rule of MeLLo's code), see `metrics.text`. One invented record of MQuAKE-CF.json, with lists cut:
+
+    {"case_id": 7, "requested_rewrite": [{"prompt": "{} was built in", "relation_id": "P17", "subject": "Pell Lock",
+       "target_new": {"str": "Chile", "id": "Q298"}, "target_true": {"str": "Norway", "id": "Q20"},
+       "question": "In which country was Pell Lock built?", "fact_new": "Pell Lock was built in Chile.",
+       "fact_new_uns": "Chile, a long country by the sea, is home to Pell Lock, which ...", "verify_unsfact_GPT": true,
+       "unsfact_triplets_GPT": [{"subject": "Pell Lock", "prompt": "{} opened in", "target": "1874"}]}],
+     "questions": ["What is the capital of the country where Pell Lock was built?", "...", "..."], "answer": "Oslo",
+     "answer_alias": [], "new_answer": "Santiago", "new_answer_alias": ["Santiago de Chile"],
+     "single_hops": [...], "new_single_hops": [{"question": "In which country was Pell Lock built?",
+       "cloze": "Pell Lock was built in", "answer": "Chile", "answer_alias": ["CL"]}, ...],
+     "orig": {"new_triples": [["Q1", "P17", "Q298"], ["Q298", "P36", "Q2887"]], "edit_triples": [...], ...}}
+
+In CounterFact.json and WikiUpdate.json `requested_rewrite` is one edit, not a list, with its own `answer_new`,
+`answer_new_alias` (or `answer_new_aliases`), `answer_true`, `answer_true_alias` and `prompt_full`, and in the latter
+`time_true` and `time_new`; they have no multi-hop question.
+"""
 
 import re
 from collections import Counter

@@ -1,4 +1,29 @@
-"""CounterFact: counterfactual facts about many subjects, with paraphrases and unrelated neighbours."""
+"""CounterFact: counterfactual facts about many subjects, with paraphrases and unrelated neighbours.
+
+"Locating and Editing Factual Associations in GPT" (Meng et al. 2022); data: rome.baulab.info/data/dsets/. A record of
+each form is shown below.
+
+Success and difference are averaged inside a record and then over records, as in the released code. ES to NM and S
+compare the geometric mean of each target's token probabilities, as the code does; the paper's formulas, from joint
+probabilities, follow in a second group (equal for targets of one token). S is the harmonic mean of the unrounded ES,
+PS and NS.
+
+GE is taken over greedy texts of a fixed number of new tokens, one per distinct prompt of a record; the code samples
+from the five most likely tokens, up to 100 with the prompt's, so its GE is another measure. RS needs the reference
+texts, which are separate files: `metrics.consistency`.
+
+One row of each form, the original and the flat one, shortened:
+
+    {"case_id": 3, "pararel_idx": 103, "requested_rewrite": {"prompt": "{} plays the instrument",
+      "relation_id": "P1303", "target_new": {"str": "cello", "id": "Q8371"},
+      "target_true": {"str": "flute", "id": "Q11405"}, "subject": "Rurik Vane"},
+     "paraphrase_prompts": ["Rain fell. Rurik Vane, player of the", ..], "attribute_prompts": [..],
+     "neighborhood_prompts": ["Mila Thorn plays the instrument", ..],
+     "generation_prompts": ["Rurik Vane's favourite pastime is", ..]}
+    {"case_id": 3, "prompt": "Rurik Vane plays the instrument", "target_new": "cello", "subject": "Rurik Vane",
+     "ground_truth": "flute", "rephrase_prompt": "Rain fell. Rurik Vane, player of the",
+     "locality_prompt": "Mila Thorn plays the instrument", "locality_ground_truth": "flute", "fake_evidence": ".."}
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property

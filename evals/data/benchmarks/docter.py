@@ -1,4 +1,17 @@
-"""DocTER: documents that state counterfactual facts, and questions about these facts."""
+"""DocTER: documents that state counterfactual facts, and questions about these facts.
+
+"DocTER: Evaluating Document-based Knowledge Editing"; data: github.com/H-shw/DocTER-Data-and-Code, folder data/.
+Deliberate differences from the released code: retrieval uses every prompt by itself (the code retrieves for a
+paraphrase with the main prompt, and for ten locality prompts with the first). Its reasoning prompt is unchanged,
+without the `additional_info` that the code loads and never shows. The paper does not say how it parsed the choice of
+a model without probabilities; here its reply must name the right target and not the other.
+
+Two rows, shortened, of edit_success_eval.json and en_doc.json, joined by id:
+
+    {"id": 0, "query": "The mother tongue of Danielle Darrieux is", "original_target": "French",
+     "altered_target": "English", "paraphrase_query": ["Shayna does this ... Danielle Darrieux, a native", ...]}
+    {"id": 0, "src": "As a renowned actress of both French and international cinema, ..."}
+"""
 
 import re
 from collections import Counter

@@ -1,4 +1,23 @@
-"""ELKEN: events as edits, what they make true or unknown, and what they make more likely."""
+"""ELKEN: events as edits, what they make true or unknown, and what they make more likely.
+
+"Event-level Knowledge Editing"; data: github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/.
+Deliberate differences from the released code: the instruction is ours, follows the event, and is the
+same with and without one, so that locality compares replies to the same request; the code's differs, and the one
+without an event does not mention `unknown`. Free answers (Tendency-G) are kept whole and await a judge; until one has
+read them, the edit level over all questions takes the multiple-choice answers instead, and says so in its name.
+
+One row, with invented content, of train.json or test.json (a list; events without tendency questions also have `id`
+and `subject`, and their `tendency` holds empty lists; a question's own `alias` is that of its subject):
+
+    {"event_type": "education", "event": "Ilse Varn has taken her degree at Tarnfield College.",
+     "fact": {"qas": [{"question": "Which school did Ilse Varn attend?", "subject": {"id": "NA", "name": "Ilse Varn"},
+                       "answer": {"id": "NA", "name": "Tarnfield College", "alias": ["Tarnfield"]}, "type": 0,
+                       "rel_id": "P69"}],
+              "local_qas": [{... the same without "type"}]},
+     "tendency": {"qas": [{"question": "How might Ilse Varn's income change?",
+                           "candidate": "(A) Increase (B) Decrease (C) No significant impact", "answer": "A"}],
+                  "local_qas": [...]}}
+"""
 
 import re
 from collections import Counter, defaultdict

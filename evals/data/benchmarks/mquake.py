@@ -1,4 +1,24 @@
-"""MQuAKE: multi-hop questions whose answer follows from one to four edited facts."""
+"""MQuAKE: multi-hop questions whose answer follows from one to four edited facts.
+
+"MQuAKE: Assessing Knowledge Editing in Language Models via Multi-Hop Questions" (Zhong et al. 2023); data:
+github.com/princeton-nlp/MQuAKE, folder datasets/. A record is shown below.
+
+Each record asks one thing in three ways and counts once if any of the three is answered. The answer is compared
+twice: after normalisation (`em`) and character by character, as the released code does (`strict`); never by
+substring, because many aliases have two letters ("it", "US").
+
+One row, shortened (`requested_rewrite` is a list here, and a dict in files made after CounterFact's fashion):
+
+    {"case_id": 7, "requested_rewrite": [{"prompt": "{} is a citizen of", "relation_id": "P27", "subject": "Ida Holt",
+      "target_new": {"str": "Iceland", "id": "Q189"}, "target_true": {"str": "Norway", "id": "Q20"},
+      "question": "What is the country of citizenship of Ida Holt?"}],
+     "questions": ["What is the capital of the country of which Ida Holt is a citizen?", ..],
+     "answer": "Oslo", "answer_alias": ["Christiania"], "new_answer": "Reykjavík", "new_answer_alias": [],
+     "single_hops": [{"question": .., "cloze": .., "answer": "Norway", "answer_alias": [..]}, ..],
+     "new_single_hops": [{"question": .., "cloze": .., "answer": "Iceland", "answer_alias": [..]}, ..],
+     "orig": {"new_triples": [["Q1", "P27", "Q189"], ["Q189", "P36", "Q1764"]],
+              "edit_triples": [["Q1", "P27", "Q189"]], ..}}
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,33 @@
-"""ReCoE: questions that must be reasoned out, whose supporting facts are edited so that another answer follows."""
+"""ReCoE: questions that must be reasoned out, whose supporting facts are edited so that another answer follows.
+
+"Propagation and Pitfalls: Reasoning-based Assessment of Knowledge Editing through Counterfactual Tasks" (Findings of
+ACL 2024); data: github.com/awslabs/ReCoE and github.com/Wenyueh/RoCoE. The paper's code is not published, so these
+are our choices: answers are compared in the canonical form of `metrics.recoe`, and where a form stands for both
+answers ("3" for -3 and for 3) no flip is counted, because none can be seen. A record, shortened (the other schemas
+follow):
+
+    {"question": "How many lighthouses stand on the isle of Torvay?", "answer": "5", "counterfactual_answer": "4",
+     "answer_alias": ["five"], "counterfactual_answer_alias": ["four"], "domain": "geography",
+     "counterfactual_facts": [{"original_output": "...", "sentence": "Kelp Light stands on the isle of Marn.",
+        "atomic_facts": ["Kelp Light stands on the isle of Marn"],
+        "atomic_triples": ["(Kelp Light; stands on; the isle of Marn)"]}], "facts": [...], "extended_facts": [...]}
+
+Superlative, comparative and sorting (sorting has no aliases; only the two swapped choices have counterfactuals):
+
+    {"question": "Which of the two lakes Brisko and Halmen is deeper?", "answer": "Brisko",
+     "counterfactual_answer": "Halmen", "answer_alias": ["Lake Brisko"], "counterfactual_answer_alias": ["Lake Halmen"],
+     "facts_per_choice": {"entity1": "Brisko", "choice_1_facts": [...], ...},
+     "counterfactuals_per_choice": {"choice_1_counterfactuals": [{"fact": "Lake Brisko is 40 m deep.",
+        "atomic_facts": ["Lake Brisko is 40 m deep."], "atomic_triples": ["(Lake Brisko; is deep; 40 m)"]}], ...,
+        "unchanged_facts": ["Both lakes lie in Norrland."]}}
+
+Counting has `counterfactual_facts`, a list of facts with `sentence` for `fact`; aggregation and subtraction have
+`indirect_counterfactual_fact`, a list of such lists, one per sub-question that is altered (and direct ones, which
+state the counts and are not edited).
+
+The paper publishes no prompt for its chain-of-thought runs; the lines `Question:`, `Thoughts:` and `Answer:` are
+those of its printed examples (Figures 13 and 14), and an answer has the form of the scheme's answers in the data.
+"""
 
 import re
 import tomllib

@@ -1,4 +1,10 @@
-"""Rows of a benchmark's files: row models, the data folder, errors by record, seeded samples and demonstrations."""
+"""Rows of a benchmark's files: row models, the data folder, errors by record, seeded samples and demonstrations.
+
+Demonstrations are a benchmark's own rows. A run tests the first rows of a seeded order (all of them without a limit),
+so that those at its end are tested last of all. A row gives demonstrations only if each subject that it edits has a
+name that occurs in no other row, and one that is to be retained only if its prompt has such a name: it is then about
+nothing that another row edits or asks, and an editor has to look after the row's own edits alone.
+"""
 
 import codecs
 import hashlib

@@ -1,4 +1,19 @@
-"""Counterfactual edits of the invented world that the embedded model knows, with every kind of probe."""
+"""Counterfactual edits of the invented world that the embedded model knows, with every kind of probe.
+
+One case, shortened:
+
+    edit          The capital of Vouna is Meburg.                      (in the world it is Kravigrad)
+    efficacy      The capital of Vouna is                              Meburg, against Kravigrad
+    paraphrase    Which city serves as the capital of Vouna?           Meburg, against Kravigrad
+    neighborhood  The capital of Soor is                               Kaville, against Meburg
+    reasoning     Is it true that the capital of Vouna is Kravigrad?   No
+    multihop      What is the country of the capital of Vouna?         Tornoria, against Vouna
+    out_of_scope  The currency of Vouna is the                         Tiek, as before the edit
+
+Settings: the form of the edit, a `triplet` in one sentence, a short `document`, or an `event`. Splits (option
+`split`): `unseen` has subjects that the model's training never edited in context, in templates that it never read;
+`seen` has the others. No probe asks for anything that another case's edit changes.
+"""
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,10 @@
-"""Updates of facts from a dump of Wikidata on disk, read by all processors, and on after an interruption."""
+"""Updates of facts from a dump of Wikidata on disk, read by all processors, and on after an interruption.
+
+A dump is read twice, since the labels of a change's objects stand in lines of their own: first the changes, then the
+labels, aliases and pages of their objects. What was read is in an SQLite file, so that memory does not grow with it.
+
+A dump is `[`, an entity a line with a comma behind it, `]`; plain, or packed with gzip or bzip2.
+"""
 
 import bz2
 import gzip

@@ -1,4 +1,7 @@
-"""Updates of facts: relations whose object changes, what shows a change, or why a statement shows none."""
+"""Updates of facts: relations whose object changes, what shows a change, or why a statement shows none.
+
+`paper` is the rule of AKEW (section 4.2, appendix A); `best` adds ranks, ends, successors and the precision of dates.
+"""
 
 import tomllib
 from collections import Counter

@@ -1,4 +1,8 @@
-"""Updates of facts and leads of Wikipedia's pages from Wikimedia's servers, by a polite client over HTTP."""
+"""Updates of facts and leads of Wikipedia's pages from Wikimedia's servers, by a polite client over HTTP.
+
+The query service names the subjects with a date since the day; their statements are read from Wikidata's API and
+judged by the same rules as those of a dump.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,8 @@
-"""The protocol of workers: the driver deals tasks and alone writes; a worker evaluates them and sends what it asks."""
+"""The protocol of workers: the driver deals tasks and alone writes; a worker evaluates them and sends what it asks.
+
+Messages are tuples. Of the driver: `(name, *values)`, see `Worker.handle`. Of a worker: `(name, request, *values)`,
+see `Driver`; a message with a number of a request is answered. Messages of one worker arrive in order, each once.
+"""
 
 import threading
 from collections.abc import Collection, Iterator

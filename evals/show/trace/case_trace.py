@@ -1,4 +1,8 @@
-"""The trace of one case: every node, what was retrieved, the exact prompt, the reply, how it scored; messages too."""
+"""The trace of one case: every node, what was retrieved, the exact prompt, the reply, how it scored; messages too.
+
+Trajectory evaluators such as `agentevals` compare this format: a node is written as a call of a tool of its name, so
+that two paths are alike when they call the same tools in the same order.
+"""
 
 import difflib
 import json

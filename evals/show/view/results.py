@@ -1,4 +1,8 @@
-"""Statistics of runs, computed by the code behind the commands, also in a process of its own, and only cached here."""
+"""Statistics of runs, computed by the code behind the commands, also in a process of its own, and only cached here.
+
+What takes long is computed by a process of its own, so that the viewer stays quick and its memory small; until it is
+done a page shows the last numbers, or that they are being computed.
+"""
 
 import hashlib
 import json
