@@ -60,7 +60,7 @@ class SideMemory(NamedTuple):
         return memory._replace(complete=(*memory.complete[:-number], merged))
 
     def as_one(self, save_freq: int, density: float) -> "SideMemory":
-        """The memory that WISE-Merge answers with: all shards merged, the current one too once there was a complete one.
+        """The memory that WISE-Merge answers with: all shards merged, once one is complete the current one too.
 
         One threshold holds for all: that of the least activation of any edit.
         """
