@@ -399,10 +399,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print units, calls, tok
 def show_estimates(configs: Sequence[RunConfig]) -> None:
     """Print what runs are expected to need."""
     from emend.evals.results.dry_run import dry_run
-    from emend.evals.show.report.lists import estimate_lines
+    from emend.evals.show.report.reproduce import dry_run_lines
     from emend.evals.stream.benchmark import Stream, dry_run_stream
 
     for config in configs:
         estimate = dry_run_stream(config) if config.benchmark == Stream.name else dry_run(config)
-        for line in estimate_lines(estimate):
+        for line in dry_run_lines(estimate):
             print_text(line)

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from emend.agents.local.causal_lm import CausalLM
 from emend.agents.scoring import ScoringModel, TextModel
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, EmendError, MissingExtra
 from emend.memory.registry import nearest, require_trusted
+
+if TYPE_CHECKING:
+    from emend.agents.local.causal_lm import CausalLM
 
 BUILT_IN, LM_EVAL = "built_in", "lm_eval"
 
@@ -143,6 +145,8 @@ class LmEvalTask:
 
     def measure(self, model: Any) -> list[AbilityScore]:
         """The harness's scores of each task by each of its metrics."""
+        from emend.agents.local.causal_lm import CausalLM  # lazily: a run over an API imports no torch
+
         lm = getattr(model, "lm", None)
         if not isinstance(lm, CausalLM):
             return [AbilityScore(task=self.name, unscored=f"{type(model).__name__} is not a local model")]
@@ -155,7 +159,7 @@ class LmEvalTask:
             AbilityScore(task=self.name, unscored="it has no metric that is a share of its questions")
         ]
 
-    def _evaluate(self, lm: CausalLM) -> Any:
+    def _evaluate(self, lm: "CausalLM") -> Any:
         from lm_eval import simple_evaluate
         from lm_eval.models.huggingface import HFLM
 

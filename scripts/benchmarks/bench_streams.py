@@ -24,14 +24,14 @@ sys.path.insert(0, str(ROOT))
 
 from emend.agents.llm import load_model  # noqa: E402
 from emend.evals.case import Record  # noqa: E402
-from emend.evals.config.task_config import StreamConfig  # noqa: E402
+from emend.evals.config.task_config import StreamConfig, StreamOptions  # noqa: E402
 from emend.evals.log.records import read_records  # noqa: E402
 from emend.evals.metrics.estimate import estimate  # noqa: E402
 from emend.evals.metrics.paired import Pair, compare_pairs  # noqa: E402
 from emend.evals.run.run import run  # noqa: E402
 from emend.evals.stream.benchmark import DEFINITION  # noqa: E402
 from emend.evals.stream.fairness import answer_prompt  # noqa: E402
-from emend.evals.stream.generator import StreamOptions, generate_stream, with_injections  # noqa: E402
+from emend.evals.stream.generator import generate_stream, with_injections  # noqa: E402
 from emend.evals.stream.turn import StreamItem, write_stream  # noqa: E402
 from emend.evals.stream.wordings import read_question  # noqa: E402
 from tests.evals.stream.extraction import write_down  # noqa: E402

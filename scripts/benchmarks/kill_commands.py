@@ -39,13 +39,14 @@ sys.path.insert(0, str(ROOT))
 
 from emend.evals.build.build import RUN  # noqa: E402
 from emend.evals.build.card import Card  # noqa: E402
+from emend.evals.config.task_config import StreamOptions  # noqa: E402
 from emend.evals.data.benchmarks.registry import CARD  # noqa: E402
 from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E402
 from emend.evals.log.manifest import MANIFEST  # noqa: E402
 from emend.evals.log.records import read_records  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
 from emend.evals.stream.fairness import answer_prompt  # noqa: E402
-from emend.evals.stream.generator import StreamOptions, generate_stream  # noqa: E402
+from emend.evals.stream.generator import generate_stream  # noqa: E402
 from emend.evals.stream.system_editor import OBSERVED, SYSTEM_FOLDER  # noqa: E402
 from emend.evals.stream.turn import write_stream  # noqa: E402
 from emend.memory.store.chroma import ChromaMemory  # noqa: E402

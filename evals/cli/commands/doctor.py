@@ -17,11 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 import emend
-from emend.agents.providers.environment import clean_key, network_problem
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit
-from emend.evals.log.manifest import versions
-from emend.evals.run.results import error_text
 from emend.memory.distribution import DISTRIBUTION, install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError, KeyRefused
@@ -135,6 +132,8 @@ def _names() -> Iterator[Finding]:
 def _installed() -> Iterator[Finding]:
     """Versions, extras, keys and devices."""
     from emend.agents.local.model_folder import devices
+    from emend.agents.providers.environment import network_problem
+    from emend.evals.log.manifest import versions
 
     for name, number in versions().items():
         yield "versions", name, "ok", number
@@ -152,6 +151,8 @@ def _installed() -> Iterator[Finding]:
 
 def _key(name: str) -> Finding:
     """Finding about a provider's key, which is not shown."""
+    from emend.agents.providers.environment import clean_key
+
     key = os.environ.get(name)
     if not key:
         return "keys", name, "absent", "not set; needed only for that provider's models"
@@ -191,6 +192,7 @@ def _answers(spec: str) -> Finding:
     from emend.agents.llm import load_model
     from emend.agents.parsing.answers import clean_answer
     from emend.agents.tiny.world import World, relations
+    from emend.evals.run.results import error_text
 
     question, gold = "What is the capital of France?", ""
     if spec == EMBEDDED:  # its invented world has no France

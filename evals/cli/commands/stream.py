@@ -7,8 +7,7 @@ import typer
 
 from emend.evals.cli.options import DryRun, Json, Out, grouped, show_estimates
 from emend.evals.cli.output import emit, print_text
-from emend.evals.config.task_config import StreamConfig
-from emend.evals.stream.generator import StreamOptions
+from emend.evals.config.task_config import StreamConfig, StreamOptions
 from emend.memory.errors import BadSettings
 
 stream = typer.Typer(

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from emend.evals.case import Benchmark, Case
-from emend.evals.data.benchmarks.fact_file import FactFile
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import open_file
@@ -117,6 +116,8 @@ def read_card(folder: Path) -> CardHead:
     Raises:
         BadData: the card cannot be read, names no benchmark of Emend's, or a file that is not in the folder itself.
     """
+    from emend.evals.data.benchmarks.fact_file import FactFile  # lazily: a list of benchmarks reads no file
+
     try:
         with open_file(folder / CARD) as file:
             card = CardHead.model_validate_json(file.read())
@@ -142,6 +143,8 @@ def open_built(name: str, options: Mapping[str, str], data: Path | None = None) 
         BadSettings: a data folder, where the folder itself has the files.
         BadData: see `read_card`; or its places cannot be read.
     """
+    from emend.evals.data.benchmarks.fact_file import FactFile  # lazily: a list of benchmarks reads no file
+
     folder = Path(name).expanduser()
     card = read_card(folder)
     content, options = card.content, {**card.content.options, **options}

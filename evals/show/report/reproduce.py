@@ -1,4 +1,4 @@
-"""A reproduced table, for eyes and for other programs, what is left of its recipe, and which figures can be run."""
+"""A reproduced table, for eyes and for other programs, what a run or a recipe is expected to need, and coverage."""
 
 import csv
 import io
@@ -12,10 +12,21 @@ from rich.table import Table
 from rich.table import Table as Grid
 from rich.text import Text
 
+from emend.agents.llm import is_local_spec
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.device_speed import device_speed
 from emend.evals.config.run_config import MODEL
-from emend.evals.results.dry_run import COUNTS, SPREAD, is_local, parameters_of
+from emend.evals.results.dry_run import (
+    COUNTS,
+    HOPS,
+    REPLY_SHARE,
+    SECONDS_PER_CALL,
+    SPREAD,
+    UNTAUGHT,
+    DryRun,
+    is_local,
+    parameters_of,
+)
 from emend.evals.results.papers.tables import Cell, PaperTable, gpu_gigabytes, paper_models
 from emend.evals.results.papers.tables import table as find_table
 from emend.evals.results.reproduce.collect import Figure
@@ -23,10 +34,51 @@ from emend.evals.results.reproduce.execute import RecipeEstimate, title
 from emend.evals.results.reproduce.needs import EXECUTABLE, METHOD, STATUSES, CoverageRow, status_counts
 from emend.evals.show.report.export import TextTable, check_form, latex_text, markdown_text, safe_cell
 from emend.evals.show.report.layout import INTERVALS, bounds, decimal, dim, frame
-from emend.evals.show.report.lists import amounts
 from emend.evals.show.report.papers import DASH, paper_grids
 from emend.evals.show.report.progress import duration
 from emend.memory.escape import one_line
+
+
+def _dry_run_time(estimate: DryRun) -> str:
+    """Format the time of a run: of a local model as a range."""
+    if estimate.seconds is None:
+        return ""
+    if is_local_spec(estimate.model):
+        low, high = duration(estimate.seconds / SPREAD), duration(estimate.seconds * SPREAD)
+        return f", {low} to {high} at the speed of this machine now"
+    return f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
+
+
+def dry_run_lines(estimate: DryRun) -> list[str]:
+    """Format an estimate, and what it assumes."""
+    lines = [f"{estimate.model}: nothing is asked in a dry run"]
+    for row in estimate.rows:
+        place = (
+            f"  {row.setting}, {row.editor}: {row.units:,} units"
+            if row.setting
+            else "  unedited answers, to compare with:"
+        )
+        lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
+    lines += [f"  {line}" for line in estimate.needs]
+    whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
+    unknown = "" if is_local_spec(estimate.model) else " (give one with --prices FILE)"
+    cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
+    lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
+    replies = "replies as long as the benchmark's answers"
+    if is_local_spec(estimate.model):
+        replies = (
+            f"replies of {REPLY_SHARE:.0%} of their limit, {UNTAUGHT * REPLY_SHARE:.0%} without an edit in the prompt"
+        )
+    lines.append(
+        f"  Units are counted; the rest is estimated from {estimate.sample}: 4 characters a token, "
+        f"{replies}, {HOPS} subquestions for mello, one tool for agent; no thoughts, retries or cache."
+    )
+    return lines
+
+
+def amounts(calls: int, tokens_in: int, tokens_out: int) -> str:
+    """Format numbers of calls and tokens."""
+    return f"{calls:,} calls, {tokens_in:,} tokens in, {tokens_out:,} out"
 
 
 def render_coverage(rows: Sequence[CoverageRow]) -> RenderableType:

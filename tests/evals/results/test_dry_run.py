@@ -12,8 +12,8 @@ from emend.evals.log.records import read_records
 from emend.evals.results import dry_run as dry_running
 from emend.evals.results.dry_run import COUNTS, HOPS, SPREAD, ScoringStandIn, StandIn, dry_run
 from emend.evals.run.run import run
-from emend.evals.show.report.lists import estimate_lines
 from emend.evals.show.report.progress import duration
+from emend.evals.show.report.reproduce import dry_run_lines
 from emend.memory.errors import BadSettings
 from tests.params import first_quick
 
@@ -96,7 +96,7 @@ def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path)
     half = dry_run(config(**limits, share="1/2", rpm=6, repeats=2))
     assert half.total("calls") == pytest.approx(calls, abs=2)
     assert half.seconds == pytest.approx(half.total("calls") / 6 * 60 * 2)
-    assert "EUR" in estimate_lines(whole)[-2] and "no price" in estimate_lines(estimate)[-2]
+    assert "EUR" in dry_run_lines(whole)[-2] and "no price" in dry_run_lines(estimate)[-2]
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
     local = dry_run(config(model="hf:nowhere", editors=("rag", "rome"), mode="sequential", reevaluate_at="2,end"))
     rag, rome, _ = local.rows
     assert (local.cost, local.seconds) == (None, None)
-    assert " to " not in estimate_lines(local)[-2], "of a model of unknown size no time is known"
+    assert " to " not in dry_run_lines(local)[-2], "of a model of unknown size no time is known"
     assert rag.units == rome.units == 6 + 2 + 6 and rome.calls > 0
     assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
 
@@ -115,7 +115,7 @@ def test_a_local_model_of_known_size_has_a_range_of_time(monkeypatch: pytest.Mon
     local = dry_run(config(model="tiny", editors=("rag", "rome"), limit=2))
     assert local.seconds and 60 < local.seconds < 600, "the start, which takes what the dry run took, is in it"
     low, high = (duration(end) for end in (local.seconds / SPREAD, local.seconds * SPREAD))
-    assert f"{low} to {high} at the speed" in estimate_lines(local)[-2]
+    assert f"{low} to {high} at the speed" in dry_run_lines(local)[-2]
 
 
 @pytest.mark.slow

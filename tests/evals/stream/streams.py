@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.config.task_config import StreamConfig
+from emend.evals.config.task_config import StreamConfig, StreamOptions
 from emend.evals.log.records import read_records
 from emend.evals.run.run import run
 from emend.evals.stream.fairness import OracleReader
-from emend.evals.stream.generator import StreamOptions, generate_stream
+from emend.evals.stream.generator import generate_stream
 from emend.evals.stream.turn import StreamQuestion, Turn, write_stream
 
 Items = list[Turn | StreamQuestion]

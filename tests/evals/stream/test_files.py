@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.stream.generator import StreamOptions, generate_stream
+from emend.evals.config.task_config import StreamOptions
+from emend.evals.stream.generator import generate_stream
 from emend.evals.stream.turn import StreamQuestion, Turn, read_stream, segments, write_stream
 from emend.memory.errors import BadData, MissingData
 

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from emend.evals.stream.generator import StreamOptions, generate_stream
+from emend.evals.config.task_config import StreamOptions
+from emend.evals.stream.generator import generate_stream
 from emend.evals.stream.gold import GoldState
 from emend.evals.stream.turn import ABSTAINING, StreamQuestion, Turn
 from emend.evals.stream.wordings import read_question
