@@ -63,7 +63,7 @@ def dry_run_lines(estimate: DryRun) -> list[str]:
     whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
     unknown = "" if is_local_spec(estimate.model) else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
-    lines.append(f"  in all: {whole}, {cost}{_time_text(estimate)}")
+    lines.append(f"  in all: {whole}, {cost}{_dry_run_time(estimate)}")
     replies = "replies as long as the benchmark's answers"
     if is_local_spec(estimate.model):
         replies = (
