@@ -58,10 +58,7 @@ class Items:
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """One case an item."""
         check_request(self.name, setting, self.settings, limit)
-        count = len(self._cases)
-        if limit is None or limit >= count:
-            return iter(self._cases)
-        return (self._cases[place] for place in sorted(random.Random(seed).sample(range(count), limit)))
+        return _sample(self._cases, limit, seed)
 
     def metrics(self) -> Sequence[Metric]:
         """The share of items that are kept, and for each filter the share of those that reached it and passed."""
@@ -94,6 +91,13 @@ class Items:
             "options": dict(self.options),
             **dropped,
         }
+
+
+def _sample(cases: Sequence[Case], limit: int | None, seed: int) -> Iterator[Case]:
+    """So many of the cases, in their order."""
+    if limit is None or limit >= len(cases):
+        return iter(cases)
+    return (cases[place] for place in sorted(random.Random(seed).sample(range(len(cases)), limit)))
 
 
 def _item_case(place: int, text: str, fields: Mapping[str, Any]) -> Case:
@@ -159,10 +163,7 @@ class Knowledge:
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """One case for each case of the source that asks for its edit."""
         check_request(self.name, setting, self.settings, limit)
-        count = len(self._cases)
-        if limit is None or limit >= count:
-            return iter(self._cases)
-        return (self._cases[place] for place in sorted(random.Random(seed).sample(range(count), limit)))
+        return _sample(self._cases, limit, seed)
 
     def metrics(self) -> Sequence[Metric]:
         """The share of facts that the model knows, by each way of asking."""

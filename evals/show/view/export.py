@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.show.view.environment import LEFT_OUT, STATIC, environment, page_key, render
+from emend.evals.show.view.pages.compare import CompareView
 from emend.evals.show.view.scan import require_runs
 from emend.evals.show.view.server import PageMissing, Site
-from emend.evals.show.view.views import CompareView, Page, RunEntry
+from emend.evals.show.view.views import Page, RunEntry
 from emend.memory.errors import BadSettings
 
 CHOICES = {

@@ -13,7 +13,49 @@ from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import EditorProgress, ErrorGroup, ErrorsView, FailureView, LiveView, NamedValue, Page
+from emend.evals.show.view.views import AnswerView, FailureView, NamedValue, Page, RunEntry
+from emend.memory.edit import FrozenModel
+
+
+class ErrorGroup(FrozenModel):
+    """Failed units with the same error."""
+
+    error: str
+    message: str
+    count: int
+    editors: tuple[str, ...]
+
+
+class ErrorsView(FrozenModel):
+    """Failures, reasons of what is unscored, and the number of answers for which a provider was asked again."""
+
+    groups: tuple[ErrorGroup, ...]
+    failures: tuple[FailureView, ...]
+    failures_total: int
+    reasons: tuple[NamedValue, ...]
+    retried: int
+
+
+class EditorProgress(FrozenModel):
+    """How many units of an editor are finished."""
+
+    editor: str
+    units: int
+    finished: int
+
+
+class LiveView(FrozenModel):
+    """How far a run is; rate and remaining time are None where nothing is known of them."""
+
+    run: RunEntry
+    retries: int
+    per_minute: float | None
+    seconds_left: float | None
+    editors: tuple[EditorProgress, ...]
+    errors: tuple[NamedValue, ...]
+    latest: tuple[AnswerView, ...]
+    at: str
+
 
 WINDOW = 120.0
 """Seconds over which the rate is taken."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
+from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import Scoring, list_scorings
 from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest, versions
@@ -30,28 +31,87 @@ from emend.evals.show.view.scan import RunPlace
 from emend.evals.show.view.views import (
     AbilityView,
     AboutView,
-    AgreementView,
+    AnswerView,
     CellView,
     Choice,
     Curve,
     CurvePoint,
-    DisagreementView,
     GridMetric,
     GridRow,
-    HitRate,
     HitView,
-    JudgesView,
     Link,
     MetricGrid,
-    Miss,
     NamedValue,
     Page,
     PerplexityView,
-    RetrievalView,
     RunsView,
     RunView,
-    ScoringView,
+    Status,
 )
+from emend.memory.edit import FrozenModel
+
+
+class AgreementView(FrozenModel):
+    """Measured agreement of judges with people on one kind of item."""
+
+    kind: str
+    text: str
+    facts: tuple[NamedValue, ...] = ()
+
+
+class ScoringView(FrozenModel):
+    """A scoring: who judged, what, and how well that agrees with people."""
+
+    scoring: Scoring
+    notes: tuple[str, ...]
+    agreements: tuple[AgreementView, ...]
+
+
+class DisagreementView(FrozenModel):
+    """An answer on which judges, repeats or orders differ."""
+
+    kind: str
+    answer: AnswerView
+    votes: tuple[Judgement, ...]
+
+
+class JudgesView(FrozenModel):
+    """The scorings of a run, and the answers on which the newest one's votes differ."""
+
+    status: Status
+    scorings: tuple[ScoringView, ...] = ()
+    disagreements: tuple[DisagreementView, ...] = ()
+    disagreements_total: int = 0
+    judgements: int = 0
+
+
+class HitRate(FrozenModel):
+    """Share of probes whose first retrieved entry is the right edit."""
+
+    setting: str
+    kind: str
+    editor: str
+    cell: CellView
+
+
+class Miss(FrozenModel):
+    """An answer whose first retrieved entry is of another edit than the case's, and what was retrieved."""
+
+    answer: AnswerView
+    edits: tuple[str, ...]
+    hits: tuple[HitView, ...]
+
+
+class RetrievalView(FrozenModel):
+    """Hit rates of the editors that retrieve, and their misses."""
+
+    status: Status
+    rows: tuple[HitRate, ...] = ()
+    editors: tuple[Choice, ...] = ()
+    misses: tuple[Miss, ...] = ()
+    misses_total: int = 0
+    next: str = ""
+
 
 Cells = Sequence[CellView | None]
 
