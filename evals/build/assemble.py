@@ -25,7 +25,7 @@ from emend.evals.build.sources.stored_items import KeptItem
 from emend.evals.case import Record
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.fact_file import FactFile
-from emend.evals.data.benchmarks.fact_rows import is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_formats import is_fact_file, read_facts
 from emend.evals.data.benchmarks.registry import CARD, PLACES, BenchmarkFiles, is_built_folder, read_card, read_places
 from emend.evals.judging.annotation import final_label, read_key, read_sheets, results_of
 from emend.evals.log.manifest import Manifest, now

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from emend.agents.llm import MODELS
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import MODEL, RunConfig
-from emend.evals.data.benchmarks.fact_rows import is_fact_file
+from emend.evals.data.benchmarks.fact_formats import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.registry import RETRIEVERS

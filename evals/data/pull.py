@@ -128,8 +128,6 @@ def _read(path: Path) -> list[Json]:
 
 
 MAKERS: dict[str, Callable[[Path], Json]] = {"elken_test": elken_test, "docter_facts": docter_facts}
-
-
 LOCK = ".pull.lock"
 F = TypeVar("F", Remote, Made)
 Status = Literal["fetched", "made", "there", "kept", "failed"]

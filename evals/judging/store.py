@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -11,13 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pydantic import AwareDatetime, FiniteFloat, TypeAdapter
 
 from emend.agents.judging.base import Item, JudgeInput
-from emend.evals.case import Metric, Record
+from emend.evals.case import Record
 from emend.evals.judging.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
 from emend.evals.log.baseline import BaselineAnswer, read_baseline
-from emend.evals.log.events import event_of
-from emend.evals.log.lines import BASELINE, CASES, JUDGE_EVENTS, JUDGE_STEPS, JUDGEMENTS, parser_of
-from emend.evals.log.manifest import Manifest
-from emend.evals.log.record_fields import read_fields
+from emend.evals.log.lines import BASELINE, CASES, JUDGE_EVENTS, JUDGE_STEPS, JUDGEMENTS, event_of, parser_of
 from emend.evals.log.records import (
     AppendLog,
     cut_file,
@@ -416,96 +412,3 @@ def _answers_before(
     return {
         (line.probe, line.repeat): line.answer.text for line in lines if line.answer and line.answer.text is not None
     }
-
-
-Tags = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class CaseInfo:
-    """A case as a run stores it beside its records: its number in its setting, its tags, its edits."""
-
-    number: int
-    tags: Tags = field(default_factory=dict)
-    edits: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run as analyses see it.
-
-    `model` is the fingerprint of the manifest, `cases` is by setting and id, `scoring` that whose judgements the
-    records carry. Records that were asked again at a checkpoint are left out.
-    """
-
-    folder: Path
-    name: str
-    benchmark: str
-    model_name: str
-    settings: tuple[str, ...]
-    editors: tuple[str, ...]
-    metrics: tuple[Metric, ...]
-    data: str | None
-    options: Mapping[str, str]
-    model: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    cases: Mapping[tuple[str, str], CaseInfo]
-    scoring: Scoring | None = None
-
-    @property
-    def judged(self) -> str:
-        """Judges of the scoring, and whether they are calibrated; empty without one."""
-        if self.scoring is None:
-            return ""
-        scoring = self.scoring
-        parts = (f"{kind} {'' if scoring.calibrated(kind) else 'not '}calibrated" for kind in scoring.kinds)
-        return f"{scoring.judge} ({', '.join(parts)})"
-
-    def records(self) -> Iterator[Record]:
-        """Yield the records; each call reads them anew."""
-        return (record for record in judged_records(self.folder, self.scoring) if not record.checkpoint)
-
-    def fields(self, names: Sequence[str], kinds: Collection[str] = ()) -> Iterator[Record]:
-        """Yield the records, or those of these kinds of probe, as objects that have these fields; see `read_fields`."""
-        if self.scoring is None:
-            return read_fields(self.folder, names, kind=kinds)
-        return (record for record in self.records() if not kinds or record.kind in kinds)
-
-    def case(self, record: Record) -> CaseInfo:
-        """Stored data of a record's case."""
-        return self.cases.get((record.setting, record.case), CaseInfo(0))
-
-
-def open_run(folder: Path, scoring: str | None = None) -> Run:
-    """The run in a folder; its records are streamed, never held together.
-
-    Args:
-        folder: a run folder, finished or not.
-        scoring: whose judgements the records are to carry; None takes the newest scoring where there is one, `none`
-            none.
-
-    Raises:
-        BadData: no run there, or a damaged line.
-        BadSettings: no such scoring.
-    """
-    manifest = Manifest.read(folder)
-    return Run(
-        folder=folder,
-        name=folder.resolve().name,
-        benchmark=manifest.config.benchmark,
-        model_name=manifest.config.model,
-        settings=tuple(manifest.cases),
-        editors=manifest.config.editors,
-        metrics=manifest.metrics,
-        data=manifest.config.data,
-        options=manifest.config.benchmark_options,
-        model=manifest.model,
-        provenance=manifest.benchmark,
-        cases={
-            (str(line["setting"]), str(line["case"])): CaseInfo(
-                int(line["number"]), line.get("tags", {}), tuple(line["edits"])
-            )
-            for line in read_lines(folder, CASES)
-        },
-        scoring=find_scoring(folder, scoring),
-    )

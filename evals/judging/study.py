@@ -14,8 +14,9 @@ from emend.agents.judging.base import Item, Scale
 from emend.editors.built_item import BuiltItem
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.triples import EXTRACTED
+from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import load_judge
-from emend.evals.judging.store import open_run, plan
+from emend.evals.judging.store import plan
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.evals.metrics.paper_scores import EDITED, akew_error

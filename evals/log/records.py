@@ -142,8 +142,6 @@ LINE_KEYS: Mapping[str, tuple[LineParser[Any], str]] = {
     JUDGE_EVENTS: (LineParser(JudgeStepPlace, parser_of(TypeAdapter(JudgeStepPlace))), "items"),
 }
 """By file, or ending of a scoring's file, what parses its lines to find them again, and the field that names them."""
-
-
 DAMAGED_RECORD = (
     "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
     "folder."

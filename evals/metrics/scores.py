@@ -36,8 +36,6 @@ class ProbeScores(NamedTuple):
 
 Scorer = Callable[[Probe, Answer, Answer | None], ProbeScores]
 """(probe, answer, the unedited model's answer to the same probe or None) -> scores."""
-
-
 NNM_EPS = 1e-8
 
 
@@ -188,8 +186,6 @@ PROBABILITIES = {"reasoning", "effectiveness"}
 """Scorers of benchmarks that compare probabilities, as their papers do on plain text."""
 SCORES = ("em", "right", "success", "success_token")
 """Outputs that every protocol has a counterpart of: whether an answer is right."""
-
-
 DEGREES = frozenset(("rouge_l", "similarity"))
 """Protocols that say how near an answer comes to a text, and not whether it is right."""
 RIGHT_VALUES = frozenset((*SCORES, *(each.value for name, each in PROTOCOLS.items() if name not in DEGREES)))

@@ -10,7 +10,7 @@ from emend.editors.base import Answerer, Scorable
 from emend.editors.memory_based.unedited import Unedited
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.triples import NO_TRIPLET
-from emend.evals.log.events import event_of
+from emend.evals.log.lines import event_of
 from emend.evals.metrics.agents import score_calls
 from emend.evals.metrics.scorers import SCORE_BASELINE, score, without_blank
 from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores

@@ -75,8 +75,6 @@ def ask_recorded(editor: str, answerer: Answerer, probe: Probe) -> Answer:
 
 STRIPES = 64
 """Number of locks: different probes are asked at the same time, the same probe is asked once."""
-
-
 AskUnedited = Callable[[Callable[[BaselineAnswer, Usage], bytes]], bytes]
 """Asks the unedited model, gives the answer and what it used to a function that stores it, and returns its line."""
 

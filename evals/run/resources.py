@@ -18,7 +18,7 @@ from emend.editors.base import MemoryLike
 from emend.evals.case import Benchmark
 from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.data.benchmarks.fact_file import FactFile
-from emend.evals.data.benchmarks.fact_rows import is_fact_file
+from emend.evals.data.benchmarks.fact_formats import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS, is_built_folder, open_built
 from emend.evals.data.benchmarks.triples import OPTION, with_triples
 from emend.evals.log.manifest import decisive_fields

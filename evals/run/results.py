@@ -11,8 +11,7 @@ from typing import Any, Protocol, Self
 
 from emend.agents.providers.usage import Ledger, ProviderUsage
 from emend.evals.config.run_config import FailureLimit
-from emend.evals.log.events import event_of
-from emend.evals.log.lines import COSTS, ERRORS
+from emend.evals.log.lines import COSTS, ERRORS, event_of
 from emend.evals.log.manifest import Manifest, now
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.run.ask_unit import UnitResult

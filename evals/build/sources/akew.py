@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
-from emend.evals.data.benchmarks.fact_rows import HUB, is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_formats import HUB, is_fact_file, read_facts
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.run.resources import load_benchmark

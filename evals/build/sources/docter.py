@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.counterfact import Counterfact, FlatRow, OriginalRow
 from emend.evals.data.benchmarks.docter import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS, last_sentence
-from emend.evals.data.benchmarks.fact_rows import HUB, FactRow, is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_formats import HUB, is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_rows import FactRow
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_numbered, sha256
 from emend.memory.edit import Edit, Triplet

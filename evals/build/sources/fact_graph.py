@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from emend.evals.build.sources.stored_items import KeptItem, SourceNotes
-from emend.evals.data.benchmarks.fact_rows import HUB, FactRow, is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_formats import HUB, is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_rows import FactRow
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.data.wikidata.fact_update import Relations, Template

@@ -31,8 +31,6 @@ LIMITS = (
     "Values are swapped or altered within the table; whether a reader would believe them is not checked.",
     "Questions are composed by rules; an author words them anew, and a debate tries them, with --model alone.",
 )
-
-
 BUILT_BY = "emend build recoe"
 """Stands in each row, so that a file says among the paper's that it was made anew."""
 

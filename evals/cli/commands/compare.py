@@ -43,7 +43,7 @@ def analyse(
     as_json: Json = False,
 ) -> None:
     """Compute an analysis of the papers, such as why edits fail; each is a table and a plot."""
-    from emend.evals.judging.store import open_run
+    from emend.evals.judging.judged_run import open_run
     from emend.evals.results.analyses.base import AnalysisRequest
     from emend.evals.results.analyses.registry import analyse_runs, possible
     from emend.evals.show.report.analysis import render_analysis, show_possible

@@ -81,7 +81,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check the files of a folder and list every fault by file, record and field; exit code 2 if there is one."""
-    from emend.evals.data.benchmarks.fact_rows import is_fact_file
+    from emend.evals.data.benchmarks.fact_formats import is_fact_file
 
     if is_fact_file(target):
         _check_facts(target, as_json)
@@ -101,7 +101,7 @@ def check(
 @data.command()
 def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None:
     """Print the paper's statistics of its data, counted from the local files, beside the published numbers."""
-    from emend.evals.data.stats import stats as stats_of
+    from emend.evals.data.check import stats as stats_of
     from emend.evals.show.report.data_sets import show_table
 
     table = stats_of(name, folder)
@@ -132,7 +132,7 @@ def new(
 
 def _check_facts(name: str, as_json: bool) -> None:
     from emend.evals.data.benchmarks.fact_file import oddities_of
-    from emend.evals.data.benchmarks.fact_rows import placed_facts
+    from emend.evals.data.benchmarks.fact_formats import placed_facts
     from emend.memory.escape import one_line
 
     rows, faults = placed_facts(name)

@@ -88,8 +88,6 @@ EXTRAS = {
 """Optional dependencies by extra, and the module whose presence shows that the extra is installed."""
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "VLLM_API_KEY", "SGLANG_API_KEY")
 EMBEDDED = "tiny"
-
-
 Status = Literal["ok", "absent", "broken"]
 Finding = tuple[str, str, Status, str]
 """Section, check, status and detail of a result."""

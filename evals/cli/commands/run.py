@@ -27,8 +27,6 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_names, trust_typed
 
 DEMO_EDITORS = ("unedited", "in_context", "rag", "ike", "ft")
-
-
 RunOptions = OptionalFields(RunConfig, tuple(RunConfig.model_fields), lists=("model",), defaults=True)
 
 

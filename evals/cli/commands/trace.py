@@ -111,7 +111,7 @@ def _check_answers(output: TraceOutput, selected: set[str], case: str | None) ->
 
 
 def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool) -> None:
-    from emend.evals.show.report.overview import show_answers
+    from emend.evals.show.report.tracing import show_answers
     from emend.evals.show.trace.answers import list_answers
 
     rows = list_answers(folder, answers, records)
@@ -119,7 +119,7 @@ def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as
 
 
 def _show_overview(folder: Path, records: RecordFilter, steps: StepFilter, as_json: bool) -> None:
-    from emend.evals.show.report.overview import show_overview
+    from emend.evals.show.report.tracing import show_overview
     from emend.evals.show.trace.overview import overview
 
     result = overview(folder, records, steps)

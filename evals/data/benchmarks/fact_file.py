@@ -14,17 +14,8 @@ from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, check_request, known_options
 from emend.evals.data.benchmarks.counterfact import CounterFact
-from emend.evals.data.benchmarks.fact_rows import (
-    ARROW,
-    HUB,
-    LISTS,
-    QUESTIONS,
-    READERS,
-    SEPARATOR,
-    FactRow,
-    QuestionRow,
-    read_facts,
-)
+from emend.evals.data.benchmarks.fact_formats import ARROW, HUB, LISTS, QUESTIONS, READERS, SEPARATOR, read_facts
+from emend.evals.data.benchmarks.fact_rows import FactRow, QuestionRow
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.metrics.text import fold
 from emend.memory.edit import FrozenModel

@@ -39,8 +39,6 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
         "knowledge": "emend.evals.build.items:Knowledge",
     },
 )
-
-
 CARD, PLACES = "card.json", "cases.json"
 """The card, and the places of the cases that were kept of another benchmark, from 0."""
 

@@ -116,8 +116,6 @@ def golds(answer: str, aliases: Iterable[str]) -> tuple[str, ...]:
 FETCH = "Fetch the file again."
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BETWEEN = re.compile(r"[,\s]*")
-
-
 R = TypeVar("R", bound=BenchmarkRow)
 N = TypeVar("N", bound=NumberedRow)
 

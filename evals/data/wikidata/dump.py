@@ -1,35 +1,21 @@
-"""Updates of facts from a dump of Wikidata on disk, read by all processors, and on after an interruption.
+"""Updates of facts from a dump of Wikidata on disk, whose reading goes on after an interruption.
 
 A dump is read twice, since the labels of a change's objects stand in lines of their own: first the changes, then the
 labels, aliases and pages of their objects. What was read is in an SQLite file, so that memory does not grow with it.
-
-A dump is `[`, an entity a line with a comma behind it, `]`; plain, or packed with gzip or bzip2.
 """
 
-import bz2
-import gzip
 import json
-import multiprocessing
-import os
-import re
 import sqlite3
-import threading
-import zlib
-from abc import ABC, abstractmethod
-from array import array
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Generic, Literal, NamedTuple, Self, TypeVar, cast
+from typing import Any, Literal, Self
 
-from emend.evals.data.wikidata.entities import EntityDecoder, WikiItem
+from emend.evals.data.wikidata.dump_lines import ORIGIN, Block, ChangeScanner, DumpFile, ItemScanner, scan_blocks
+from emend.evals.data.wikidata.entities import WikiItem
 from emend.evals.data.wikidata.fact_update import (
     ChangeIds,
     ChangeRule,
@@ -37,234 +23,10 @@ from emend.evals.data.wikidata.fact_update import (
     Recipe,
     Relations,
     UpdateCounts,
-    changes_of,
 )
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, WorkerDied
-from emend.memory.files import connect_database, open_file
-
-BLOCK = 1 << 20
-"""Bytes that are read at once."""
-LONGEST = 1 << 26
-"""Bytes of a line that is read; the largest item has a sixteenth of it."""
-HEAD = 1 << 16
-"""Bytes by which a dump is recognised."""
-ORIGIN = "A dump is wikidata-YYYYMMDD-all.json.gz or .json.bz2 of https://dumps.wikimedia.org/wikidatawiki/entities/"
-_PACKED: dict[bytes, Callable[[BinaryIO], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
-AHEAD = 2
-"""Blocks a worker that wait to be read, so that none waits for the decompression."""
-MARK = b"\xef\xbb\xbf"
-"""Byte-order mark."""
-_START = b'"P580"'
-_HEAD = re.compile(rb'\{(?:"(?:pageid|ns|lastrevid)":\d+,|"(?:title|type|modified)":"[^"\\]*",)*"id":"([A-Z]\d+)"')
-"""Beginning of an entity as Wikidata writes it."""
-
-T = TypeVar("T")
-
-
-class Block(NamedTuple):
-    """Whole lines of a dump, and where they are in it, decompressed; empty for a line that is too long."""
-
-    offset: int
-    content: bytes
-    end: int
-    """Offset behind the lines."""
-    packed_end: int
-    """Bytes of the file that were read up to there."""
-
-
-class DumpFile:
-    """A dump on disk.
-
-    Raises:
-        MissingData: there is no such file.
-        BadData: it is no dump.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not path.exists():
-            raise MissingData(f"there is no dump '{path}'. {ORIGIN}")
-        self.size = path.stat().st_size
-        head = next(self.blocks(0, HEAD), None)
-        if not head or not head.content.lstrip(MARK + b" \r\n").startswith((b"[", b'{"')):
-            raise BadData(f"'{path}' is no JSON dump of Wikidata. {ORIGIN}")
-
-    def blocks(self, offset: int, size: int = BLOCK) -> Iterator[Block]:
-        """Yield the lines from an offset on; in a packed file what is before it is decompressed and passed over.
-
-        Args:
-            offset: where a line begins in the decompressed dump.
-            size: about that many bytes a block.
-
-        Raises:
-            BadData: the file cannot be decompressed, or ends too early.
-        """
-        rest = b""
-        with open_file(self.path, links=True, buffering=1 << 20) as packed, _unpacked(packed) as file:
-            try:
-                file.seek(offset)
-                while chunk := file.read(size):
-                    rest += chunk
-                    whole = rest.rfind(b"\n") + 1
-                    if whole:
-                        yield Block(offset, rest[:whole], offset + whole, packed.tell())
-                        offset, rest = offset + whole, rest[whole:]
-                    if len(rest) > LONGEST:
-                        end = offset + len(rest) + _pass_over_line(file)
-                        yield Block(offset, b"", end, packed.tell())
-                        offset, rest = end, b""
-                if rest:
-                    yield Block(offset, rest, offset + len(rest), packed.tell())
-            except (OSError, EOFError, ValueError, zlib.error) as error:
-                raise BadData(
-                    f"'{self.path}' cannot be read behind byte {offset:,} of its decompressed content: {error}. "
-                    "Fetch it again; compare its size and checksum with the published ones."
-                ) from error
-
-
-def _unpacked(file: BinaryIO) -> BinaryIO:
-    start = file.read(4)
-    file.seek(0)
-    for magic, opener in _PACKED.items():
-        if start.startswith(magic):
-            return cast(BinaryIO, opener(file))
-    return file
-
-
-def _pass_over_line(file: BinaryIO) -> int:
-    """Read to the end of a line and return its length."""
-    length = 0
-    while part := file.readline(BLOCK):
-        length += len(part)
-        if part.endswith(b"\n"):
-            break
-    return length
-
-
-class LineScanner(ABC, Generic[T]):
-    """Reads the lines of blocks; sent to each worker once."""
-
-    def scan(self, block: Block) -> tuple[UpdateCounts, list[T]]:
-        """Return what the lines of a block hold, and their counts."""
-        counts, rows = UpdateCounts(), list[T]()
-        offset = block.offset
-        for raw in block.content.split(b"\n") if block.content else [b"{"]:
-            line = raw.rstrip(b", \r\t")
-            if line not in (b"", b"[", b"]", MARK + b"["):
-                counts.lines += 1
-                try:
-                    rows += self.read(line, counts)
-                except ValueError:
-                    counts.add_damaged(offset)
-            offset += len(raw) + 1
-        return counts, rows
-
-    @abstractmethod
-    def read(self, line: bytes, counts: UpdateCounts) -> Iterable[T]:
-        """Return what a line holds.
-
-        Raises:
-            ValueError: the line is damaged.
-        """
-
-
-class ChangeScanner(LineScanner[ChangeIds]):
-    """Finds changes; a line without a start time, or that names none of the relations, is not parsed."""
-
-    def __init__(self, rule: ChangeRule, relations: Relations, language: str) -> None:
-        self._rule, self._relations = rule, relations
-        self._decoder = EntityDecoder(relations.by_id, language)
-        numbers = "|".join(id_[1:] for id_ in relations.by_id)
-        self._key = re.compile(rf'"P(?:{numbers})"\s*:'.encode())
-
-    def read(self, line: bytes, counts: UpdateCounts) -> Iterable[ChangeIds]:
-        """Return the changes of an entity."""
-        if not (line.startswith(b"{") and line.endswith(b"}")):
-            raise ValueError("no JSON object")
-        if _START not in line or not self._key.search(line):
-            return ()
-        item = self._decoder.decode(line)
-        return changes_of(item, self._rule, self._relations, counts) if item else ()
-
-
-class ItemScanner(LineScanner[WikiItem]):
-    """Finds items by their ids, which stand at the heads of the lines; other lines are not parsed."""
-
-    def __init__(self, ids: Iterable[str], language: str) -> None:
-        # Eight bytes an id, where a set takes a hundred.
-        self._numbers = array("Q", sorted(int(id_[1:]) for id_ in ids))
-        self._decoder = EntityDecoder((), language)
-
-    def read(self, line: bytes, counts: UpdateCounts) -> Iterable[WikiItem]:
-        """Return the item of a line if it is one of those looked for."""
-        head = _HEAD.match(line)
-        if head and not self._has(head[1].decode()):
-            return ()
-        item = self._decoder.decode(line)
-        return (item,) if item and self._has(item.id) else ()
-
-    def _has(self, id_: str) -> bool:
-        number = int(id_[1:]) if id_[0] == "Q" else 0
-        place = bisect_left(self._numbers, number)
-        return place < len(self._numbers) and self._numbers[place] == number
-
-
-_scanner: LineScanner[Any] | None = None
-
-
-def _start(scanner: LineScanner[Any]) -> None:
-    global _scanner
-    _scanner = scanner
-    # A killed reading cannot end its workers, which would wait for blocks for ever.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
-
-
-def _scan(block: Block) -> Any:
-    assert _scanner is not None
-    return _scanner.scan(block)
-
-
-def scan_blocks(
-    blocks: Iterable[Block], scanner: LineScanner[T], workers: int | None = None
-) -> Iterator[tuple[Block, UpdateCounts, list[T]]]:
-    """Yield the blocks in their order, with the counts of their lines and what they hold.
-
-    Args:
-        blocks: of a dump.
-        scanner: reads the lines.
-        workers: number of processes; None for one a processor, 1 for this process alone.
-
-    Raises:
-        WorkerDied: the system ended a worker.
-    """
-    count = workers or os.cpu_count() or 1
-    if count == 1:
-        yield from ((block, *scanner.scan(block)) for block in blocks)
-        return
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _start, (scanner,))
-    waiting = deque[tuple[Block, Future[tuple[UpdateCounts, list[T]]]]]()
-    try:
-        for block in blocks:
-            waiting.append((block._replace(content=b""), pool.submit(_scan, block)))
-            if len(waiting) > count * AHEAD:
-                first, rows = waiting.popleft()
-                yield first, *rows.result()
-        for first, rows in waiting:
-            yield first, *rows.result()
-    except BrokenProcessPool as error:
-        raise WorkerDied(
-            "a process that read the dump ended, perhaps for want of memory: use fewer workers."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
+from emend.memory.errors import BadData, BadSettings, FetchFailed
+from emend.memory.files import connect_database
 
 Stage = Literal["changes", "objects"]
 SCHEMA = (

@@ -14,8 +14,8 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_fields import read_fields
 from emend.evals.log.records import parse_fields, read_lines, read_records, require_records
 from emend.evals.log.table_parts import is_large
-from emend.evals.metrics.consistency import FIELDS, GENERATION, References, consistency
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, estimate
+from emend.evals.metrics.paper_scores import FIELDS, GENERATION, References, consistency
 from emend.evals.metrics.scores import RIGHT_VALUES
 from emend.evals.results.aggregate.columns import (
     OTHER_REASONS,

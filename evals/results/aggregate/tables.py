@@ -15,8 +15,6 @@ from emend.memory.registry import nearest
 
 UNLABELLED = {*RESUMABLE_FIELDS, "benchmark", "benchmark_options", "editors", "settings", "share", "mode"}
 """Fields of a configuration that name no run: the data, its parts, and what changes no result."""
-
-
 ASKED = {"plain": "asked in plain text", "chat": "asked in messages"}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Record
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.metrics.paired import Pair, relative_drop
 from emend.evals.metrics.paper_scores import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.analyses.base import (

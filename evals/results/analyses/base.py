@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 
 from emend.evals.case import Record
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.triples import Triples, text_setting, triples_files
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.measure.extraction import documents_of, score
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.results.analyses.base import (
@@ -206,8 +206,6 @@ FREQUENCY = AnalysisKind(("docter",), _documents_lack, frequency)
 POSITION = AnalysisKind(("docter",), _documents_lack, position)
 CROSSLINGUAL = AnalysisKind(("docter",), needs(NO_CROSS, SUCCESS, ["cross_lingual"]), crosslingual)
 REASONING = AnalysisKind(("docter",), needs(NO_REASONING, ["acc"], ["reasoning"]), reasoning)
-
-
 FIGURES = ("recall", "precision", "f1")
 QUALITY, NUMBER, WRONG = "quality, %", "triplets per document", "of unmatched triplets, %"
 

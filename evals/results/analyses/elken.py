@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from emend.evals.case import Metric
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.metrics.agents import ABSTAINS, pass_hat_k
 from emend.evals.metrics.estimate import estimate
 from emend.evals.results.aggregate.columns import estimate_of
@@ -120,8 +120,6 @@ def _metric(runs: Sequence[Run], name: str) -> Metric:
 
 RETRIEVAL = AnalysisKind((), needs(NO_SEARCH, [HIT]), retrieval)
 SCALING = AnalysisKind((), lambda inventory: ONE_RUN, scaling)
-
-
 NO_STREAM = "the run is over no stream: make one with emend stream new, and run emend stream run."
 HOPS, AGE = "facts behind the answer", "turns since the last of them"
 AGES = (10, 100, 1_000)
@@ -153,8 +151,6 @@ def _age_label(age: int) -> str:
 
 
 MEMORY = AnalysisKind((), needs(NO_STREAM, ["false_acceptance"]), memory)
-
-
 CALL_SCORES = {
     "calls": 1.0,
     "edits_found": 100.0,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.metrics.recoe import CONTAINS_OUTPUTS, EFFECTIVE, OUTPUTS
 from emend.evals.results.analyses.base import (
     Analysis,

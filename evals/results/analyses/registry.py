@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emend.evals.judging.store import Run
+from emend.evals.judging.judged_run import Run
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest, inventory
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry

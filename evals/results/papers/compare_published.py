@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import OPTION, Triples, triples_files
-from emend.evals.judging.store import Run, open_run
+from emend.evals.judging.judged_run import Run, open_run
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.paper_scores import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.aggregate.columns import MetricRow

@@ -19,7 +19,8 @@ from emend.evals.log.manifest import MANIFEST, Manifest, changed_fields
 from emend.evals.log.records import read_lines
 from emend.evals.measure.extraction import extract_documents
 from emend.evals.results.aggregate.runs import list_runs
-from emend.evals.results.dry_run import COUNTS, DryRun, dry_run, is_local, parameters_of, priced
+from emend.evals.results.dry_run import COUNTS, DryRun, dry_run, is_local, priced
+from emend.evals.results.local_model import parameters_of
 from emend.evals.results.papers.tables import gigabytes_needed
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun, lacking, plan_recipe
 from emend.evals.run.resources import LIMITS

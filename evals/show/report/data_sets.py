@@ -15,10 +15,9 @@ from tqdm import tqdm
 
 from emend.evals.build.assemble import FRESH
 from emend.evals.build.card import Card, percent
-from emend.evals.data.check import FolderCheck
+from emend.evals.data.check import DataFigure, DataTable, FolderCheck
 from emend.evals.data.download import LEDGER, DataSource, Made, Remote, Report
 from emend.evals.data.pull import Outcome
-from emend.evals.data.stats import DataFigure, DataTable
 from emend.evals.show.report.layout import dim, frame
 from emend.memory.escape import one_line
 

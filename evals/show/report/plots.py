@@ -332,8 +332,6 @@ def _axis(analysis: Analysis, axis: str) -> list[AnalysisRow]:
 
 DRAW = {"bars": _bars, "across": _bars, "curve": _curve, "scatter": _scatter, "plane": _plane}
 """Function that draws each form."""
-
-
 TITLES = {"state": "one hidden state", "mlp": "MLPs of ten layers", "attention": "attention of ten layers"}
 COLOUR_MAPS = {"state": "Purples", "mlp": "Greens", "attention": "Reds"}
 

@@ -16,17 +16,8 @@ from emend.agents.llm import is_local_spec
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.device_speed import device_speed
 from emend.evals.config.run_config import MODEL
-from emend.evals.results.dry_run import (
-    COUNTS,
-    HOPS,
-    REPLY_SHARE,
-    SECONDS_PER_CALL,
-    SPREAD,
-    UNTAUGHT,
-    DryRun,
-    is_local,
-    parameters_of,
-)
+from emend.evals.results.dry_run import COUNTS, HOPS, REPLY_SHARE, SECONDS_PER_CALL, UNTAUGHT, DryRun, is_local
+from emend.evals.results.local_model import SPREAD, parameters_of
 from emend.evals.results.papers.tables import Cell, PaperTable, gpu_gigabytes, paper_models
 from emend.evals.results.papers.tables import table as find_table
 from emend.evals.results.reproduce.collect import Figure

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 from pydantic import Field
 
 from emend.evals.case import Metric, Record
-from emend.evals.log.events import retries_of
-from emend.evals.log.lines import CASES
+from emend.evals.log.lines import CASES, retries_of
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_fields import read_fields
 from emend.evals.log.records import read_lines

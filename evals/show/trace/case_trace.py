@@ -24,8 +24,7 @@ from emend.evals.judging.store import (
     read_judgements,
     read_steps,
 )
-from emend.evals.log.events import split_passes, steps_from_events
-from emend.evals.log.lines import CASES, ERRORS
+from emend.evals.log.lines import CASES, ERRORS, split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.log.run_index import RunIndex

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from emend.evals.log.events import split_passes
+from emend.evals.log.lines import split_passes
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 

@@ -7,8 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.log.events import steps_from_events
-from emend.evals.log.lines import CASES, COSTS
+from emend.evals.log.lines import CASES, COSTS, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex

@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.events import steps_from_events
-from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, StepLine
+from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, StepLine, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import (
     parse_record,

@@ -274,8 +274,6 @@ def page_key(path: str) -> str:
 
 
 TEMPLATES, STATIC = Path(__file__).with_name("templates"), Path(__file__).with_name("static")
-
-
 _hide: ContextVar[Callable[[str], str]] = ContextVar("hide", default=hide_keys)
 """Hides the keys that were known when a page began to be rendered."""
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.evals.case import Record
+from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import FOLDER as SCORINGS
-from emend.evals.judging.store import find_scoring, installed_judges, open_run, plan, read_judgements, scoring_files
+from emend.evals.judging.store import find_scoring, installed_judges, plan, read_judgements, scoring_files
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.run_index import RunIndex
 from emend.evals.log.run_table import RunTable

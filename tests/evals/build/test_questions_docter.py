@@ -8,7 +8,7 @@ import pytest
 from emend.evals.build.build import build
 from emend.evals.config.run_config import RunConfig
 from emend.evals.config.task_config import BuildConfig
-from emend.evals.data.benchmarks.fact_rows import read_facts
+from emend.evals.data.benchmarks.fact_formats import read_facts
 from emend.evals.results.aggregate.rows import report
 from emend.evals.run.run import run
 from emend.graphs.construction.document_facts import DocumentFact, DocumentFacts

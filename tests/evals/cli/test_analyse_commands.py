@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.judging.store import open_run
 from emend.evals.results.analyses.base import AnalysisRequest
 from emend.evals.results.analyses.registry import analyse_runs
 from emend.evals.show.report.plots import plot_analysis

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from emend.evals.data.check import DataFigure, DataTable, stats
 from emend.evals.data.download import SOURCES
-from emend.evals.data.stats import DataFigure, DataTable, stats
 from emend.memory.errors import BadSettings, MissingData
 from tests.paths import DATA, SHARED
 

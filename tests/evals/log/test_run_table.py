@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.judging.store import open_run
+from emend.evals.judging.judged_run import open_run
 from emend.evals.log import run_table, table_parts
 from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.folder import finished_units

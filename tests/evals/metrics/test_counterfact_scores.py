@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from emend.evals.case import Record
-from emend.evals.metrics.consistency import References, consistency, similarity
 from emend.evals.metrics.estimate import harmonic
-from emend.evals.metrics.paper_scores import entropy, fluency, words
+from emend.evals.metrics.paper_scores import References, consistency, entropy, fluency, similarity, words
 from emend.memory.errors import BadData, MissingData
 
 TEXTS = [

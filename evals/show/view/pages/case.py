@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from emend.evals.log.events import split_passes
+from emend.evals.log.lines import split_passes
 from emend.evals.show.report.tracing import (
     SAID_ELSEWHERE,
     brief,

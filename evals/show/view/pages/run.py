@@ -9,7 +9,7 @@ from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
 from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import Scoring, list_scorings
-from emend.evals.log.events import split_passes, steps_from_events
+from emend.evals.log.lines import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest, versions
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.scores import plain_name

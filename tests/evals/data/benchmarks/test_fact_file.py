@@ -7,7 +7,7 @@ import pytest
 import emend
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.fact_file import EXAMPLES, FactFile, field_rows, write_template
-from emend.evals.data.benchmarks.fact_rows import READERS, check_facts, read_facts
+from emend.evals.data.benchmarks.fact_formats import READERS, check_facts, read_facts
 from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.fakes import ScriptedChatModel

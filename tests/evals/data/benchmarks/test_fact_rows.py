@@ -3,7 +3,7 @@
 import pytest
 
 from emend.evals.data.benchmarks.fact_file import oddities_of
-from emend.evals.data.benchmarks.fact_rows import check_facts, is_fact_file, placed_facts
+from emend.evals.data.benchmarks.fact_formats import check_facts, is_fact_file, placed_facts
 from emend.memory.errors import BadData
 
 HEAD = "subject,relation,object,prompt,question"

@@ -9,7 +9,7 @@ import pytest
 import emend
 from emend.editors.parametric.finetune import training_rows
 from emend.evals.data.benchmarks.fact_file import FactFile, oddities_of
-from emend.evals.data.benchmarks.fact_rows import check_facts, placed_facts
+from emend.evals.data.benchmarks.fact_formats import check_facts, placed_facts
 from emend.memory.errors import BadData
 from tests.fakes import InstantChatModel
 

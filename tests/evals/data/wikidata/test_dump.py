@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.data.wikidata import dump
+from emend.evals.data.wikidata import dump_lines
 from emend.evals.data.wikidata.dump import ScanProgress, read_updates
 from emend.evals.data.wikidata.fact_update import FactUpdate, Relations, UpdateCounts
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData
@@ -152,13 +152,13 @@ def test_damaged_lines_are_counted_with_their_offsets_and_do_not_stop_the_readin
 
 
 def test_a_line_that_is_too_long_is_damaged_and_not_held_in_memory(write, monkeypatch):
-    monkeypatch.setattr(dump, "LONGEST", 10_000)
-    monkeypatch.setattr(dump, "BLOCK", 4_000)
+    monkeypatch.setattr(dump_lines, "LONGEST", 10_000)
+    monkeypatch.setattr(dump_lines, "BLOCK", 4_000)
     counts = UpdateCounts()
     long = b'{"x":"' + b"y" * 50_000 + b'"}'
-    sizes = [len(block.content) for block in dump.DumpFile(write(UK, long, JOHNSON, SUNAK)).blocks(0, 4_000)]
+    sizes = [len(block.content) for block in dump_lines.DumpFile(write(UK, long, JOHNSON, SUNAK)).blocks(0, 4_000)]
     assert max(sizes) < 20_000
-    monkeypatch.setattr(dump.DumpFile.blocks, "__defaults__", (4_000,))
+    monkeypatch.setattr(dump_lines.DumpFile.blocks, "__defaults__", (4_000,))
     assert read(write(UK, long, JOHNSON, SUNAK), counts) == [UPDATE]
     assert counts.damaged_at == [dump_of(UK, long).index(long)]
 
@@ -217,7 +217,7 @@ def stop_after(blocks: int) -> Callable[[ScanProgress], None]:
 
 @pytest.mark.parametrize("name", ["dump.json", "dump.json.gz", "dump.json.bz2"])
 def test_an_interrupted_reading_goes_on_and_ends_as_one_that_was_not(write, name, tmp_path, monkeypatch):
-    monkeypatch.setattr(dump.DumpFile.blocks, "__defaults__", (3_000,))
+    monkeypatch.setattr(dump_lines.DumpFile.blocks, "__defaults__", (3_000,))
     subjects = [subject(f"Q{1000 + number}", f"Land {number}", new=f"Q{number % 2 * 20 + 10}") for number in range(40)]
     path = write(JOHNSON, *subjects, b"damaged", SUNAK, name=name)
     whole, counts = UpdateCounts(), UpdateCounts()

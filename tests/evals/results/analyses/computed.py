@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from emend.evals.judging.store import open_run
+from emend.evals.judging.judged_run import open_run
 from emend.evals.results.analyses.base import Analysis, AnalysisRequest
 from emend.evals.results.analyses.registry import analyse_runs
 

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from emend.agents.tiny import FOLDER
 from emend.evals.case import Metric, Record
-from emend.evals.judging.store import open_run
+from emend.evals.judging.judged_run import open_run
 from emend.evals.results.analyses.base import Lacking
 from emend.evals.results.analyses.docter import SUCCESS, first_named, mentions, subject_of
 from emend.evals.results.analyses.general import EMBEDDED, size_of

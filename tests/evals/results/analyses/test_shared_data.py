@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from emend.evals.config.run_config import RunConfig
+from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.judging.store import open_run
 from emend.evals.results.analyses.registry import analyse_runs, possible
 from emend.evals.run.run import run
 from emend.evals.show.report.plots import plot_analysis

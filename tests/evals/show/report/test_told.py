@@ -23,8 +23,8 @@ from emend.evals.show.report import secondary
 from emend.evals.show.report.analysis import render_comparison, show_possible
 from emend.evals.show.report.export import write_svg
 from emend.evals.show.report.metrics import notes, render
-from emend.evals.show.report.overview import show_overview
 from emend.evals.show.report.papers import show_list
+from emend.evals.show.report.tracing import show_overview
 from emend.evals.show.trace.answers import StepFilter
 from emend.evals.show.trace.overview import CaseRow, NodeRow, Overview
 from emend.memory.errors import BadSettings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.show.report.overview import MAX_ROWS, show_answers
+from emend.evals.show.report.tracing import MAX_ROWS, show_answers
 from emend.evals.show.trace.answers import AnswerFilter, RecordFilter, list_answers
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import caller

@@ -9,11 +9,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from emend.evals.cli.main import app
-from emend.evals.log.events import split_passes
+from emend.evals.log.lines import split_passes
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
-from emend.evals.show.report.overview import show_overview
-from emend.evals.show.report.tracing import markdown, show_trace
+from emend.evals.show.report.tracing import markdown, show_overview, show_trace
 from emend.evals.show.trace.answers import RecordFilter, StepFilter
 from emend.evals.show.trace.case_trace import rows, trace, trajectory
 from emend.evals.show.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.log.events import event_of, steps_from_events
+from emend.evals.log.lines import event_of, steps_from_events
 from emend.evals.show.trace.otlp_spans import UnitTrace, spans_of, spans_of_failure
 from emend.memory.probe import Step
 
