@@ -329,7 +329,7 @@ def test_a_large_run_is_computed_by_a_process_of_its_own(smooth, tmp_path, monke
     folder = shutil.copytree(smooth, tmp_path / "run")
     monkeypatch.setattr("emend.evals.show.view.library.AT_ONCE", -1)
     monkeypatch.setattr("emend.evals.show.view.results.SMALL", -1)
-    for module in ("answers", "library", "compute"):
+    for module in ("answers", "library", "results"):
         monkeypatch.setattr(f"emend.evals.show.view.{module}.LARGE", 0)
     with Site([folder]) as site:
         run = next(iter(site.library.scan.runs()))
