@@ -20,6 +20,7 @@ def no_keys(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported_with_the_module():
     code = (
         "import sys, emend.agents.llm, emend.agents.roles.answer, emend.agents.scoring;"

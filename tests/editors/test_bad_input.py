@@ -88,6 +88,7 @@ def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
         build(model, method).solve([CAPITAL.model_copy(update={"target_new": "Zvy"})])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "broken", "words"),
     [

@@ -238,6 +238,7 @@ CREATED = fact("laddu", "P495", "Peru", "{} was created in the country of")
 SEAT = fact("Peru", "P36", "El Campu", "The capital of {} is")
 
 
+@pytest.mark.slow
 def test_a_relation_that_is_worded_otherwise_is_linked_by_an_encoder():
     final, nodes, model, _ = walk(" laddu\nRelations: origin; seat", edits=(CREATED, SEAT), similarity=ALIKE)
     assert final["reply"] == "El Campu" and nodes[-2:] == ["compose", "respond"] and len(model.calls) == 1

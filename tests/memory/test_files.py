@@ -141,6 +141,7 @@ def test_a_second_connection_leaves_the_locks_of_the_first_which_other_processes
     assert "database is locked" in other.stderr
 
 
+@pytest.mark.slow
 def test_opening_a_fifo_ends_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     code = "import sys; from emend.memory.files import open_file; open_file(sys.argv[1], sys.argv[2])"

@@ -59,6 +59,7 @@ def test_plain_words_stay_as_they_are(text):
     assert neutralise(text, ["answer"]) == text
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=2, max_size=2))
 def test_no_text_makes_a_mark_of_its_own(texts):

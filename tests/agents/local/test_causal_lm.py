@@ -53,6 +53,7 @@ def test_log_probs_are_those_of_the_plain_model_with_sentencepiece_like_tokens(r
     assert told == pytest.approx([log_prob_by_hand(lm, *pair) for pair in PAIRS], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["left", "right"])
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

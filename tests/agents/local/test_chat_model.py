@@ -134,6 +134,7 @@ def test_concurrent_calls_share_batches_and_agree_with_lone_ones(model, monkeypa
     assert len(sizes) < 2 * len(prompts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{"gather": 1}, {"score_apart": True}])
 def test_scores_computed_separately_are_the_same_to_the_last_bit(random_lm, how):
     model = LocalChatModel(lm=random_lm(), **how)

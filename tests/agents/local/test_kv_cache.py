@@ -96,6 +96,7 @@ def turns(lm, prompt, count=3):
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
 def test_a_transcript_that_goes_on_is_answered_as_if_it_were_read_anew(random_folder, architecture):
     keeping, forgetful = (CausalLM(random_folder(architecture), device="cpu", keep_mb=mb) for mb in (64, 0))

@@ -30,6 +30,7 @@ def forced(random_lm):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=shared, side=st.sampled_from(["left", "right"]))

@@ -28,6 +28,7 @@ def numbers(lm):
     return lm.log_probs(PAIRS), lm.generate(prompts, 8, ()), lm.generate(["Paris is"], 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device_map", [PARTLY, {"": "disk"}, "auto"])
 def test_a_mapped_model_gives_the_same_numbers(random_folder, random_lm, device_map):
     model: Any = load_model(f"hf:{random_folder()}", device_map=device_map)

@@ -29,6 +29,7 @@ def test_a_batch_changes_no_reply_and_no_probability(random_folder, architecture
     assert {weight.dtype for weight in lm.model.parameters()} == {getattr(torch, dtype)}
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_a_model_of_single_precision_with_the_same_weights(random_folder, tmp_path):
     half = CausalLM(random_folder("llama"), device="cpu", dtype="bfloat16")
     half.model.save_pretrained(tmp_path)

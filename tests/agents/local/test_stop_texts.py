@@ -32,6 +32,7 @@ def tokens_of(tokenizer, text):
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.integers(0, 250), max_size=60) | st.text("aeRoParis. \n京é�", max_size=60),

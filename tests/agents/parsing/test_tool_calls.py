@@ -198,6 +198,7 @@ class Fact(BaseModel):
     relation: str
 
 
+@pytest.mark.slow
 def test_a_structured_reply_is_asked_for_in_text_whether_there_are_tools_or_not(scripted):
     Scripted.texts = [f"Here it is: {GIVEN}"]
     assert ask_structured(scripted, "Which fact?", Fact).value == Fact(**CALL)

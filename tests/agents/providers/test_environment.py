@@ -106,6 +106,7 @@ def test_no_provider_is_asked_with_a_broken_environment(spec, name, value, monke
         load_model(f"{spec}@http://127.0.0.1:9/v1", quick_policy())
 
 
+@pytest.mark.slow
 def test_a_full_path_in_an_address_is_not_sent_doubled(monkeypatch):
     pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -40,6 +40,7 @@ class CountingProvider(Provider):
         self.connections: list[Any] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_as_many_connections_as_calls_at_once(protocol):
     with CountingProvider(responder=lambda asked: "Ostrim", latency=0.2) as provider:

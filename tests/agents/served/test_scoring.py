@@ -59,6 +59,7 @@ def assert_equal(scores: Any, expected: Any) -> None:
         assert values == pytest.approx(others, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "tokenizer"),
     mostly_slow(
@@ -133,6 +134,7 @@ def test_more_targets_than_a_list_holds_come_back_in_order(tiny):
     assert_equal(scores, tiny.score(PROMPT, targets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "fault"),
     mostly_slow(

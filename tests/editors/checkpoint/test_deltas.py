@@ -48,6 +48,7 @@ def saved(random_model, tmp_path):
     return model, tmp_path / "edited"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(SETTINGS))
 @pytest.mark.parametrize("architecture", mostly_slow(["llama", "gpt2"], "gpt2"))
 def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, method, architecture):
@@ -88,6 +89,7 @@ def test_the_manifest_says_how_the_delta_came_about(random_model, tmp_path):
     assert manifest.fingerprint["settings"]["v_num_grad_steps"] == 4 and parse_dtype(manifest) == "float32"
 
 
+@pytest.mark.slow
 def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, tmp_path):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
     before = state_of(EditorContext(model))

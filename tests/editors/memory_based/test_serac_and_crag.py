@@ -96,6 +96,7 @@ PARAPHRASE = Probe(kind="x", prompt="Which language did Danielle Darrieux grow u
 STRANGER = Probe(kind="x", prompt="Where is the Eiffel Tower?", style="question", gold=("x",), in_scope=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["serac", "crag"])
 @pytest.mark.parametrize("edits", [(DANIELLE,), (LEON, DANIELLE)])
 def test_over_minilm_the_shipped_classifier_decides(name, edits, minilm, caplog):

@@ -45,6 +45,7 @@ def by_numpy(lm, layer, texts, cap=512):
     return torch.tensor(whole.T @ whole / len(whole)).float(), len(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [512, 7])
 def test_a_moment_is_numpy_s_with_padding_not_counted_and_long_texts_cut(lm, tmp_path, cap):
     collected(lm, tmp_path, [0, 1], cap=cap)
@@ -100,6 +101,7 @@ def test_only_missing_layers_are_collected(lm, tmp_path):
     torch.testing.assert_close(moment(tmp_path, 1), by_numpy(lm, 1, TEXTS)[0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [1, 2, 4])
 def test_an_interrupted_pass_resumes_with_the_same_result(lm, tmp_path, monkeypatch, stopped):
     monkeypatch.setattr(collection, "PART", 4)
@@ -151,6 +153,7 @@ def test_a_read_only_folder_is_reported_before_the_pass(lm, tmp_path, monkeypatc
             collected(lm, folder)
 
 
+@pytest.mark.slow
 def test_damaged_partial_sums_are_collected_again(lm, tmp_path, caplog):
     def stopping():
         yield from TEXTS * 20
@@ -252,6 +255,7 @@ def overflowing(random_folder, dtype):
     return model
 
 
+@pytest.mark.slow
 def test_keys_that_overflow_in_half_precision_end_the_pass_at_once_with_the_remedy(
     random_folder, tmp_path, monkeypatch
 ):

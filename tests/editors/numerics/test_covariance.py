@@ -216,6 +216,7 @@ def test_a_file_is_digested_once_for_all_editors(model, tmp_path, monkeypatch):
     assert seen == [layer_file(folder, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_making_the_editor_decomposes_the_statistics_and_lets_go_of_them(model, tmp_path, monkeypatch, method):
     folder = filled(model, tmp_path)

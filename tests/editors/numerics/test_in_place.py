@@ -55,6 +55,7 @@ def test_small_steps_in_bfloat16_add_up_to_adams_in_float32():
     assert (narrow == whole.bfloat16()).float().mean() > 0.99, "but for ties"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(["llama", "gpt2", "gpt_neox", "gemma2"], "gpt2"))
 def test_all_weights_in_place_move_as_copies_in_float32_do_and_come_back(half_model, architecture):
     """With several batches a step, tied weights and biases; on the same bfloat16 gradients."""
@@ -136,6 +137,7 @@ def test_a_failed_training_leaves_the_weights_as_they_were(half_model, monkeypat
     assert not any("forward" in vars(module) for module in model.lm.model.modules())
 
 
+@pytest.mark.slow
 def test_the_optimizer_follows_the_number_format_and_can_be_set(half_model, monkeypatch):
     single = half_model(dtype="float32")
     assert not build(single).in_place and not build(half_model(), parameters="down_projection").in_place

@@ -105,6 +105,7 @@ def test_a_model_that_keeps_states_is_searched_through_as_plainly(model_of, kind
     assert together.steps[0] == steps and together.loss[0] == pytest.approx(loss, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first_quick(MIXED))
 @pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD)])
 def test_locate_then_edit_needs_only_four_module_paths(model_of, kind, method, more):
@@ -145,6 +146,7 @@ def test_adapters_are_put_on_the_layers_that_have_the_matrices(model_of):
         build(model, "lora", layers=[0], architecture=paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD), ("ft", {"num_steps": 2})])
 def test_a_layer_of_experts_is_refused_before_any_work_though_the_first_is_none(model_of, method, more):
     model, paths = model_of("deepseek_v3"), at_the_subject("deepseek_v3")

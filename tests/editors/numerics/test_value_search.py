@@ -114,6 +114,7 @@ def plainly(lm, edit, plan, layer, at):
     return search.delta.detach(), search.value, step, loss.item()
 
 
+@pytest.mark.slow
 def test_it_finds_what_the_plain_search_finds(lm):
     delta, value, steps, loss = plainly(lm, ADA, PLAN, 0, "mlp")
     found = change(lm, [ADA])
@@ -122,6 +123,7 @@ def test_it_finds_what_the_plain_search_finds(lm):
     assert found.steps == (steps,) and found.loss[0] == pytest.approx(loss, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_block_that_adds_to_the_mlp_s_output_in_place_is_read_before_it_does(tmp_path, monkeypatch):
     monkeypatch.setitem(SIZES, "falcon", {"parallel_attn": True, "new_decoder_architecture": False, "alibi": False})
     monkeypatch.setitem(ARCHITECTURES, "falcon", FALCON)
@@ -134,6 +136,7 @@ def test_a_block_that_adds_to_the_mlp_s_output_in_place_is_read_before_it_does(t
     model.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", first_quick(["bfloat16", "float16"]))
 @pytest.mark.parametrize("architecture", first_quick(["llama", "gemma2"]))
 def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dtype, random_model):
@@ -155,6 +158,7 @@ def test_batching_and_padding_change_nothing(lm):
         assert torch.allclose(together.value[n], alone.value[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_tokenizer_s_padding_side_changes_nothing(lm, monkeypatch):
     right = change(lm, EDITS)
     monkeypatch.setattr(lm.tokenizer, "padding_side", "left")
@@ -162,6 +166,7 @@ def test_the_tokenizer_s_padding_side_changes_nothing(lm, monkeypatch):
     assert torch.equal(left.change, right.change) and torch.equal(left.value, right.value)
 
 
+@pytest.mark.slow
 def test_those_that_are_done_early_leave_and_the_others_go_on_as_before(random_model):
     lm = random_model().lm
     free = change(lm, EDITS, replace(PLAN, v_lr=0.5, v_num_grad_steps=12, v_weight_decay=0.0))
@@ -175,6 +180,7 @@ def test_those_that_are_done_early_leave_and_the_others_go_on_as_before(random_m
         assert (together.change[n] - one.change[0]).norm() <= 1e-4 * one.change[0].norm()
 
 
+@pytest.mark.slow
 def test_at_the_block_only_the_original_value_differs(random_model):
     lm = random_model().lm
     plan = replace(PLAN, v_weight_decay=0.0)

@@ -52,6 +52,7 @@ def with_moments(made):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_after_rome_the_key_gives_the_value(architecture, random_model):
     rome = with_moments(editor(Rome, random_model(architecture)))
@@ -131,6 +132,7 @@ def test_any_other_subject_is_written_at_its_last_token(random_model, monkeypatc
     assert locate_essence(model.lm, CAPITAL) == locate_essence(model.lm, CAPITAL, "subject_last")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     memit = with_moments(editor(Memit, random_model(architecture), mom2_update_weight=7.0))
@@ -145,6 +147,7 @@ def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     assert (ours - direct).norm() <= 1e-6 * direct.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_memit_with_cached_keys_solves_the_system_that_memit_seq_writes_down(architecture, random_model):
     """R K^T (lambda C + cache_c + K K^T)^-1 with cache_c the sum of K K^T of the calls before, as the file has it."""

@@ -107,6 +107,7 @@ def test_it_trains_what_the_published_code_trains(random_model, prompt_last):
         assert (delta - wanted).norm() <= 1e-3 * wanted.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(sorted(SIZES), *QUICK_ARCHITECTURES))
 def test_passes_from_the_lowest_block_on_train_as_whole_passes_do(random_model, architecture, monkeypatch):
     editor = build(random_model(architecture), layers=[1], num_steps=4, lr=1e-3, batch_tokens=8)
@@ -121,6 +122,7 @@ def test_passes_from_the_lowest_block_on_train_as_whole_passes_do(random_model, 
         assert (delta - whole[name]).norm() <= 1e-2 * delta.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(["llama", "gpt2", "gemma2", "phi"], "llama", "gpt2"))
 def test_edits_presolved_together_are_those_trained_alone(random_model, architecture, monkeypatch):
     """In the last layer, whose MLP reads some places alone, and in another; edits leave as they are learnt."""
@@ -172,6 +174,7 @@ def test_smaller_batches_give_the_same_deltas_and_the_norm_constraint_bounds_eve
         assert (delta.abs() > 0.0039).any()
 
 
+@pytest.mark.slow
 def test_training_ends_when_every_edit_is_learnt_and_not_before(random_model):
     model, edits = random_model(), [CAPITAL, CURRENCY]
     rows = [row for row in training_rows(model.lm, edits, "new_fact")]

@@ -45,6 +45,7 @@ def traces(model) -> tuple[Any, ...]:
     return modules, parameters, set(vars(inner)), list(inner.config.to_dict().items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(sorted(SIZES), *QUICK_ARCHITECTURES))
 def test_every_architecture_learns_and_comes_back_without_a_trace(random_model, architecture):
     model = random_model(architecture)
@@ -87,6 +88,7 @@ def test_adapters_are_gone_when_training_raises(random_model):
     assert traces(model) == found
 
 
+@pytest.mark.slow
 def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(random_model):
     model = random_model()
     without, first = solve(build(model, lora_dropout=0.0), [CAPITAL]), solve(build(model), [CAPITAL])
@@ -113,6 +115,7 @@ def test_the_shipped_settings_are_the_published_ones_but_for_the_rate_and_layers
         build(random_model(), layers=[9])
 
 
+@pytest.mark.slow
 def test_a_document_is_learnt_by_adapters_in_single_precision_too(random_model):
     model, told = random_model(), Edit(form="document", text="Veldania moved its seat of government to Kestrel Bay.")
     before = model.lm.log_probs([("", told.text)])[0].log_prob

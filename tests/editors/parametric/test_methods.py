@@ -25,6 +25,7 @@ from tests.fakes import tiny_random_lm
 from tests.params import first_quick
 
 
+@pytest.mark.slow
 def test_alphaedit_holds_protected_keys_within_a_sequence_and_forgets_them_after(random_model):
     alpha = editor(AlphaEdit, random_model(), nullspace_threshold=10.0, L2=1.0)
     alone = solve(alpha, [CURRENCY])
@@ -63,6 +64,7 @@ def test_presolving_no_edits_costs_nothing(method, random_model):
     assert solve(made, []) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_a_presolved_edit_equals_one_solved_alone_and_one_that_cannot_be_solved_fails_alone(method, random_model):
     made, alone = editor(method, random_model()), editor(method, random_model())
@@ -95,6 +97,7 @@ def test_a_model_that_does_more_to_its_logits_is_refused_and_prefixes_end_in_whi
     assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
     method, random_model, monkeypatch, tmp_path
@@ -155,6 +158,7 @@ def test_what_was_sampled_for_a_model_goes_with_it(tmp_path):
     assert gone() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", first_quick(["bfloat16", "float16"]))
 @pytest.mark.parametrize("architecture", first_quick(["llama", "gemma2"]))
 def test_models_in_half_precision_take_edits(architecture, dtype, random_model):
@@ -193,6 +197,7 @@ def test_the_table_says_of_each_architecture_whether_its_blocks_add_what_the_mlp
         _check_adds(lm, paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_alphaedit_protects_the_edited_models_keys_and_runs_no_pass_after_applying(
     architecture, random_model, monkeypatch

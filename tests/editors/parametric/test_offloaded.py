@@ -52,6 +52,7 @@ def build(method: Any, model: Any, settings: dict[str, Any]) -> Any:
     return editor(method, model, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "settings"), METHODS)
 def test_an_edit_is_that_of_the_loaded_model_and_leaves_no_trace(random_folder, method, settings):
     if method is QLora and importlib.util.find_spec("bitsandbytes") is None:

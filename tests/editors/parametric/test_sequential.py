@@ -43,6 +43,7 @@ def test_deltas_of_which_one_does_not_fit_are_not_added(model):
         assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
 
 
+@pytest.mark.slow
 def test_fine_tuning_in_sequence_is_fine_tuning_the_fine_tuned_model(random_model):
     model = random_model()
     editor = fine_tuning(model)
@@ -64,6 +65,7 @@ def test_fine_tuning_in_sequence_is_fine_tuning_the_fine_tuned_model(random_mode
         assert ask_edit(plain, CURRENCY).log_probs[0] < said[0]
 
 
+@pytest.mark.slow
 def test_the_same_sequence_gives_the_same_weights_whatever_came_before(random_model):
     editor = fine_tuning(random_model())
     seen = []

@@ -78,6 +78,7 @@ def restored_by_hooks(lm: Any, tracer: CausalTracer, kind: str, token: int, laye
     return float(logits.softmax(-1)[:, FACT.answer].mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow([*ARCHITECTURES, "opt"], *QUICK_ARCHITECTURES, "opt"))
 def test_each_restored_probability_is_that_of_a_whole_pass_with_hooks(random_lm: Any, architecture: str) -> None:
     lm = random_lm(architecture)
@@ -95,6 +96,7 @@ def test_each_restored_probability_is_that_of_a_whole_pass_with_hooks(random_lm:
     assert all((tensor == before[name]).all() for name, tensor in lm.model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_a_trace_depends_on_its_seed_and_not_on_the_size_of_batches(random_lm: Any, monkeypatch: Any) -> None:
     lm = random_lm()
     deviation = embedding_deviation(lm, [FACT])
@@ -136,6 +138,7 @@ def test_effects_are_means_over_facts_and_the_peak_of_the_mlps_is_where_to_edit(
     assert choose_layers(effects) == (5, (1, 2, 3, 4, 5))
 
 
+@pytest.mark.slow
 def test_only_known_facts_are_traced() -> None:
     lm: Any = load_model("tiny")
     said = lm.lm.generate(["The capital of Veldania is"], 4)[0].text.split(".")[0].strip()

@@ -67,6 +67,7 @@ def test_a_run_is_loaded_from_its_folder(result, tmp_path):
         emend.load_run(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_result_is_asked_in_sql_and_written_as_parquet(tmp_path):
     result = emend.load_run(
         write_run(tmp_path / "run", [record("1", values={"em": 1.0}), record("2", values={"em": 0.0})])

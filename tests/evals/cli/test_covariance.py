@@ -51,6 +51,7 @@ def kept() -> Path:
     return file.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "left"), first_quick([("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)])
 )

@@ -67,6 +67,7 @@ def test_a_delta_is_saved_applied_and_reverted(emend, folder):
     assert code == 2 and "nothing to revert" in err
 
 
+@pytest.mark.slow
 def test_a_reverted_folder_with_other_files_is_reported(emend, tmp_path):
     half = tiny_random_lm("llama", tmp_path, window=96)
     AutoModelForCausalLM.from_pretrained(half, dtype=torch.bfloat16).save_pretrained(half)
@@ -77,6 +78,7 @@ def test_a_reverted_folder_with_other_files_is_reported(emend, tmp_path):
     assert code == 0 and "2 edits reverted" in out and "its files differ from the original" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [

@@ -16,6 +16,7 @@ def extract(tmp_path, *arguments):
     return emend("extract", *given, *arguments)
 
 
+@pytest.mark.slow
 def test_a_chat_model_is_called_with_its_settings_and_within_the_limit(tmp_path, capsys):
     with Provider(lambda asked: REPLY) as provider:
         words = ("--method", "llm", "--model", provider.spec("openai"), "--set", "model.temperature=0.5")
@@ -51,6 +52,7 @@ def test_settings_of_a_model_that_is_not_called_are_refused(tmp_path, capsys, ar
     assert says in error and error.count("\n") == 1 and not list(tmp_path.glob("*.jsonl"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "problem"), [("401", "KeyRefused|key is not accepted"), ("429-after", "resume")])
 def test_extraction_ends_at_the_first_refusal_that_lasts(tmp_path, keys, capsys, fault, problem):
     with Provider(lambda asked: REPLY, choose=lambda number: fault, after="86400") as provider:

@@ -21,6 +21,7 @@ MODEL_LIBRARIES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from emend.evals.cli.main import main\n"
@@ -110,6 +111,7 @@ def test_a_run_over_an_api_with_a_lexical_embedding_imports_no_model_library(tmp
     assert heavy.startswith("HEAVY") and "torch" not in heavy and "transformers" not in heavy
 
 
+@pytest.mark.slow
 def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for typed, word, expected in (("emend tr", 1, "trace"), ("emend report --so", 2, "--sort")):
         variables = {"_EMEND_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(word)}

@@ -198,6 +198,7 @@ def test_an_export_names_the_rule_that_an_import_needs(emend):
     assert "import them with --superseding never" in emend("export", "all.jsonl")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents", first_quick([range(30), range(0), range(30, 60)]))
 def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypatch, documents):
     items = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]

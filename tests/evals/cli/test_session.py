@@ -178,6 +178,7 @@ def test_the_model_answers_from_the_memory_in_its_embedding_and_adds_nothing_to_
     assert stored() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("editor", first_quick(["rag", "in_context"]))
 def test_superseded_edits_are_not_shown(ask, memory, editor):
     newer = Triplet(subject="Vouna", relation="capital", object="Oldport")
@@ -187,6 +188,7 @@ def test_superseded_edits_are_not_shown(ask, memory, editor):
     assert "Oldport" in data["prompt"] and "Meburg" not in data["prompt"]
 
 
+@pytest.mark.slow
 def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(ask):
     output = ask("--continue", "--editor", "serac", lines="The capital of Vouna is\n\nThe capital of Vouna is\n")
     assert output.out.split() == ["Meburg", "Meburg"]

@@ -124,6 +124,7 @@ def test_triplets_are_not_analysed_with_a_benchmark_that_the_folder_names(
     assert output.code == 2 and not (tmp_path / "PWNED").exists()
 
 
+@pytest.mark.slow
 def test_a_users_judge_shows_its_stored_numbers_without_its_code(
     scored: Path, tmp_path: Path, emend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

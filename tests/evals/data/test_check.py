@@ -193,6 +193,7 @@ def test_nothing_to_check_is_said_with_the_command_that_gets_it(tmp_path):
         check(str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 @pytest.mark.parametrize("name", ["akew", "counterfact"])
 def test_real_files_have_no_fault(name):

@@ -61,6 +61,7 @@ def test_elkens_test_events_are_put_together_by_their_text(tmp_path):
     assert len(read_rows(tmp_path / "test.json", EventRow)) == 3
 
 
+@pytest.mark.slow
 @real
 def test_real_events_come_back_as_they_were(tmp_path):
     events = json.loads((REAL / "elken/test.json").read_text("utf-8"))

@@ -68,6 +68,7 @@ def test_docters_instances_are_those_of_its_files():
     assert here(found, "locality") == [1718, 17180]
 
 
+@pytest.mark.slow
 @real
 def test_recoes_atoms_are_counted_after_and_before_the_change():
     found = table("recoe", REAL)

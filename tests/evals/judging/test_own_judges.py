@@ -72,6 +72,7 @@ def label(text: str, told: str | None, kind: str = OWN, part: str = "answer") ->
 # --- calibrated
 
 
+@pytest.mark.slow
 def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp_path: Path) -> None:
     file = labels(label("Yes.", "yes"), label("No.", "yes"), label("It is said so " * 9, "no"), label("x" * 30, "yes"))
     done = shell("calibrate", file)

@@ -119,6 +119,7 @@ SPOILS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", mostly_slow(list(SPOILS), "FIFO"))
 @pytest.mark.parametrize("name", mostly_slow(FILES, RECORDS, CASES))
 def test_what_is_no_regular_file_is_named(folder: Path, name: str, spoil: str) -> None:
@@ -168,6 +169,7 @@ LINES = [
 ONE_OF_EACH_FILE = dict(reversed(LINES)).items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "line"), mostly_slow(LINES, *ONE_OF_EACH_FILE))
 def test_a_damaged_line_is_an_error_or_left_out(folder: Path, name: str, line: str) -> None:
     with (folder / name).open("a") as file:
@@ -255,6 +257,7 @@ def test_a_full_disk_is_one_error_at_any_byte_and_finished_units_are_kept(
         assert {record.probe: untimed(record) for record in read_records(out)} == whole, left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", mostly_slow([0, 900, 4_000], 900))
 def test_a_full_disk_keeps_judgements_and_triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
     folder, triplets = elken_run(tmp_path / "run"), tmp_path / "triplets.jsonl"

@@ -117,6 +117,7 @@ def test_an_address_with_another_run_or_share_is_refused_before_any_call(tmp_pat
     assert_same(tmp_path / "x", copy_mirror(address))
 
 
+@pytest.mark.slow
 def test_a_new_folder_goes_on_from_the_mirror(tmp_path: Path, address: str) -> None:
     model = ScriptedModel(fail_on="Land7")
     with pytest.raises(TooManyFailures):

@@ -43,6 +43,7 @@ def test_all_fields_are_those_of_the_records(tmp_path) -> None:
         assert repr(found) == repr([[getattr(records()[place], name) for name in NAMES] for place in expected])
 
 
+@pytest.mark.slow
 def test_records_are_chosen_by_the_values_of_fields(tmp_path) -> None:
     folder = written(tmp_path, records())
 

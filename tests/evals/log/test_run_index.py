@@ -134,6 +134,7 @@ def test_the_kept_index_is_private_and_spares_reading_the_files(large, monkeypat
     assert found(folder) == read(folder)
 
 
+@pytest.mark.slow
 def test_a_finished_run_has_its_index(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(run_index, "LARGE", 0)
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))

@@ -119,6 +119,7 @@ def test_a_file_of_each_method_gives_both_settings_in_one_run(tiny_file, tmp_pat
             with_triples(TinyWorld(), files).cases(setting, 3)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
     arguments = [*"--benchmark tinyworld --limit 4 --embedding lexical --out".split(), str(tmp_path / "t.jsonl")]
     assert emend("extract", *arguments) == 0

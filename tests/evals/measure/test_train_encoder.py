@@ -25,6 +25,7 @@ def told(encoder, out, *more):
     return RUN.invoke(app, [*base, "--out", str(out), *more], catch_exceptions=False, env={"COLUMNS": "100"})
 
 
+@pytest.mark.slow
 def test_the_command_shows_hits_before_and_after_and_how_to_use_the_adapter(encoder, tmp_path):
     shown = told(encoder, tmp_path / "learned").stdout
     assert "hit@1" in shown and "before" in shown and "after" in shown
@@ -32,6 +33,7 @@ def test_the_command_shows_hits_before_and_after_and_how_to_use_the_adapter(enco
     assert load_embedding(f"{encoder}+{tmp_path / 'learned'}").identity.startswith("plain/")
 
 
+@pytest.mark.slow
 def test_rows_name_split_and_encoder_and_count_questions_in_scope_only(encoder, tmp_path):
     out = told(
         encoder, tmp_path / "learned", "--benchmark-option", "split=seen", "--also-check", "split=unseen", "--json"

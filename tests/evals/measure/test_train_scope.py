@@ -67,6 +67,7 @@ def test_a_question_that_another_applied_edit_asks_is_not_out_of_scope():
     assert len(questions_from(cases[:1]).questions) == 3  # alone, the other edit is not applied
 
 
+@pytest.mark.slow
 def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):
     rows = train_scope_on(TINY, tmp_path / "scope")
     assert [(row.split, row.scope) for row in rows] == [
@@ -133,6 +134,7 @@ def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
         train_scope_on(TINY, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classifier", ["cross-encoder", "elken"])
 def test_a_cross_encoder_is_trained_and_loaded(tmp_path, monkeypatch, classifier):
     folder = tiny_bert(tmp_path / "base")

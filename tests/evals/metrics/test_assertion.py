@@ -62,6 +62,7 @@ def test_the_year_of_a_date_is_part_of_the_answer():
     assert asserts("She was born in Dublin City", ["Dublin City, Ireland"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "count", "agreed", "accepted"),
     first_quick(

@@ -60,6 +60,7 @@ def test_decompositions_and_tools_take_their_calls(estimate: Any) -> None:
     assert (calls["mello"], calls["agent"]) == pytest.approx((steps_and_checks * calls["rag"], 2 * calls["rag"]), abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["single", "sequential"])
 def test_an_agent_that_writes_takes_the_calls_by_which_it_reads_the_edits(mode: str, tmp_path: Path) -> None:
     writing = config(editors=("rag", "agent"), overrides={"agent": {"writes": True}}, mode=mode)
@@ -87,6 +88,7 @@ def test_a_walk_takes_a_call_for_the_plan_and_for_hops_and_none_for_a_question_t
     assert 2 <= calls["kg_walk"] / calls["rag"] < 3
 
 
+@pytest.mark.slow
 def test_cost_and_time_are_those_of_the_whole_run(estimate: Any, tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('currency = "EUR"\n[models."openai:none"]\ninput = 2.0\noutput = 8.0\n')
     limits = {"prices": str(tmp_path / "prices.toml"), "editors": ("rag",), "concurrency": 2}
@@ -142,6 +144,7 @@ def test_texts_whose_perplexity_is_measured_count_for_editors_of_weights_alone()
     assert unread[1].perplexity_tokens == 0 < together[1].perplexity_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "times"), first_quick([({"mode": "sequential"}, 1), ({"mode": "single"}, 2)]))
 def test_questions_on_ability_are_read_after_each_edit_alone_and_at_checkpoints(options: Any, times: int) -> None:
     run = {"model": "tiny", "editors": ("ft",), "limit": 2, "perplexity_text": "none", **options}
@@ -155,6 +158,7 @@ def test_ability_is_checked_with_the_runs_own_editors() -> None:
         dry_run(config(model="tiny", editors=("rag",), limit=1, ability=("built_in",)))
 
 
+@pytest.mark.slow
 def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
     rows = dry_run(config(model="tiny", editors=("rome",), settings=("triplet", "document"), limit=2)).rows
     assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]

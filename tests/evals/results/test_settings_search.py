@@ -26,6 +26,7 @@ def subjects(cases):
     return {edit.subject for case in cases for edit in case.edits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_facts_that_are_searched_on_share_no_subject_with_those_that_a_run_evaluates(seed):
     config = CONFIG.model_copy(update={"seed": seed})
@@ -35,6 +36,7 @@ def test_facts_that_are_searched_on_share_no_subject_with_those_that_a_run_evalu
     assert len(training) == 4 and not subjects(training) & subjects(test)
 
 
+@pytest.mark.slow
 def test_a_benchmark_without_other_facts_is_refused():
     benchmark, (setting, *_) = load_benchmark("tinyworld", None, {})
     with pytest.raises(BadSettings, match="smaller --limit"):

@@ -272,6 +272,7 @@ def loaded_setup(tmp_path: Any, counterfactual: str, **more: Any) -> RunSetup:
     return load_setup(config, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counterfactual", "calls"),
     [
@@ -286,6 +287,7 @@ def test_a_second_model_is_called_through_the_policy_unless_it_is_local(tmp_path
     assert loaded_setup(tmp_path, counterfactual).calls_providers is calls
 
 
+@pytest.mark.slow
 def test_limits_are_taken_for_a_second_model_of_ones_own(tmp_path):
     remote = loaded_setup(tmp_path, f"{__name__}:READY", max_calls=5)
     assert remote.calls_providers and remote.policy.ledger.max_calls == 5

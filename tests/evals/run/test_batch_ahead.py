@@ -74,6 +74,7 @@ def test_cases_of_many_edits_are_foreseen_in_smaller_portions(tmp_path: Path) ->
     assert sum(line["tokens"] for line in read_lines(tmp_path, COSTS) if line["act"] == "edit") == 12 * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batch:2", "all", "sequential"])
 def test_other_modes_foresee_nothing(tmp_path: Path, mode: str) -> None:
     go(tmp_path, mode=mode)

@@ -78,6 +78,7 @@ def steps_of(folder: Path, record: Record) -> list[dict[str, Any]]:
     return [line for line in read_lines(folder, EVENTS) if line.get("probe") == record.probe]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::5]))
 def test_a_reply_off_the_form_at_any_node_is_unscored_with_its_step_and_is_not_asked_again(
     name, settings, nodes, tmp_path

@@ -50,6 +50,7 @@ def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
     assert len(list(read_records(tmp_path / "run"))) == 120 > records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
@@ -215,6 +216,7 @@ USAGE = {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}
 TOO_LARGE = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 41000."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "requests", "reason"),
     [

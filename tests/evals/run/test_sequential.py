@@ -167,6 +167,7 @@ def test_what_is_compared_is_asked_before_the_first_edit(tmp_path: Path) -> None
     assert HeavyEditor.intruders == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", mostly_slow([1, 5, 12, 20, 31], 12))
 def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(tmp_path: Path, lost: int) -> None:
     whole = tmp_path / "whole"

@@ -165,6 +165,7 @@ def test_merging_twice_gives_the_same_bytes(three: list[Path], tmp_path: Path) -
     assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in names)
 
 
+@pytest.mark.slow
 def test_a_merged_run_is_a_run(three: list[Path], tmp_path: Path) -> None:
     merge(three, tmp_path / "x")
     again = go(tmp_path / "x", editors=("unedited", EDITOR), benchmark_options={"cases": "10"})
@@ -203,6 +204,7 @@ def test_a_missing_share_is_refused_or_marked_and_resumed(three: list[Path], tmp
     assert untimed_records(tmp_path / "x") == untimed_records(tmp_path / "all")
 
 
+@pytest.mark.slow
 def test_other_shares_are_refused(three: list[Path], tmp_path: Path) -> None:
     go(tmp_path / "whole")
     other = go_shares(tmp_path, 3, editors=("unedited", EDITOR), benchmark_options={"cases": "10"}, seed=1)

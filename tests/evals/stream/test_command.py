@@ -45,6 +45,7 @@ def test_a_stream_is_made_checked_and_asked(emend: Any, tmp_path: Path):  # noqa
     assert (again.code, "finished before" in again.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_check_names_questions_whose_gold_is_wrong(emend: Any, tmp_path: Path):  # noqa: F811
     items = generated()
     place = next(place for place, item in enumerate(items) if not isinstance(item, Turn) and item.gold)
@@ -79,6 +80,7 @@ def test_impossible_numbers_are_refused(emend: Any, words: tuple[str, ...]):  # 
     assert emend("stream", *command, *words).code == 2
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_calls_and_asks_nobody(emend: Any, tmp_path: Path):  # noqa: F811
     stream_file(tmp_path, generated(turns=40))
     words = ("--system", "grep", "--system", "empty", "--model", "openai:none", "--embedding", "lexical", "--dry-run")

@@ -97,6 +97,7 @@ def test_planted_errors_of_a_judge_are_found_and_no_sound_verdict(items):
     assert 0.95 * count <= len(errors) <= count
 
 
+@pytest.mark.slow
 def test_a_judge_that_takes_topical_answers_is_measured_beside_the_rules():
     questions = questions_of(STREAMS[0])
     strict = check_judge(judge_by_rules, questions)

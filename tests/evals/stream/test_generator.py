@@ -30,6 +30,7 @@ def test_a_stream_has_the_shares_that_were_asked_for_and_questions_of_every_kind
     assert max(Counter(question.kind for question in questions).values()) < 2 * len(questions) / len(EVERY_KIND)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("difficulty", ["easy", "normal", "hard"])
 @pytest.mark.parametrize("users", [1, 3])
 def test_gold_is_what_the_texts_say_and_follows_from_the_evidence_alone(difficulty: str, users: int):

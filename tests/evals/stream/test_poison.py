@@ -28,6 +28,7 @@ class GullibleReader(OracleReader):
         return super()._generate(messages, *more, **settings)
 
 
+@pytest.mark.slow
 def test_documents_come_before_the_questions_that_they_attack_and_change_no_gold():
     items = generated(turns=300)
     poisoned = with_injections(items, 30)

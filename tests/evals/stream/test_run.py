@@ -67,6 +67,7 @@ def name_of(system: type) -> str:
     return name_object(system.__name__, system)
 
 
+@pytest.mark.slow
 def test_a_memory_with_all_evidence_is_right_in_every_kind_and_an_empty_one_in_none(tmp_path: Path):
     items = generated(turns=100)
     records = run_systems(tmp_path, "oracle", "full_context", "empty", file=stream_file(tmp_path, items))
@@ -100,6 +101,7 @@ def test_an_unknown_system_is_refused_with_the_nearest_name(tmp_path: Path):
         run_systems(tmp_path, "full_contxt")
 
 
+@pytest.mark.slow
 def test_the_budget_cuts_every_context(tmp_path: Path):
     items = generated(turns=40)
     file = stream_file(tmp_path, items)
@@ -123,6 +125,7 @@ def test_an_editor_of_edits_takes_part_with_the_turns_as_texts(tmp_path: Path):
     assert records and all("correct" in record.values for record in records)
 
 
+@pytest.mark.slow
 def test_scores_say_what_the_store_is_like_and_what_a_question_costs(tmp_path: Path):
     items = generated(turns=40)
     run_systems(tmp_path, "memory", file=stream_file(tmp_path, items))

@@ -65,6 +65,7 @@ def test_an_estimate_is_near_what_the_run_needs_also_of_a_system_that_reads_turn
     assert not (tmp_path / "systems").exists()
 
 
+@pytest.mark.slow
 def test_repeats_and_limits_change_the_estimate_as_they_change_the_run(tmp_path: Path):
     file = stream_file(tmp_path, generated(turns=40))
     whole, twice, few = (

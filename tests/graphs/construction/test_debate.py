@@ -135,11 +135,13 @@ def test_errors_in_common_give_the_precision_and_recall_of_a_majority_of_three()
     assert measure(lambda place: "wrong") == (precision, MAJORITY_RIGHT) == (Fraction(3, 4), Fraction(3, 4))
 
 
+@pytest.mark.slow
 def test_errors_of_ones_own_let_no_wrongly_planned_question_pass():
     wrong = ("wrong", "awry", "amiss")
     assert measure(lambda place: wrong[place]) == (Fraction(1), MAJORITY_RIGHT)
 
 
+@pytest.mark.slow
 def test_agents_that_can_be_convinced_add_no_majority():
     # who joins two that agree changes the count and not the winner
     assert measure(lambda place: "wrong", convinced=(0, 1, 2)) == (MAJORITY_RIGHT, MAJORITY_RIGHT)

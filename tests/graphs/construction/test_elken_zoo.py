@@ -97,6 +97,7 @@ def test_the_zoo_has_many_reports_of_all_kinds_and_in_several_languages():
     assert {*FILTER_OF.values(), *JUDGED.values()} == {*filters("best")}
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind not in JUDGED], rejecting_filter)
 

@@ -57,6 +57,7 @@ def rejecting(state: dict[str, Any]) -> list[str]:
     return [each["filter"] for each in state.get("rejections", [])]
 
 
+@pytest.mark.slow
 def test_a_call_becomes_ten_events_with_six_and_two_questions_of_three_options():
     state = made()
     events = state["result"]["events"]
@@ -159,6 +160,7 @@ def test_an_event_without_a_question_about_somebody_else_is_dropped():
     assert set(rejecting(state)) == {"another_entity"} and len(state["result"]["events"]) == COUNT - 1
 
 
+@pytest.mark.slow
 def test_the_author_is_asked_again_where_no_line_is_an_event():
     replies = iter(["I cannot do that.", "\n".join(SAMPLE_EVENTS).format(topic="Business", region="Oceania")])
     state = made(attempts=2, tendency_events=lambda prompt: next(replies))

@@ -87,6 +87,7 @@ def test_the_zoo_has_many_leads_of_all_kinds():
     assert sum(each.written == "first" for each in ZOO) >= len(ZOO) / 2
 
 
+@pytest.mark.slow
 def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind != JUDGED], rejecting_filter)
 

@@ -100,6 +100,7 @@ def test_a_pipeline_of_another_language_without_parts_or_missing_is_refused():
         load_extractor("spacy", "en_no_such")
 
 
+@pytest.mark.slow
 def test_a_pipeline_is_loaded_from_its_folder(tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")

@@ -132,6 +132,7 @@ def spoiled(good: dict[str, Any]) -> Iterator[str]:
                 yield json.dumps(changed(good, at, wrong))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "number"), mostly_slow(QUESTIONS, *QUESTIONS[:2]))
 def test_no_reply_one_step_away_from_a_right_one_becomes_a_number(kind, number):
     replies = REPLIES[kind]

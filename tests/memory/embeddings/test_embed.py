@@ -35,6 +35,7 @@ def test_lexical_rows_have_length_1_or_0_without_a_word():
         assert sizes == pytest.approx([sizes[-1] * (0.5 / trigrams**0.5) ** 0.5] * trigrams + [sizes[-1]])
 
 
+@pytest.mark.slow
 def test_a_lexical_vector_does_not_depend_on_process_or_batch():
     code = (
         "from emend.memory.embeddings.embed import LexicalEmbedding as L; import hashlib;"
@@ -67,6 +68,7 @@ def test_the_names_load_their_embeddings_and_a_missing_folder_is_refused(monkeyp
             load_embedding(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_importing_embeddings_and_retrievers_loads_no_heavy_module():
     code = (
         "import sys, emend.memory.embeddings.embed, emend.memory.retrieval.exact, emend.memory.store.chroma;"

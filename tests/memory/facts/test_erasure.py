@@ -86,6 +86,7 @@ def test_a_batch_that_forgets_leaves_nothing_either(tmp_path):
         assert files_with(tmp_path, "number-of-old") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", mostly_slow(["_wipe_log", "_begin_log", "erase_former_frames"], "_wipe_log"))
 def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one_empties_it(place, tmp_path):
     with FactMemory(tmp_path) as memory:

@@ -121,6 +121,7 @@ def test_a_memory_without_texts_finds_nothing(memory, edits):
     assert memory.view().nearest("Lyon", 3) == []
 
 
+@pytest.mark.slow
 def test_dense_search_is_brute_force_cosine(memory):
     edits = [document(f"river {i % 17} flows to town {i} and lake {i * 7 % 11}", id=f"{i:03d}") for i in range(200)]
     memory.add(edits[::-1])
@@ -175,6 +176,7 @@ def test_threads_may_add_and_search_at_once(memory):
     assert memory.count() == 25
 
 
+@pytest.mark.slow
 def test_a_view_of_many_edits_and_pages_is_complete(memory, monkeypatch):
     monkeypatch.setattr(shelf, "PAGE", 10)
     monkeypatch.setattr(shelf, "IDS", 7)
@@ -187,6 +189,7 @@ def test_a_view_of_many_edits_and_pages_is_complete(memory, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_above_the_limit_the_index_of_chroma_searches_and_misses_little(memory, monkeypatch):
     edits = [document(f"river {i % 17} flows to town {i}", id=f"{i:03d}") for i in range(120)]
     edits.append(Edit(form="triplet", text="Lyon twin city Ostrim", id="t", triplets=TRIPLETS[:1]))
@@ -240,6 +243,7 @@ def twin(name: str) -> Edit:
     return Edit.from_triplet(Triplet(subject="Metz", relation="twin city", object=name), "The twin city of {} is")
 
 
+@pytest.mark.slow
 def test_rows_are_sent_in_pieces_that_a_server_takes(memory, monkeypatch):
     monkeypatch.setattr(shelf, "BYTES", 30_000)
     sent: list[int] = []

@@ -56,6 +56,7 @@ def test_a_folder_may_be_open_under_two_names(kept, monkeypatch):
         assert len(one.view().entries()) == 150
 
 
+@pytest.mark.slow
 def test_a_closed_memory_leaves_no_file_or_connection_open(kept):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", ResourceWarning)

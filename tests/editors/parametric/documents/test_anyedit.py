@@ -34,6 +34,7 @@ def anyedit(model, **settings):
     return AnyEdit(EditorContext(model, settings=SMALL | settings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", first_quick([3, 0]), ids=["overlapping", "apart"])
 @pytest.mark.parametrize("architecture", mostly_slow(sorted(set(SIZES) - {"opt"}), *QUICK_ARCHITECTURES))
 def test_values_and_deltas_are_those_of_the_published_loop(architecture, overlap, random_model):
@@ -95,6 +96,7 @@ def test_least_squares_into_several_layers_are_those_of_the_published_loop(own_m
         assert (dense(editor.lm.model, name, deltas[name]) - delta).norm() <= 1e-3 * delta.norm(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(sorted(set(SIZES) - {"opt"}), *QUICK_ARCHITECTURES))
 def test_values_are_written_by_least_squares_and_all_comes_back(architecture, random_model):
     editor = anyedit(random_model(architecture), base="memit", mom2_update_weight=1e-3)

@@ -45,6 +45,7 @@ def added(editor, value):
     return block.register_forward_hook(add)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(sorted(set(SIZES) - {"opt"}), *QUICK_ARCHITECTURES))
 def test_value_and_deltas_are_those_of_the_published_loop(architecture, random_model, tmp_path):
     file = tmp_path / "texts.txt"
@@ -68,6 +69,7 @@ def test_value_and_deltas_are_those_of_the_published_loop(architecture, random_m
             assert (ours - delta).norm() <= 1e-4 * delta.norm(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", first_quick([QUESTION, DOCUMENT]), ids=["question", "bare"])
 def test_a_target_becomes_nearly_as_probable_as_its_value_makes_it_and_all_comes_back(edit, random_model):
     editor = unke(random_model(), v_num_grad_steps=40, lr=1e-2, optim_num_step=150, ex_data_num=0)
@@ -131,6 +133,7 @@ def test_smaller_batches_give_the_same_deltas(own_model):
         assert torch.allclose(delta, whole[name], atol=2e-4), name
 
 
+@pytest.mark.slow
 def test_texts_are_preserved_from_a_file_or_of_the_model_itself(random_model, tmp_path):
     model, file = random_model(), tmp_path / "texts.txt"
     file.write_text("\n".join(LINES))

@@ -81,6 +81,7 @@ def published_codebook(editor, edits):
     return Codebook(torch.stack(keys), torch.stack(values), torch.stack(radii), tuple(labels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.5, 1e3], ids=["apart", "in conflict"])
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_the_codebook_is_that_of_the_published_loop(architecture, eps, random_model):
@@ -143,6 +144,7 @@ def test_targets_are_generated_and_scored_alike_in_any_batch(architecture, rando
         assert all(text.strip().startswith(edit.target_new) for edit, text in zip((TOWN, COIN), texts, strict=False))
 
 
+@pytest.mark.slow
 def test_prompts_out_of_the_radius_are_answered_as_by_the_unedited_model(random_model):
     model = random_model()
     editor = grace(model, eps=1e-3)

@@ -85,6 +85,7 @@ def published_training(editor, edits, weight, module):
     return new.detach() - weight, least, history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", first_quick([0, 1]))
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_the_side_memory_is_that_of_the_published_loop(architecture, layer, random_model, monkeypatch):
@@ -231,6 +232,7 @@ def test_rows_are_routed_as_by_the_published_comparisons():
     assert memory.choose(activations, 0.5).tolist() == published and set(published) == {-1, 0, 1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", mostly_slow(["llama", *QUICK_ARCHITECTURES], "gpt2"))
 def test_a_prompt_s_route_is_that_of_its_target_and_its_reply_in_any_batch(architecture, random_model):
     model = random_model(architecture)
@@ -261,6 +263,7 @@ def greedy(lm, prompt, count):
     return lm.tokenizer.decode(ids[size:], skip_special_tokens=True).strip()
 
 
+@pytest.mark.slow
 def test_irrelevant_prompts_keep_to_the_original_matrix(random_model):
     model = random_model()
     before = log_prob(model, FAR)
@@ -287,6 +290,7 @@ def test_a_text_without_prompt_is_routed_by_all_its_tokens(random_model, monkeyp
     assert not torch.allclose(one, other, rtol=1e-2)  # the begin token, their prompt, is the same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retrieve", [True, False])
 def test_the_memory_grows_over_a_sequence_and_is_undone(random_model, retrieve):
     model = random_model()

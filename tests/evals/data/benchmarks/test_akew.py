@@ -264,6 +264,7 @@ def test_the_real_counts_are_those_of_the_sources():
     assert list(told["tagged"].values()) == [49, 291, 0, 0]
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_all_real_rows_become_cases(setting):

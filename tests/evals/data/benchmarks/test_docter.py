@@ -172,6 +172,7 @@ def test_choices_and_questions_without_a_document_are_said_beside_the_results():
     assert len(DocTER(FIXTURE, {"blocks": "locality"}).provenance["choices"]) == 2
 
 
+@pytest.mark.slow
 @real
 def test_every_real_false_question_is_shown_its_own_document_by_the_oracles():
     """Subjects are those of `gold_facts.json`; the last five spell theirs otherwise, as in 'Nousiaine'."""

@@ -223,6 +223,7 @@ def test_always_answering_c_is_never_right_in_scope_and_never_disturbs_what_is_o
 # --- the real files
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize(
     ("split", "records", "questions"), [("test", 760, (1856, 1688, 3402, 796)), ("train", 677, (971, 1325, 3889, 1353))]
@@ -241,12 +242,14 @@ def test_all_real_rows_become_cases(split, records, questions):
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 @real
 def test_event_types_that_differ_in_case_alone_stay_apart():
     types = {case.tags["event_type"] for case in ELKEN(REAL).cases("event")}
     assert {"education", "Education"} <= types
 
 
+@pytest.mark.slow
 @real
 def test_the_real_events_without_tendencies_do_not_count_for_the_edit_level_over_all():
     for case in ELKEN(REAL).cases("event"):
@@ -255,6 +258,7 @@ def test_the_real_events_without_tendencies_do_not_count_for_the_edit_level_over
         assert {bool(p.tags.get("tendency_event")) for p in facts} <= {asked}
 
 
+@pytest.mark.slow
 @real
 def test_the_real_unknowns_and_options_are_as_the_sources_say():
     probes = [p for case in ELKEN(REAL).cases("event") for p in case.probes]

@@ -193,6 +193,7 @@ def test_a_hop_that_another_drawn_records_edit_asks_is_tagged():
     assert not any(ASKED_BY_OTHER in probe.tags for case in alone for probe in case.probes)
 
 
+@pytest.mark.slow
 @real
 def test_a_fifth_of_200_cases_hops_are_asked_by_another_edit_and_train_no_classifier():
     hops = [probe for case in cases_of(folder=REAL, limit=200) for probe in of_kind(case, "hop")]
@@ -223,6 +224,7 @@ def test_all_real_records_become_cases():
     assert Counter(case.tags["hops"] for case in cases) == {2: 300, 3: 300, 4: 300}
 
 
+@pytest.mark.slow
 @real
 def test_a_real_sample_is_drawn_evenly_over_hops():
     drawn = cases_of(folder=REAL, limit=90)
@@ -238,6 +240,7 @@ def test_the_papers_examples_are_shown_as_they_are_also_the_one_without_its_mark
     assert "Who was Dodge Ram SRT-10 created by? Dodge\n" in prompt
 
 
+@pytest.mark.slow
 @real
 def test_every_real_relation_of_an_unedited_hop_has_its_shots():
     hops = [p for case in cases_of({"shots": "paper"}, REAL) for p in of_kind(case, "hop")]
@@ -251,6 +254,7 @@ def test_contaminated_records_are_as_many_as_were_measured():
     assert len(contaminated_ids({n: row.orig for n, row in read_numbered(AKEW, ChainRow).items()})) == 49
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize("answers", ["old", "new"])
 def test_logged_success_is_that_of_the_old_answers(answers):

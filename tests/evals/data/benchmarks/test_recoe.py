@@ -210,6 +210,7 @@ def test_all_real_rows_become_cases(scheme, records, atoms):
         assert all(case.edits and case.probes[0].gold for case in found)
 
 
+@pytest.mark.slow
 @real
 def test_real_sorting_swaps_exactly_two_places():
     for case in ReCoE(REAL, {"schemes": "sorting"}).cases("atomic"):
@@ -227,6 +228,7 @@ def test_every_real_record_has_facts_and_counterfactuals_to_compare():
         assert facts.gold and facts.choices
 
 
+@pytest.mark.slow
 @real
 def test_real_answers_and_aliases_are_read_as_the_same_number():
     for scheme in ("counting", "aggregation", SUBTRACTION):
@@ -236,6 +238,7 @@ def test_real_answers_and_aliases_are_read_as_the_same_number():
             assert len(sizes) == 1 and sizes.pop().isdigit()
 
 
+@pytest.mark.slow
 @real
 def test_real_traps_are_counted():
     told = ReCoE(REAL, {"superlative_file": "superlative_paper_example.json"}).provenance

@@ -50,6 +50,7 @@ def test_new_facts_stand_between_the_examples_and_the_question():
     assert asked.startswith(told)
 
 
+@pytest.mark.slow
 @real
 def test_no_example_is_a_tested_question():
     options = COT | {"schemes": "comparative,counting,sorting,aggregation,subtraction"}

@@ -188,6 +188,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dump.json.gz", "dump.json.bz2"])
 def test_a_packed_file_that_is_cut_off_or_damaged_is_refused_with_the_offset(write, name, tmp_path):
     path = write(*(subject(f"Q{number + 100}", f"Land {number}") for number in range(300)), name=name)

@@ -63,6 +63,7 @@ def test_recoes_perplexities_stand_by_scheme_with_the_difference_as_the_paper_ta
     assert (sorting.n, sorting.unscored, sorting.published["Tulu 7B"]) == (1, 1, 17.53)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("switches", "method"),
     [

@@ -59,6 +59,7 @@ def grid(name: str) -> list[list[str]]:
     return [*lines[2:rule], *(words for words in lines[rule:] if words and re.fullmatch(r"-?\d+\.\d+", words[-1]))]
 
 
+@pytest.mark.slow
 def test_a_heading_stands_once_over_what_it_heads() -> None:
     rows = grid("docter:2")[1:]
     models, settings, methods = (

@@ -45,6 +45,7 @@ def test_the_ledger_counts_every_figure_by_one_of_five_words() -> None:
     assert len(reasons) <= 8
 
 
+@pytest.mark.slow
 def test_the_ledger_says_which_word_is_how_often_and_counts_the_first_two() -> None:
     out = io.StringIO()
     Console(file=out, width=140).print(render_coverage(coverage_rows(TABLES)))
@@ -94,6 +95,7 @@ def test_superlative_and_the_means_over_it_need_its_file_with_any_model() -> Non
             assert ("superlative_file=FILE" in each.reason) == is_with_file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", mostly_slow(TABLES, *ONE_OF_EACH_PAPER), ids=lambda table: table.id)
 def test_what_a_figure_needs_gives_a_number_in_its_place(table: PaperTable) -> None:
     """The plan reads the counterparts from the figure to the run; the report reads them from the run to the figure."""

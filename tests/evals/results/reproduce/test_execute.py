@@ -146,6 +146,7 @@ def test_limits_of_a_local_models_runs_are_the_judges(tmp_path: Path) -> None:
     assert run(judged, tmp_path / "with")[0].is_finished
 
 
+@pytest.mark.slow
 def test_answers_of_the_unedited_model_are_not_asked_for_twice(tmp_path: Path) -> None:
     options = {"benchmark_options": KEEP, "editors": (EDITOR,)}
     first, second = tmp_path / "first", tmp_path / "second"
@@ -161,6 +162,7 @@ def test_answers_of_the_unedited_model_are_not_asked_for_twice(tmp_path: Path) -
     assert other.baseline_calls == asked  # those of the second repeat
 
 
+@pytest.mark.slow
 def test_what_a_judge_must_read_is_judged_once(tmp_path: Path, monkeypatch: Any) -> None:
     from emend.agents.llm import MODELS
     from tests.evals.judged_runs import elken_run

@@ -97,6 +97,7 @@ def test_costs_are_means_over_probes_and_over_edits(tmp_path: Path) -> None:
     assert spent_line(spent) == "230 tokens in, 10 out, 10 calls"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", first_quick([80, 120]))
 def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, width: int) -> None:
     config = RunConfig(

@@ -66,6 +66,7 @@ def test_a_node_is_shown_alone_and_an_unknown_one_names_the_nearest(smooth):
             asked()
 
 
+@pytest.mark.slow
 def test_a_text_is_found_wherever_it_stands_in_either_case_and_in_the_step_of_the_node(smooth):
     traced = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
     steps = [step["node"] for probe in traced.probes for step in probe.visible_steps]
@@ -99,6 +100,7 @@ def test_retries_stand_in_the_step_in_which_they_happened(rough):
     assert "2 retries" in text and "attempt 1 failed: RateLimited (HTTP 429); waited 0.0" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["RateLimited", "http 429", "attempt 2 failed: ModelUnreachable (HTTP 503)"])
 def test_retries_are_found_as_they_are_shown(rough, text):
     traced = trace(rough, "1", steps=StepFilter(grep=text))

@@ -44,6 +44,7 @@ def expected(folder):
     ]
 
 
+@pytest.mark.slow
 def test_every_answer_is_there_and_a_run_that_grows_is_read_on(run):
     path = run / "records.jsonl"
     whole = path.read_bytes()
@@ -100,6 +101,7 @@ def units(lines):
     return [list(reversed(unit)) for unit in grouped]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [truncate, replace, rewrite])
 def test_another_file_is_read_anew(run, change):
     before = content(answers(run))

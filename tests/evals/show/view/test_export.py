@@ -26,6 +26,7 @@ def contents(folder: Path):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_file_and_an_anchor_of_the_export(run, tmp_path):
     summary = export_folder([run], tmp_path / "pages", "1")
     assert summary.cases == 1 and summary.left_out > 3 and summary.pages > 8

@@ -176,6 +176,7 @@ def test_text_is_found_in_answers_and_edits_whatever_its_case(smooth):
         assert (nothing.cases, nothing.answers, nothing.rows) == (0, 0, ())
 
 
+@pytest.mark.slow
 def test_pages_of_cases_follow_each_other_by_key(tmp_path, monkeypatch):
     monkeypatch.setattr("emend.evals.show.view.pages.cases.SIZE", 2)
     go(tmp_path / "run", benchmark_options={"cases": "5"})

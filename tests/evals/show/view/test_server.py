@@ -39,6 +39,7 @@ def run_id(client):
     return run
 
 
+@pytest.mark.slow
 def test_every_response_has_the_headers(client):
     run = run_id(client)
     paths = ["/", "/index.html", f"/run/{run}/index.html", f"/run/{run}/cases.html", f"/run/{run}/live.json"]
@@ -143,6 +144,7 @@ def test_with_a_token_any_host_is_answered_and_nobody_without_it(runs):
         assert client.get("/").status_code == 200 and client.post("/").status_code == 405
 
 
+@pytest.mark.slow
 def test_progress_grows_while_a_run_is_written(smooth, tmp_path):
     folder = shutil.copytree(smooth, tmp_path / "run")
     lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)

@@ -62,6 +62,7 @@ def test_changes_that_poisoned_documents_cause_are_counted_and_are_in_the_final_
     assert metrics_of(tmp_path, AGENT)["final_state"] == (0 if obeys else 100)
 
 
+@pytest.mark.slow
 def test_a_model_without_tools_is_refused(tmp_path: Path):
     with pytest.raises(BadSettings, match="calls tools"):
         run_systems(tmp_path, AGENT)

@@ -12,6 +12,7 @@ from tests.evals.stream.streams import accuracy, generated, run_systems, stream_
 from tests.params import first_quick
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", first_quick([2, 1]))
 def test_it_is_right_in_every_kind_and_its_state_is_that_of_gold(tmp_path: Path, users: int):
     items = with_injections(generated(turns=200, users=users, difficulty="hard"), 5)
