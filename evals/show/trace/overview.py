@@ -83,6 +83,9 @@ class Overview(FrozenModel):
 class _CaseSums:
     """Sums of one case under one editor, and the gravest thing that went wrong."""
 
+    setting: str
+    case: str
+    editor: str
     probes: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -91,6 +94,7 @@ class _CaseSums:
     unscored: int = 0
     finding: str = ""
     failed: int = 0
+    number: int = 0
 
 
 _STEP: Callable[[Any], Any] = TypeAdapter(StepLine).validate_python
@@ -134,7 +138,7 @@ WITH sums AS (
 )
 SELECT setting, case_id, editor, count(*), coalesce(sum(steps), 0), sum(seconds), coalesce(sum(retries), 0),
     coalesce(sum(errors), 0), count(*) FILTER (is_unscored),
-    coalesce(first(finding ORDER BY rank DESC, line) FILTER (finding != ''), '')
+    coalesce(arg_max(finding, rank * 1000000000000 - line) FILTER (finding != ''), '')
 FROM probes GROUP BY setting, case_id, editor ORDER BY min(line)
 """
 """Sums of each case under each editor, and the gravest thing that went wrong, the first of those."""
@@ -161,7 +165,7 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
         _check_names(table, manifest, records, steps)
         probes = _make_views(table, records, steps)
         nodes = tuple(map(_node_row, table.rows(NODES)))
-        cases = {row[:3]: _CaseSums(*row[3:]) for row in table.rows(CASES_ASKED.format(**probes))}
+        cases = {row[:3]: _CaseSums(*row) for row in table.rows(CASES_ASKED.format(**probes))}
         _add_failures(table, records, steps, cases)
     if not (cases or steps.errors or steps.is_empty):
         raise BadSettings(f"nothing in '{folder}' fits {steps}.")
@@ -267,7 +271,8 @@ def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cas
     last = {line["unit"]: line for line in open_failures(table.folder, finished)}
     for line in last.values():
         if records.editor in (None, line["editor"]) and steps.fits_failure(line):
-            case = cases.setdefault((line["setting"], line["case"], line["editor"]), _CaseSums())
+            key = line["setting"], line["case"], line["editor"]
+            case = cases.setdefault(key, _CaseSums(*key))
             case.failed += 1
             case.finding = case.finding or f"{line['error']}: {line['message']}"
 
@@ -275,16 +280,10 @@ def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cas
 def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> tuple[CaseRow, ...]:
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
     settings = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
-
-    def order(key: CaseKey) -> tuple[int, int]:
-        return settings.get(key[0], 0), numbers.get(key[:2], 0)
-
-    rows = []
-    for key in sorted(cases, key=order):
-        names = dict(zip(("setting", "case", "editor"), key, strict=True))
-        sums = vars(cases[key])
-        rows.append(sums | names | {"seconds": round(sums["seconds"], 6), "number": numbers.get(key[:2], 0)})
-    return _ROWS.validate_python(rows)
+    for sums in cases.values():
+        sums.number, sums.seconds = numbers.get((sums.setting, sums.case), 0), round(sums.seconds, 6)
+    rows = sorted(cases.values(), key=lambda sums: (settings.get(sums.setting, 0), sums.number))
+    return _ROWS.validate_python(rows, from_attributes=True)
 
 
 def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = ALL_RECORDS) -> str:
