@@ -59,17 +59,26 @@ def rouge_l(reply: str, gold: str) -> float:
     return 2 * row[-1] / max(1, len(first) + len(second))
 
 
+_VERDICT = re.compile(r"(?:^|(?<=[.;:!,] ))(yes|no|true|false)\s*(?=[.;:!]|,(?! or\b)|$)")
+"""A word that is the verdict by itself, at the beginning of a reply or of a clause."""
+
+
 def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
     """The one choice that the reply's first line names, as (choice, ""), or (None, the reason why it is undecidable).
 
     A choice counts as whole words, and not inside a longer choice that also occurs (`York` in `New York`). A reply
-    that names none or several, or negates what it names (`not true`), is undecidable.
+    that names none or several, or negates what it names (`not true`), is undecidable. Of two choices such as yes and no
+    the one with which a reply begins counts, whatever it goes on to say (`Yes, he no longer lives there`).
     """
     if not choices:
         return None, "the probe has no choices"
     rest = fold(reply)
     if not rest:
         return None, "empty reply"
+    verdicts = {verdict[1] for verdict in _VERDICT.finditer(rest)}
+    if len(choices) == 2 and len(verdicts) == 1 and _VERDICT.match(rest):
+        if led := [choice for choice in choices if fold(choice) in verdicts]:
+            return led[0], ""
     named: list[str] = []
     for choice in sorted(choices, key=lambda c: len(fold(c)), reverse=True):
         if not (name := fold(choice)) or not (hits := list(whole(name).finditer(rest))):
@@ -88,7 +97,8 @@ def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
 
 def parse_truth(reply: str) -> tuple[str | None, str]:
     """`parse_choice` between "true" and "false", with `yes` and `no` read as these."""
-    line = re.sub(r"\byes\b", "true", re.sub(r"\bno\b", "false", fold(reply)))
+    # Within a reply `no` before another word is no verdict (`there is no doubt`).
+    line = re.sub(r"\byes\b", "true", re.sub(r"^no\b|\bno\b(?! \w)", "false", fold(reply)))
     return parse_choice(line, ("true", "false"))
 
 
@@ -96,14 +106,16 @@ NAME_WORDS = 10
 """A gold answer of more words is a text, of which the words before a comma are no short form."""
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not(?! only)|never|neither|nor|no longer|no evidence|without|cannot|rather than|instead of|unlike"
-    r"|formerly|previously|other than|whether|unclear|old answer|(?:wrong|incorrect) answer|used to be|before that"
-    r"|some (?:people )?(?:still )?say|others say|(?:could|may|might) be|sorry)\b|n't\b)"
+    r"|formerly|previously|(?<!none )other than|whether|unclear|old answer|(?:wrong|incorrect) answer|used to be"
+    r"|before that|some (?:people )?(?:still )?say|others say|(?:could|may|might) be|sorry)\b|n't\b)"
+    r"(?![^,;:]*\buntil\s+$)"
     r"(?:(?!\b(?:but|whereas|now)\b)[^,;:])*$"
     r"|\b(?:ported|moved|changed|switched) from\s+$|(?:不是|不再是|并非|不|没有|非)\s*$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
-    r"^[^,;:]{0,60}?(?:\b(?:is|was|are)\s+(?:not\b|wrong|incorrect|false|out of date|unclear|unknown)|isn't|wasn't"
+    r"^(?:(?!\b(?:but|though|although|whose|and (?:its?|his|her|their|the|he|she|they))\b)[^,;:]){0,60}?"
+    r"(?:\b(?:is|was|are)\s+(?:not\b|wrong|incorrect|false|out of date|unclear|unknown)|isn't|wasn't"
     r"|\bused to be\b)|^,?\s*but (?:this|that|it) is wrong|^, (?:which|and) (?:is|was) wrong"
     r"|^[^;:]*\bbut it's actually\b",
     re.IGNORECASE,
@@ -114,6 +126,7 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """Words of a sentence that names the rival without asserting it."""
+_PAST = re.compile(r"\b(?:formerly|previously)\b", re.IGNORECASE)
 _BESIDE = re.compile(r", which\b[^,]*$")
 """A clause about something else than the answer."""
 _CONCESSION = re.compile(
@@ -125,6 +138,8 @@ _RESTATED = re.compile(r"\b(?:that|which) is\b.*\b(?:with|of|in|by)\s+$")
 """A question said again, before the answer."""
 _FOLLOWING = re.compile(r"(?: (?:[A-Z][\w-]*|\d[\w-]*))*")
 _LONGER_BEFORE = re.compile(r"\b(?:New|North|South|East|West|Northern|Southern|Eastern|Western|Saint|St\.|San|Air)\s+$")
+_NUMBER = re.compile(r"(?:\d,\d{3}|(?<![\d.])\d+\.\d+)$")
+"""A number at the end, of which an answer may be only the last digits (`1,500`, `1.5`); `12.05.2011` is none."""
 _LONGER_AFTER = re.compile(
     r"^(?:[+#]|[.,]\d|\s+(?!(?:Inc|Ltd|Corp|Corporation|Company|Group|City|Jr|FC|F\.C|University|Church)\b)[A-Z][a-z]+)"
 )
@@ -147,6 +162,8 @@ def asserts(passage: str, golds: Sequence[str], rivals: Iterable[str] = (), ques
     wrong = [name for name in wrong if name not in named[name]]
     longer = [*right, *(form for forms in named.values() for form in forms)]
     rows = [_CONCESSION.sub("", _plain(row)) for row in sentences(fold_typography(passage))]
+    if asked := _PAST.findall(question):  # then they deny nothing
+        rows = [re.sub(rf"\b(?:{'|'.join(asked)})\b ?", "", row, flags=re.IGNORECASE) for row in rows]
     if not any(_given(row, right, wrong) for row in rows) or any(_denied(row, right) for row in rows):
         return False
     return not any(_given(row, wrong, longer) and not _ASIDE.search(row) for row in rows)
@@ -175,6 +192,8 @@ def _asserted(text: str, hit: re.Match[str]) -> bool:
     before, after = text[: hit.start()], text[hit.end() :]
     if hit[0][:1].isupper() and (_LONGER_BEFORE.search(before) or _LONGER_AFTER.match(after)):
         return False
+    if (number := _NUMBER.search(before + hit[0])) and number.start() < len(before) < number.end():
+        return False
     if re.match(r"[+#]|[.,]\d", after) or (len(hit[0]) == 1 and re.match(r"[.)]\s+\w", after)):
         return False
     if _DENIED_BEFORE.search(before) or _DENIED_AFTER.match(after):
@@ -191,13 +210,16 @@ def _denied(row: str, names: Sequence[str]) -> bool:
 
 
 def _in_list(before: str, after: str) -> bool:
-    """Return whether a name is one of several alternatives or items."""
+    """Return whether an answer is one of several alternatives or items."""
     if re.match(r"\s*,?\s+or\s", after) or re.search(r"\bor\s+(?:the\s+)?$", before):
         return True
-    item = r"\s*(?:and |or )?[^,;\s]+(?: [^,;\s]+){0,2}\.?"
-    return bool(re.match(rf"(?:,{item}){{2,}}$", after) and re.search(r"\b(?:and|or)\b", after)) or bool(
-        re.search(r"(?:[^,;]+,\s*){2,}(?:and |or )?$", before)
-    )
+    # Beside a name there are names: `Berlin, Germany, and studied in Paris` is no list.
+    names = "(?![a-z])" if re.match(r",\s*[A-Z]", after) else ""
+    item = rf"\s*(?:and |or )?(?:the )?{names}[^,;\s]+(?: [^,;\s]+){{0,2}}\.?"
+    if re.match(rf"(?:,{item}){{2,}}$", after) and re.search(r"\b(?:and|or)\b", after):
+        return True
+    items = re.search(r"(?:[^,;]+,\s*){2,}(and |or )?$", before)
+    return bool(items and (items[1] or re.match(r"\s*(?:[,;.]|(?:and|or)\b|$)", after)))
 
 
 @lru_cache(maxsize=65536)
@@ -205,11 +227,11 @@ def _names(gold: str) -> tuple[str, ...]:
     """The answer as it may be written: without an article, an addition after a comma, or as adjective or initials."""
     plain = re.sub(r"^(?:the|a|an)\s+(?=\S)", "", fold_typography(gold).strip(), flags=re.IGNORECASE)
     head, _, addition = plain.partition(",")
-    out = [plain, plain.removesuffix(" of America"), plain.removesuffix(" music")]
+    out = [plain, re.sub("^(United States) of America$", r"\1", plain), plain.removesuffix(" music")]
     # The year of a date is no addition, and neither is what a sentence says of its subject.
     if len(head.split()) > 1 and re.search(r"[^\W\d]", addition) and len(plain.split()) <= NAME_WORDS:
         out.append(head)
-    if plain.endswith("America"):
+    if plain in ("America", "United States of America"):
         out.append("American")
     if re.fullmatch(r"[^\W\d_]{5,}(?:ia|y|ism)", plain):
         out += [plain + "n"] if plain.endswith("ia") else [re.sub("ism$|y$", "ist", plain)]

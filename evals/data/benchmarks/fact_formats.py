@@ -276,9 +276,20 @@ def _cell(field: str, text: str) -> Any:
 
 
 def _written_list(field: str, text: str) -> Any:
-    """The value of a list in JSON, or as Python and pandas write one."""
+    """The value of a list in JSON, or as Python and pandas write one.
+
+    Raises:
+        BadData: it is none.
+    """
     try:
-        return ast.literal_eval(text) if "'" in text[:3] else parse_json(text, f"field '{field}'")
+        return parse_json(text, f"field '{field}'")
+    except BadData:
+        if "'" not in text:
+            raise
+    try:
+        if re.search(r"""['"]\s+['"]""", text):  # NumPy writes no commas, and Python would make one text of all
+            raise ValueError
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         raise BadData(f'field \'{field}\' begins as a list and is none: write ["A", "B"], or A | B') from error
 

@@ -26,11 +26,13 @@ _ARTEFACTS = {
 
 
 def _cleaned(value: Any) -> Any:
-    """Text without invisible characters.
+    """Text without invisible characters; a number is its digits.
 
     Raises:
         ValueError: it is none that anyone has written.
     """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
     if not isinstance(value, str):
         return value
     text = _INVISIBLE.sub("", value)
@@ -47,6 +49,8 @@ LONG = 30
 """Words of an answer from which on a whole reply is compared with it by its words and meaning, and not for equality."""
 LONG_REPLY = 512
 """Most tokens of a reply to a question with a long answer, as in UnKEBench's code."""
+QUESTION_MARKS = ("?", "？", "؟")
+"""Also those of Chinese and Japanese, and of Arabic."""
 FACT_FIELDS = ("subject", "relation", "object", "prompt", "document", "event", "time")
 
 
@@ -199,5 +203,5 @@ def _locality(row: QuestionRow) -> Probe:
 
 
 def _probe(kind: str, question: str, gold: tuple[str, ...], **fields: Any) -> Probe:
-    style: Style = "question" if question.endswith("?") else "cloze"
+    style: Style = "question" if question.endswith(QUESTION_MARKS) else "cloze"
     return Probe(kind=kind, prompt=question, style=style, gold=gold, **fields)

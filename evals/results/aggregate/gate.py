@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.columns import MetricRow, ResultGroup
-from emend.evals.results.aggregate.rows import Report
+from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
+from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -109,7 +110,7 @@ def _outcomes(report: Report, requirement: Requirement) -> list[RequirementOutco
             requirement=requirement,
             row=row,
             threshold=threshold,
-            met=row.mean is not None and bool(SIGNS[requirement.sign](row.mean, threshold)),
+            met=row.mean is not None and bool(SIGNS[requirement.sign](round(row.mean, 9), round(threshold, 9))),
         )
         for row in rows
     ]
@@ -271,8 +272,11 @@ def _metric_name(report: Report, name: str) -> str:
 
 
 def _numbers(report: Report, place: ResultGroup) -> list[int]:
-    """Numbers of edits after which earlier cases were asked again; 0 alone where they never were."""
-    return sorted({row.standing for row in report.forgetting if _is_at(row, place)}) or [0]
+    """Numbers of edits after which something was measured, in a sequence; else 0 alone."""
+    rows: tuple[ForgettingRow | AbilityRow | PerplexityRow, ...] = (
+        *report.forgetting, *report.ability, *report.perplexity
+    )  # fmt: skip
+    return sorted({row.standing for row in rows if _is_at(row, place)}) or [0]
 
 
 def _checks(report: Report, place: ResultGroup, edits: int, metric: str, limits: GateLimits) -> Iterator[GateCheck]:
@@ -284,7 +288,8 @@ def _checks(report: Report, place: ResultGroup, edits: int, metric: str, limits:
     ):
         if limit is not None:
             for name, value, reason in values:
-                mean = value.mean
+                # Rounded, as 29 of 50 is 57.99999999999999 percent.
+                mean = None if value.mean is None else round(value.mean, 9)
                 yield GateCheck(
                     **place._asdict(),
                     edits=edits,

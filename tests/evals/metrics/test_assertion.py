@@ -43,6 +43,47 @@ def test_short_names_and_names_inside_longer_ones(passage, gold, right):
 
 
 @pytest.mark.parametrize(
+    ("passage", "gold", "right"),
+    [
+        ("It has 1,500 members", "500", False),
+        ("It has 1,500 members", "1,500", True),
+        ("It is 1.5 km long", "5", False),
+        ("She was born on 12.05.2011", "2011", True),
+        ("It began on May 3,2011", "2011", True),
+        ("The game was not released until 2005", "2005", True),
+    ],
+)
+def test_a_number_counts_as_a_whole(passage, gold, right):
+    assert asserts(passage, [gold]) == right
+
+
+@pytest.mark.parametrize(
+    ("passage", "gold", "right"),
+    [
+        ("He is an American actor", "Captain America", False),
+        ("It belongs to an American bank", "Bank of America", False),
+        ("He is American", "United States of America", True),
+        ("In 2021, after a referendum, Ostrim became the capital", "Ostrim", True),
+        ("She was born in Berlin, Germany, and studied in Paris", "Berlin", True),
+        ("Jazz, blues, and rock", "Jazz", False),
+        ("Germany, the Netherlands, and Spain", "Germany", False),
+        ("The chairman is none other than Tim Cook", "Tim Cook", True),
+        ("Leonardo painted it and its date is unknown", "Leonardo", True),
+        ("Ostrim and Kestrel are not capitals", "Ostrim", False),
+        ("The capital was not Ostrim until 2020", "Ostrim", False),
+    ],
+)
+def test_what_stands_around_a_name_makes_it_no_other_one_and_no_list(passage, gold, right):
+    assert asserts(passage, [gold]) == right
+
+
+def test_a_question_about_the_past_makes_a_past_name_right():
+    passage = "Istanbul was previously called Constantinople"
+    assert asserts(passage, ["Constantinople"], question="What was Istanbul previously called?")
+    assert not asserts(passage, ["Constantinople"], question="What is its name?")
+
+
+@pytest.mark.parametrize(
     ("reply", "right"),
     [
         ("Apple Music was created by Microsoft.", True),

@@ -91,6 +91,27 @@ def test_a_reply_that_names_no_single_choice_is_not_guessed_at(reply, choices, w
     assert why in reason
 
 
+@pytest.mark.parametrize(
+    ("reply", "named"),
+    [
+        ("Yes, he no longer lives in Kravigrad", "yes"),
+        ("No, there is no evidence", "no"),
+        ("Yes. There is no doubt", "yes"),
+        ("No, wait, yes", None),
+        ("No, or is it yes?", None),
+    ],
+)
+def test_a_reply_that_begins_with_a_verdict_gives_it(reply, named):
+    assert parse_choice(reply, ("yes", "no"))[0] == named
+    assert parse_truth(reply)[0] == {"yes": "true", "no": "false", None: None}[named]
+
+
+def test_no_before_another_word_is_no_verdict():
+    assert parse_truth("No, it is not true") == ("false", "")
+    assert parse_truth("No it is not") == ("false", "")
+    assert parse_truth("It has no river")[0] is None
+
+
 def test_yes_and_no_are_read_as_true_and_false():
     assert parse_truth("Yes, that is true.") == ("true", "")
     assert parse_truth("No.") == ("false", "")

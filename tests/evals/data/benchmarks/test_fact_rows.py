@@ -60,6 +60,21 @@ def test_other_names_are_read_in_the_ways_in_which_a_cell_has_them(cell, tmp_pat
     assert not faults and row.aliases == ("Ost", "Ostrim City")
 
 
+def test_a_list_that_python_wrote_with_both_kinds_of_quotes_is_read(tmp_path):
+    aliases = ["Xi'an", "Hsian"]
+    (tmp_path / "x.csv").write_text(HEAD + ",aliases\n" + ROW + ',"' + str(aliases).replace('"', '""') + '"\n')
+    (row,), faults = check_facts(str(tmp_path / "x.csv"))
+    assert not faults and row.aliases == tuple(aliases)
+
+
+def test_numbers_are_answers_wherever_an_answer_stands_and_a_question_may_have_another_mark(tmp_path):
+    question = {"question": "蜘蛛有几条腿？", "answer": 8}
+    (tmp_path / "x.jsonl").write_text(jsonl(locality=[question])[1])
+    (row,), faults = check_facts(str(tmp_path / "x.jsonl"))
+    (probe,) = (probe for probe in row.case.probes if probe.kind == "locality")
+    assert not faults and probe.gold == ("8",) and probe.style == "question"
+
+
 def jsonl(**fields):
     import json
 
@@ -76,6 +91,8 @@ REFUSED = {
     "Excel's error": (*jsonl(object="#REF!"), "an error of Excel's"),
     "Excel's missing name": (*jsonl(old_answer="#NAME?"), "'old_answer': an error of Excel's"),
     "a year as a float": (*jsonl(object="1999.0"), "has written with a decimal"),
+    "a year as a number with a decimal": (*jsonl(object=1999.0), "has written with a decimal"),
+    "a list of NumPy": ("x.csv", f"{HEAD},aliases\n{ROW},['Ostrim City' 'Old Ostrim']\n", "'aliases' begins as a list"),
     "a date with a time": (*jsonl(object="2026-05-31 00:00:00"), "has written with a time"),
     "a rounded number": (*jsonl(object="1.23E+11"), "has rounded"),
     "a gold of nothing": (*jsonl(object="\u200b"), "'object'"),

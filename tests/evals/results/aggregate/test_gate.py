@@ -97,6 +97,21 @@ def test_what_was_not_measured_does_not_pass_and_says_how_to_measure_it(report: 
     assert not unscored.passes and "no score" in unscored.checks[0].message
 
 
+def test_what_was_measured_after_the_last_edit_alone_decides_too(report: Report) -> None:
+    sequence = curve(report, [100, 92], [1, 0.8], [1, 1.4])
+    last = sequence.perplexity[-1].model_copy(update={"standing": 40, "mean": 500.0})
+    (verdict,) = check_gate(
+        sequence.model_copy(update={"perplexity": (*sequence.perplexity, last)}), GateLimits(max_perplexity=1.5)
+    )
+    assert not verdict.passes and verdict.safe_edits == 20
+
+
+def test_a_limit_that_is_met_exactly_passes(report: Report) -> None:
+    sequence = curve(report, [29 / 50 * 100], [0.0], [1.0])
+    (verdict,) = check_gate(sequence, GateLimits(min_efficacy=58))
+    assert verdict.passes
+
+
 def test_a_wrong_limit_is_refused(report: Report) -> None:
     with pytest.raises(BadSettings, match="--min-efficacy"):
         check_gate(report, GateLimits())
