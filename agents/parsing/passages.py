@@ -13,7 +13,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _LEAD = re.compile(
-    r"\A\s*(?:A\s*[:：]|(?:sure|certainly|of course|great question|yes|absolutely)\b[!.,]*|"
+    r"\A\s*(?:A\s*[:：]|(?:sure|certainly|of course|great question|absolutely)\b[!.,]+|"
     r"(?:based on|according to)\b[^,.\n]{0,80}, )\s*",
     re.IGNORECASE,
 )

@@ -173,8 +173,12 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
 
 
 LETTERS = "A", "B", "C"
-_LETTER = re.compile(r"\(([ABC])\)|\A\W*(?:[Aa]nswer\W+|[Oo]ption\W+)?([ABC])(?=[.):,*]|\W*\Z)")
-"""A letter in brackets, or at the beginning with a mark after it; `A decrease` begins with an article."""
+_FIRST_LETTER = re.compile(
+    r"\A\W*(?i:(?:(?:the|my) )?(?:(?:correct|best|right) )?(?:answer|option)\W+(?:is\W+)?(?:option\W+)?"
+    r"|I (?:would )?choose\W+)?([ABC])(?!\W*(?i:and|or)\b|\W*[/,]\W*[ABC]\b)(?=[.):,*]|\s*(?:\n|\Z))"
+)
+"""A letter at the beginning with a mark or a line's end after it; `A decrease` begins with an article."""
+_LETTER = re.compile(r"\(([ABC])\)")
 
 
 class ChosenOption(NamedTuple):
@@ -197,7 +201,8 @@ def choose_option(model: BaseChatModel, prompt: Prompt) -> ChosenOption:
         return ChosenOption(max(zip(scores.log_probs, LETTERS, strict=True))[1], scores.usage)
     message = invoke(model, messages)
     reply, usage = answer_text(message), read_usage(message)
-    letters = {first or second for first, second in _LETTER.findall(reply)}
+    first = _FIRST_LETTER.match(reply)  # an explanation may name other options
+    letters = {first[1]} if first else set(_LETTER.findall(reply))
     if len(letters) != 1:
         raise ModelReplyError(f"the reader names {len(letters)} of the options A, B and C.", reply, usage)
     return ChosenOption(letters.pop(), usage)

@@ -51,7 +51,11 @@ class Erasure:
         return [each.id for each in same]
 
     def forget_about(self, subject: str, relation: str, action: Action) -> list[str]:
-        """Erase all that a user said of a subject, or of one relation of it, with the rules; return their ids."""
+        """Erase all that a user said of a subject, or of one relation of it, with the rules; return their ids.
+
+        Facts of others that name the subject as their object go too, since who is the mayor of a place is stated about
+        the place; what they had replaced does not hold again.
+        """
         key = fact_key(action.user, subject, relation)
         rules = self._dependencies.rules_about(action.user, subject)
         if relation:
@@ -60,7 +64,16 @@ class Erasure:
             statements = self._store.statements(key)
         else:
             statements = self._store.statements_about(action.user, subject)
-        return [*self._drop_statements(statements), *self._drop_rules(rules)]
+        ids = [*self._drop_statements(statements), *self._drop_rules(rules)]
+        return ids if relation else [*ids, *self._forget_named(subject, action)]
+
+    def _forget_named(self, name: str, action: Action) -> list[str]:
+        ids: list[str] = []
+        for number in self._words.having_all(name, action.user):
+            for each in self._store.numbered([number]):
+                if not each.erased and fold_text(each.object) == fold_text(name):
+                    ids += self.forget(each.id, action)
+        return ids
 
     def _drop_statements(self, statements: Iterable[Statement]) -> list[str]:
         ids = []

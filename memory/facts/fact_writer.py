@@ -7,9 +7,9 @@ from emend.memory.edit import content_id
 from emend.memory.errors import BadData
 from emend.memory.facts.dependency_store import DependencyStore
 from emend.memory.facts.fact import Dependency
-from emend.memory.facts.fact_reader import FactReader
+from emend.memory.facts.fact_reader import FactReader, Resolution, View
 from emend.memory.facts.fact_store import FactStore, fact_key, owner_key
-from emend.memory.facts.timeline import Statement
+from emend.memory.facts.timeline import Statement, Timeline
 from emend.memory.facts.word_index import WordIndex
 from emend.memory.typography import fold_text
 
@@ -51,14 +51,20 @@ class FactWriter:
         self._reader = reader
 
     def remember(self, draft: Draft, action: Action) -> list[str]:
-        """State a fact and return its id; one that is known already is not stated again."""
+        """State a fact and return its id; one that is known already is not stated again.
+
+        One that was known without the end that is said now takes that end.
+        """
         start = _start(draft, action)
         timeline = self._reader.timeline(action.user, draft.subject, draft.relation)
+        valid = {fact.id for fact in self._resolve(draft, View(action.user, start)).facts}
         for each in timeline.holding(start):
             same = fold_text(each.object) == fold_text(draft.object) and each.end == draft.end
-            if same and draft.start in ("", each.start):
+            if same and draft.start in ("", each.start) and each.id in valid:
                 return [each.id]
-        statement = self._add(draft._replace(start=start), action)
+        ended = _ended_by(draft, timeline)
+        start = min((each.start for each in ended), default=start)
+        statement = self._add(draft._replace(start=start), action, replaces=[each.number for each in ended])
         if timeline.kind == "undecided":
             self._open_conflict(statement, action)
         return [statement.id]
@@ -84,7 +90,9 @@ class FactWriter:
             raise BadData(f"{_name(draft)}: {_held(holding)}, so that nothing can be replaced or end: use `remember`.")
         if timeline.kind == "set" and len(targets) > 1:
             raise BadData(f"{_name(draft)}: {_held(holding)}: say which of them is replaced.")
-        statement = self._add(draft._replace(start=start), action, replaces=[each.number for each in targets])
+        objects = {fold_text(each.object) for each in targets}
+        numbers = [each.number for each in timeline.standing(start) if fold_text(each.object) in objects]
+        statement = self._add(draft._replace(start=start), action, replaces=numbers)
         if timeline.kind == "undecided":
             self.close_conflicts(statement, action)
         return [statement.id, *(each.id for each in targets)]
@@ -137,8 +145,9 @@ class FactWriter:
         holding = timeline.holding(at)
         if unknown := set(keep) - {each.id for each in holding}:
             raise BadData(f"'{min(unknown)}' is no fact of this conflict: keep {_ids(holding)}.")
-        for each in holding:
-            if each.id not in keep:
+        rejected = {fold_text(each.object) for each in holding if each.id not in keep}
+        for each in timeline.standing(at):
+            if fold_text(each.object) in rejected:
                 self._store.retract(each.number, action.recorded_at)
         self._store.resolve_conflict(conflict_id, action.recorded_at)
         return [each.id for each in holding]
@@ -173,6 +182,9 @@ class FactWriter:
                 if not row.resolved_at:
                     self._store.resolve_conflict(row.id, action.recorded_at)
 
+    def _resolve(self, draft: Draft, view: View) -> Resolution:
+        return self._reader.resolve(draft.subject, draft.relation, view)
+
     def _add(self, draft: Draft, action: Action, corrects: int = 0, replaces: Sequence[int] = ()) -> Statement:
         statement = Statement(
             number=0,
@@ -200,7 +212,7 @@ class FactWriter:
         key = _key(statement)
         timeline = self._reader.timeline(statement.user, statement.subject, statement.relation)
         is_open = any(not row.resolved_at for row in self._store.conflicts(key))
-        if len(timeline.holding(statement.start)) > 1 and not is_open:
+        if len(timeline.holding(max(statement.start, action.recorded_at))) > 1 and not is_open:
             self._store.add_conflict(
                 content_id("conflict", action.user, action.id), key, action.user, action.recorded_at
             )
@@ -221,6 +233,19 @@ def _start(draft: Draft, action: Action) -> str:
     if draft.start:
         return draft.start
     return "" if draft.end and draft.end <= action.recorded_at else action.recorded_at
+
+
+def _ended_by(draft: Draft, timeline: Timeline) -> list[Statement]:
+    """The statements of the same fact that are open at an end which is said without a start."""
+    if not draft.end or draft.start:
+        return []
+    return [
+        each
+        for each in timeline.live
+        if fold_text(each.object) == fold_text(draft.object)
+        and each.start < draft.end
+        and not (each.end and each.end <= draft.end)
+    ]
 
 
 def _key(statement: Statement) -> str:

@@ -46,6 +46,7 @@ class Timeline:
         self._retracted = {
             each.number for each in self.known if each.retracted_at and (not known_at or each.retracted_at <= known_at)
         }
+        self._corrected = {each.number: each for each in self.known}
         self._corrections: dict[int, list[Statement]] = {}
         for each in self.known:
             if each.corrects:
@@ -69,14 +70,19 @@ class Timeline:
 
     def holding(self, at: str) -> list[Statement]:
         """The statements that hold at an instant, oldest first; of equal objects the latest."""
+        return list({fold_text(each.object): each for each in self.standing(at)}.values())
+
+    def standing(self, at: str) -> list[Statement]:
+        """The statements that hold at an instant, oldest first, those of equal objects too."""
         started = [each for each in self.live if each.start <= at]
         if self.kind == "functional":
             started = started[-1:]
         replaced = {number for each in started for number in each.replaces}
-        holding = [
-            each for each in started if each.object and each.number not in replaced and (not each.end or at < each.end)
+        return [
+            each
+            for each in started
+            if each.object and not replaced.intersection(self._numbers(each)) and (not each.end or at < each.end)
         ]
-        return list({fold_text(each.object): each for each in holding}.values())
 
     def decides(self, at: str) -> bool:
         """Return whether anything was said that bears on an instant, be it that nothing holds."""
@@ -87,6 +93,15 @@ class Timeline:
         key = (statement.start, statement.number)
         followers = [each for each in self.live if (each.start, each.number) > key]
         if self.kind != "functional":
-            followers = [each for each in followers if statement.number in each.replaces]
+            numbers = self._numbers(statement)
+            followers = [each for each in followers if numbers.intersection(each.replaces)]
         ends = [statement.end, *(each.start for each in followers)]
         return min((end for end in ends if end), default="")
+
+    def _numbers(self, statement: Statement) -> set[int]:
+        """The statement's number, and those of what it corrects, whose end is its own."""
+        numbers = {statement.number}
+        while corrected := self._corrected.get(statement.corrects):
+            statement = corrected
+            numbers.add(statement.number)
+        return numbers

@@ -50,6 +50,12 @@ class WordIndex:
                     scores[number] = scores.get(number, 0.0) + 0.5
         return dict(sorted(scores.items(), key=lambda item: (-item[1], -item[0])))
 
+    def having_all(self, text: str, user: str) -> list[int]:
+        """The numbers of a user's texts that have all words of this one, oldest first."""
+        codes = [self._code(user, term) for term in dict.fromkeys(stems(text))]
+        select = " INTERSECT ".join(["SELECT number FROM postings WHERE term = ?"] * len(codes))
+        return [number for (number,) in self._database.rows(f"{select} ORDER BY number", *codes)] if codes else []
+
     def _latest(self, code: int) -> list[int]:
         """The latest texts with a word, one more than `FREQUENT` at most."""
         select = "SELECT number FROM postings WHERE term = ? ORDER BY number DESC LIMIT ?"

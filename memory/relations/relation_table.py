@@ -17,6 +17,7 @@ from emend.memory.files import read_input
 from emend.memory.registry import nearest
 from emend.memory.relations.canonical import canonical, parse_verb
 from emend.memory.relations.inflection import is_plural
+from emend.memory.relations.words import OPEN
 from emend.memory.retrieval.tokens import stems
 from emend.memory.typography import fold_text
 
@@ -32,6 +33,8 @@ embedding 9 in 10 of the pairs that are joined so belong together (scripts/bench
 _OPENING = re.compile(r"^(?:the )?(?:name of the )?(?:current |present |new )?(?=\w)")
 _TURNED = re.compile(r"^(?:(?:is|was|are|were|became|becomes)\b.* )?[^ ]+ of$")
 """Wordings such as 'is the boss of' and 'child of', whose subject is the object of the noun."""
+_OPEN = OPEN - {"do", "does", "did"}
+"""Words of what is negated, possible or in the future; questions ask with the others."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ class RelationTable:
         """
         noun = _noun(relation)
         name = self.names.get(_plain(relation)) or self.names.get(noun) or self._canonical_forms.get(noun)
-        if name is None and noun and not _TURNED.match(noun):
+        # What is negated, possible or in the future is not what it would be otherwise.
+        if name is None and noun and not _TURNED.match(noun) and not _OPEN.intersection(noun.split()):
             name = self._name_by_words(noun) or self._name_by_similarity(noun)
         return name or noun
 
@@ -113,8 +117,10 @@ class RelationTable:
         wordings = [each for each in self._worded(present) if each.shape == shape]
         longest = max((len(each.stems) for each in wordings), default=0)
         names = {each.name for each in wordings if len(each.stems) == longest}
-        # A noun's further word changes what it says: the home club is no favourite club.
-        spare = 1 if parse_verb(relation.split())[0] else 0
+        # A noun's further word changes what it says: the home club is no favourite club. Neither is somebody's name that
+        # of a cat that they have.
+        kind, verb, _ = parse_verb(relation.split())
+        spare = 1 if kind and verb != "has" else 0
         return names.pop() if len(names) == 1 and len(present) - longest <= spare else None
 
     def _name_by_similarity(self, relation: str) -> str | None:

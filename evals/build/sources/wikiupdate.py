@@ -121,7 +121,7 @@ def _read_leads(path: str) -> Mapping[str, str]:
         BadData: a line is something else.
     """
     leads: dict[str, str] = {}
-    for number, line in enumerate(read_text(Path(path).expanduser(), "Save it as UTF-8.").splitlines(), 1):
+    for number, line in enumerate(read_text(Path(path).expanduser(), "Save it as UTF-8.").split("\n"), 1):
         if line.strip():
             row = parse_json(line, f"{path}, line {number}")
             if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("title", "lead")):
@@ -157,7 +157,10 @@ def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
 
 
 def _rows(path: Path) -> Iterator[UpdateRow]:
-    for number, line in enumerate(read_text(path, "Read it again with emend build wikiupdate.").splitlines(), 1):
+    # Texts may have other ends of lines in them, such as U+2028.
+    for number, line in enumerate(read_text(path, "Read it again with emend build wikiupdate.").split("\n"), 1):
+        if not line.strip():
+            continue
         try:
             yield UpdateRow.model_validate_json(line)
         except ValidationError as error:

@@ -84,7 +84,21 @@ def test_an_option_is_the_letter_that_a_reader_names(reply: str, letter: str):
     assert choose_option(replying(reply), PROMPT).letter == letter
 
 
-@pytest.mark.parametrize("reply", ["A decrease is likely.", "(A) or (B)", "Neither.", ""])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "B\n\nExplanation: a new tax lowers demand, so (A) is unlikely.",
+        "B. Unlike (A), it follows.",
+        "**B**\n\nReasoning: (A) and (C) are out.",
+        "The correct answer is B",
+        "Answer: B\n\nA higher price lowers demand.",
+    ],
+)
+def test_an_option_that_comes_first_counts_whatever_is_said_of_others(reply: str):
+    assert choose_option(replying(reply), PROMPT).letter == "B"
+
+
+@pytest.mark.parametrize("reply", ["A decrease is likely.", "(A) or (B)", "A or B", "Neither.", ""])
 def test_a_reply_without_one_option_is_refused(reply: str):
     with pytest.raises(ModelReplyError):
         choose_option(replying(reply), PROMPT)

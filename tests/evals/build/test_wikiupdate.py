@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emend.evals.build.build import build
-from emend.evals.build.sources.wikiupdate import COUNTS, HISTORY, UPDATES, prepare_updates
+from emend.evals.build.sources.wikiupdate import COUNTS, HISTORY, UPDATES, prepare_updates, read_source
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, RunRefused
@@ -105,3 +105,13 @@ def test_a_wrong_file_of_leads_or_updates_is_refused_with_its_line(tmp_path: Pat
     (tmp_path / "made.jsonl").write_text('{"update": {"subject": "A"}, "cloze": "{} is", "question": "{}?"}\n')
     with Provider(author) as provider, pytest.raises(BadData, match="line 1, field 'update.subject_id'"):
         build("wikiupdate", config(tmp_path, str(tmp_path / "made.jsonl"), model=provider.spec("chat")), tmp_path / "b")
+
+
+def test_a_separator_of_lines_within_a_lead_ends_no_line(tmp_path: Path):
+    asked = config(tmp_path)
+    lead = "Veldania is a land.\u2028Its north is cold.\x85"
+    row = json.dumps({"title": "Veldania page", "lead": lead}, ensure_ascii=False)
+    (tmp_path / "leads.jsonl").write_text(row + "\n", "utf-8")
+    updates = prepare_updates(asked, tmp_path / "out")
+    items, _ = read_source(str(updates))
+    assert len(list(items)) == 2 and lead in updates.read_text("utf-8")

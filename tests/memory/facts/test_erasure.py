@@ -176,3 +176,14 @@ def test_a_reader_in_the_way_is_named_and_the_text_is_gone_afterwards(tmp_path, 
         reader.close()
     with FactMemory(tmp_path):
         assert files_with(tmp_path, "number-of-old") == []
+
+
+def test_facts_that_are_stated_about_something_else_are_forgotten_with_their_object():
+    with FactMemory(None) as memory:
+        memory.remember("Bergen", "mayor", "Ida Lie")
+        memory.remember("Dan Vik", "is the mayor of", "Bergen")
+        memory.remember("Dan Vik", "employer", "City")
+        memory.remember("Dan Vikander", "employer", "City")
+        assert memory.forget(subject="Dan Vik").forgotten == 2
+        assert memory.lookup("Bergen", "mayor").facts == ()
+        assert memory.lookup("Dan Vikander", "employer").facts

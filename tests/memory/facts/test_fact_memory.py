@@ -277,3 +277,64 @@ def test_a_reader_sees_no_half_of_a_change(tmp_path):
         stop.set()
         thread.join()
     assert wrong == []
+
+
+def said(day: str) -> Provenance:
+    return Provenance(user="ann", recorded_at=f"2024-{day}")
+
+
+def current(memory, relation: str, at: str = "") -> list[str]:
+    return objects(memory.lookup("Ann", relation, user="ann", at=at).facts)
+
+
+def test_an_end_that_is_said_later_ends_what_was_known(memory):
+    for relation in ("hobby", "employer"):
+        memory.remember("Ann", relation, "chess", provenance=said("01-01"))
+        memory.remember("Ann", relation, "chess", valid_to="2024-06-01", provenance=said("02-01"))
+        assert current(memory, relation, at="2024-05-01") == ["chess"]
+        assert current(memory, relation, at="2024-07-01") == []
+
+
+def test_a_fact_that_was_said_twice_ends_once(memory):
+    memory.remember("Ann", "hobbies", "chess", provenance=said("01-01"))
+    memory.remember("Ann", "hobbies", "chess", valid_from="2020", provenance=said("01-02"))
+    memory.update("Ann", "hobbies", "", replaces="chess", provenance=said("02-01"))
+    assert current(memory, "hobbies") == []
+
+
+def test_what_corrects_a_fact_ends_with_it(memory):
+    old = memory.remember("Ann", "hobbies", "ches", provenance=said("01-01"))
+    memory.update("Ann", "hobbies", "go", replaces="ches", provenance=said("02-01"))
+    memory.correct(old.facts[0].id, "chess", provenance=said("02-02"))
+    assert current(memory, "hobbies") == ["go"]
+    assert current(memory, "hobbies", at="2024-01-15") == ["chess"]
+
+
+def test_a_contradiction_that_began_earlier_is_a_conflict_and_its_loser_is_gone(memory):
+    memory.remember("Ann", "likes", "jazz", provenance=said("01-01"))
+    memory.remember("Ann", "likes", "jazz", valid_from="2024-01-15", provenance=said("01-20"))
+    memory.remember("Ann", "likes", "rock", valid_from="2020", provenance=said("02-01"))
+    [conflict] = memory.conflicts(user="ann")
+    [rock] = (fact for fact in memory.lookup("Ann", "likes", user="ann").facts if fact.object == "rock")
+    memory.resolve(conflict.id, [rock.id], provenance=said("02-02"))
+    assert current(memory, "likes") == ["rock"]
+
+
+def test_a_fact_that_is_said_again_after_what_it_depends_on_changed_counts_again(memory):
+    memory.remember("Ann", "home city", "Oslo", provenance=said("01-01"))
+    memory.remember("Ann", "commute", "tram 5", provenance=said("01-02"))
+    memory.depend("Ann", "commute", ("Ann", "home city"), provenance=said("01-03"))
+    memory.remember("Ann", "home city", "Rome", provenance=said("02-01"))
+    assert current(memory, "commute") == []
+    memory.remember("Ann", "commute", "tram 5", provenance=said("02-02"))
+    assert current(memory, "commute") == ["tram 5"]
+
+
+@pytest.mark.parametrize(
+    ("relation", "other"),
+    [("spouse", "is not married to"), ("lives in", "will live in"), ("employer", "may be employed by")],
+)
+def test_what_is_denied_or_foreseen_is_another_relation(memory, relation, other):
+    memory.remember("Ann", relation, "Bern", provenance=said("01-01"))
+    memory.remember("Ann", other, "Rome", provenance=said("01-02"))
+    assert current(memory, relation) == ["Bern"] and current(memory, other) == ["Rome"]
