@@ -117,8 +117,8 @@ class RelationTable:
         wordings = [each for each in self._worded(present) if each.shape == shape]
         longest = max((len(each.stems) for each in wordings), default=0)
         names = {each.name for each in wordings if len(each.stems) == longest}
-        # A noun's further word changes what it says: the home club is no favourite club. Neither is somebody's name that
-        # of a cat that they have.
+        # A noun's further word changes what it says: the home club is no favourite club. Neither is the name of a cat
+        # that of its owner.
         kind, verb, _ = parse_verb(relation.split())
         spare = 1 if kind and verb != "has" else 0
         return names.pop() if len(names) == 1 and len(present) - longest <= spare else None
