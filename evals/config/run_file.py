@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import ValidationError
 
-from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.config.run_config import END, MODEL, RunConfig
 from emend.memory.errors import BadSettings, MissingData
 from emend.memory.files import read_input
 from emend.memory.redaction import hide_keys
@@ -86,6 +86,8 @@ class RunPlan(NamedTuple):
         import yaml
 
         fields = self.configs[0].model_dump(mode="json", exclude_defaults=True, exclude={MODEL})
+        if fields.get("reevaluate_at") == END:  # it follows from mode sequential, and not from another one
+            del fields["reevaluate_at"]
         models = [config.model for config in self.configs]
         fields |= {MODELS: models} if len(models) > 1 else {MODEL: models[0]}
         fields |= {OUT: str(self.out)} if self.out is not None else {}

@@ -19,17 +19,23 @@ from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.files import open_file
 
 
-def merge_notes(manifest: Manifest) -> tuple[str, ...]:
-    """Return what a reader of the merged run should know; nothing for a run that was not merged."""
-    return tuple(_earlier_notes(manifest)) if manifest.merged else ()
+def merge_notes(manifest: Manifest, is_finished: bool = False) -> tuple[str, ...]:
+    """Return what a reader of the merged run should know; nothing for a run that was not merged.
+
+    Args:
+        manifest: of the merged run.
+        is_finished: what the shares lacked was evaluated since.
+    """
+    return tuple(_earlier_notes(manifest, is_finished)) if manifest.merged else ()
 
 
-def _earlier_notes(manifest: Manifest) -> Iterator[str]:
+def _earlier_notes(manifest: Manifest, is_finished: bool) -> Iterator[str]:
     there = [each.number for each in manifest.merged]
     missing = sorted(set(range(1, manifest.shares + 1)).difference(there))
-    yield f"merged from {len(there)} of {manifest.shares} shares" + (f"; missing: {_list(missing)}" if missing else "")
+    rest = "; the rest was evaluated afterwards" if is_finished else f"; missing: {_list(missing)}"
+    yield f"merged from {len(there)} of {manifest.shares} shares" + (rest if missing else "")
     for part in manifest.merged:
-        if unfinished := part.units - part.finished - part.failed:
+        if not is_finished and (unfinished := part.units - part.finished - part.failed):
             yield f"share {part.number} was merged with {unfinished} of {part.units} units unfinished"
     for name in ("versions", "platform", "git"):
         yield from _differences(manifest, name)

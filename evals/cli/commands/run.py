@@ -1,5 +1,6 @@
 """The commands `emend run`, `resume`, `merge` and `demo`."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -177,10 +178,10 @@ def _show_together(folders: list[Path]) -> None:
 
 
 def _print_next(*folders: Path) -> None:
-    names = " ".join(map(str, folders))
+    names = shlex.join(map(str, folders))
     print_text(f"\nThe run is in {names}. Next:" if len(folders) == 1 else f"\nThe runs are in {names}. Next:")
     print_text(f"  emend view {names}")
-    print_text(f"  emend trace {folders[0]} 1")
+    print_text(f"  emend trace {shlex.quote(str(folders[0]))} 1")
     if len(folders) > 1:
-        print_text(f"  emend compare {folders[0]} {folders[1]}")
+        print_text(f"  emend compare {shlex.join(map(str, folders[:2]))}")
     print_text(f"  emend report {names} --json")

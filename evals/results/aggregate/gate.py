@@ -83,8 +83,10 @@ def check_requirements(report: Report, texts: Sequence[str]) -> list[Requirement
     """The outcome of each requirement, on each row that it is about.
 
     Raises:
-        BadSettings: a text has another form, or no row is meant by it.
+        BadSettings: a text has another form, no row is meant by it, or the run is unfinished.
     """
+    if texts:
+        _refuse_unfinished(report.missing, "--require")
     return [outcome for text in texts for outcome in _outcomes(report, Requirement.parse(text))]
 
 
@@ -228,8 +230,9 @@ def check_gate(report: Report, limits: GateLimits) -> list[GateVerdict]:
     """The verdict on each editor but `unedited` in each setting.
 
     Raises:
-        BadSettings: no limit is set, no such metric, or the run has no edited model.
+        BadSettings: no limit is set, no such metric, the run has no edited model, or lacks units.
     """
+    _refuse_unfinished(report.missing + report.failed, "emend gate")
     if not any(limit is not None for name, limit in limits if name != "metric"):
         raise BadSettings("no limit is set: give for example --min-efficacy 90 --max-forgetting 5.")
     metric = _metric_name(report, limits.metric)
@@ -262,6 +265,14 @@ def write_gate_junit(verdicts: Sequence[GateVerdict], report: Report, path: Path
         for check in verdict.checks
     ]
     write_junit(cases, f"emend gate {report.benchmark} {report.model}", path)
+
+
+def _refuse_unfinished(units: int, what: str) -> None:
+    if units:
+        raise BadSettings(
+            f"{what}: {units} units of the run are not done, and what was not measured does not pass: "
+            "finish it with emend resume."
+        )
 
 
 def _metric_name(report: Report, name: str) -> str:

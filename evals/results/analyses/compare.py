@@ -374,6 +374,7 @@ def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequenc
                 f"paired; {pair.only_a} are in the first alone, {pair.only_b} in the second alone"
             )
     for name in SETTINGS:
-        first, second = getattr(a.config, name), getattr(b.config, name)
+        # A manifest has the mode that the benchmark decides.
+        first, second = ((run.mode if name == "mode" else None) or getattr(run.config, name) for run in (a, b))
         if first != second:
-            yield f"{name} differs: {first} and {second}"
+            yield f"{name} differs: {first or 'the default'} and {second or 'the default'}"

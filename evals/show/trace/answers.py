@@ -5,7 +5,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from pydantic import Field
 
@@ -19,9 +19,6 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
-if TYPE_CHECKING:
-    from emend.evals.case import Record  # imports the graphs' libraries, which the command's help needs not
-
 
 class RecordFilter(FrozenModel):
     """Selects records by probe, editor and kind; None fits all."""
@@ -30,7 +27,7 @@ class RecordFilter(FrozenModel):
     editor: str | None = Field(default=None, description="Show only this editor.")
     kind: str | None = Field(default=None, description="Show only probes of this kind, such as efficacy.")
 
-    def fits(self, record: "Record") -> bool:
+    def fits(self, record: Record) -> bool:
         """Return whether the record fits everything that is given."""
         return (
             (self.probe is None or record.probe.startswith(self.probe))

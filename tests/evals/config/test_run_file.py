@@ -72,6 +72,14 @@ def test_a_written_plan_is_read_as_the_same(path: Path, tmp_path: Path) -> None:
     assert RunPlan.of(read_run_file(tmp_path / "again.yaml"), {}) == plan
 
 
+def test_checkpoints_that_follow_from_the_mode_are_not_written(tmp_path: Path) -> None:
+    fields = {"benchmark": "tinyworld", "editors": ["rag"], "model": "tiny"}
+    (tmp_path / "x.yaml").write_text(RunPlan.of(fields | {"mode": "sequential"}, {}).text())
+    written = read_run_file(tmp_path / "x.yaml")
+    assert RunPlan.of(written, {}).configs[0].reevaluate_at == "end"
+    assert RunPlan.of(written, {"mode": "all"}).configs[0].mode == "all"
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [

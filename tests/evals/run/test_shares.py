@@ -200,6 +200,7 @@ def test_a_missing_share_is_refused_or_marked_and_resumed(three: list[Path], tmp
     assert merge([three[0], three[2]], tmp_path / "x", partial=True).missing == (2,)
     assert "missing: 2" in report(tmp_path / "x").notes[0]
     go(tmp_path / "x", editors=("unedited", EDITOR), benchmark_options={"cases": "10"})
+    assert report(tmp_path / "x").notes[0] == "merged from 2 of 3 shares; the rest was evaluated afterwards"
     merge(three, tmp_path / "all")
     assert untimed_records(tmp_path / "x") == untimed_records(tmp_path / "all")
 

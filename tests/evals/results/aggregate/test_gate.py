@@ -112,6 +112,13 @@ def test_a_limit_that_is_met_exactly_passes(report: Report) -> None:
     assert verdict.passes
 
 
+@pytest.mark.parametrize("field", ["missing", "failed"])
+def test_a_run_with_units_that_are_not_done_is_refused(report: Report, field: str) -> None:
+    sequence = curve(report, [100], [0.0], [1.0]).model_copy(update={field: 1})
+    with pytest.raises(BadSettings, match="emend resume"):
+        check_gate(sequence, GateLimits(min_efficacy=90))
+
+
 def test_a_wrong_limit_is_refused(report: Report) -> None:
     with pytest.raises(BadSettings, match="--min-efficacy"):
         check_gate(report, GateLimits())

@@ -48,6 +48,11 @@ def test_unknown_names_get_a_hint(result, text, hint):
         check_requirements(result.report, [text])
 
 
+def test_an_unfinished_run_is_refused(result):
+    with pytest.raises(BadSettings, match="emend resume"):
+        check_requirements(result.report.model_copy(update={"missing": 1}), ["EM>=0.9"])
+
+
 def test_junit_has_a_case_per_outcome(result, tmp_path):
     outcomes = check_requirements(result.report, ["EM>=0.9", "unedited:EM>=0.9"])
     write_junit(junit_cases(outcomes), "run", tmp_path / "j.xml")

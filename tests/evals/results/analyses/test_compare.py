@@ -13,6 +13,7 @@ from rich.console import Console
 from emend.evals.case import Metric, Record
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
+from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.metrics.scores import metrics_under
 from emend.evals.results.analyses.compare import Comparison, compare
 from emend.evals.show.report.analysis import render_comparison
@@ -45,6 +46,17 @@ def test_probes_of_one_side_alone_are_told_and_left_out(tmp_path: Path) -> None:
     assert (told.paired, told.only_a, told.only_b, found.rows[0].paired.n) == (2, 2, 0, 2)
     assert any("2 are in the first alone" in note for note in found.notes)
     assert any("limit differs: 4 and 2" in note for note in found.notes)
+
+
+def test_a_mode_that_the_benchmark_decides_is_no_other_one(tmp_path: Path) -> None:
+    a, b, c = (
+        write_run(tmp_path / (mode or "own"), scored([1, 0]), mode=mode or None) for mode in ("", "all", "single")
+    )
+    for folder, mode in ((a, "all"), (b, "all"), (c, "single")):
+        manifest = Manifest.read(folder).model_copy(update={"mode": mode})
+        (folder / MANIFEST).write_text(manifest.model_dump_json(), "utf-8")
+    assert not any("mode" in note for note in compare(a, b).notes)
+    assert "mode differs: all and single" in compare(a, c).notes
 
 
 def test_a_metric_of_several_kinds_is_shown_by_kind_too(tmp_path: Path) -> None:
