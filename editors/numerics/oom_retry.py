@@ -23,8 +23,9 @@ def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
     leave the model unchanged when it raises.
 
     Raises:
-        ModelError: there is not enough memory for the smallest batches either.
+        ModelError: there is not enough memory for the smallest batches either; those of before are restored.
     """
+    before = lm.batch_tokens
     while True:
         try:
             return work()
@@ -32,8 +33,9 @@ def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
             if not _out_of_memory(error):
                 raise
             if lm.batch_tokens // 2 < LEAST:
+                least, lm.batch_tokens = lm.batch_tokens, before
                 raise ModelError(
-                    f"memory ran out with batches of {lm.batch_tokens} tokens: take a smaller model, a shorter text, "
+                    f"memory ran out with batches of {least} tokens: take a smaller model, a shorter text, "
                     "fewer edits at once, or a device with more memory."
                 ) from error
         # Outside the handler the error is gone, and with it the tensors that its frames held.

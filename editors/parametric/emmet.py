@@ -39,4 +39,7 @@ class Emmet(Memit):
         """
         solved = self.covariance.solve(layer, keys.T) / self.settings.mom2_update_weight
         inner = keys.double() @ solved + self.settings.emmet_lambda * torch.eye(len(keys), dtype=torch.float64)
-        return LowRankDelta(torch.linalg.solve(inner, residual).T, solved.T)
+        if self.settings.emmet_lambda:
+            return LowRankDelta(torch.linalg.solve(inner, residual).T, solved.T)
+        # Edits of one subject may share a key, so that the matrix is singular; they get the mean of their values.
+        return LowRankDelta((torch.linalg.pinv(inner, hermitian=True) @ residual).T, solved.T)

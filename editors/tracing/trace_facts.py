@@ -1,6 +1,6 @@
 """Causal tracing of the facts that some edits change, as far as the model knows them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from emend.agents.local.causal_lm import CausalLM
@@ -21,8 +21,16 @@ def trace_facts(
     edits: Sequence[Edit],
     seed: int = 0,
     report: Callable[[int, int], None] = lambda number, total: None,
+    architecture: Mapping[str, str | bool] | None = None,
 ) -> TracedFacts:
     """Trace the facts that the model knows.
+
+    Args:
+        lm: the model.
+        edits: the facts.
+        seed: of the noise.
+        report: is called before each fact.
+        architecture: module paths, for a model that Emend does not know.
 
     Raises:
         BadData: an edit has no subject in its prompt, or the model knows none of the facts.
@@ -40,7 +48,7 @@ def trace_facts(
             f"the model knows none of the {unknown} facts: its most likely next token is never that of target_true. "
             "Give edits of facts that it knows, or leave target_true out to trace what it says."
         )
-    tracer = CausalTracer(lm, embedding_deviation(lm, facts), seed)
+    tracer = CausalTracer(lm, embedding_deviation(lm, facts), seed, architecture)
     traces = []
     for number, fact in enumerate(facts):
         report(number, len(facts))

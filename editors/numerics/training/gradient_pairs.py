@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from emend.agents.local.batching import pack
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.passes import light_passes, logits_at, padded
 from emend.editors.numerics.training.training_loop import TrainingRow
@@ -23,13 +24,21 @@ class GradientPairs(NamedTuple):
 def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow]) -> list[GradientPairs]:
     """The pairs of each module, for the mean negative log-probability of the rows' learnt tokens.
 
-    The model is left as it is, and its lock must be held.
+    The model is left as it is, and its lock must be held. Rows beyond the model's token budget are read in parts.
 
     Args:
         lm: the model.
         modules: paths of linear modules, from the lowest one upwards.
-        rows: one padded batch.
+        rows: what is learnt at once.
     """
+    parts = pack([len(row.ids) for row in rows], lm.batch_tokens)
+    learnt = sum(len(row.ids) - row.start for row in rows)
+    batches = [_part_pairs(lm, modules, [rows[number] for number in sorted(part)], learnt) for part in parts]
+    return [GradientPairs(*map(torch.cat, zip(*each, strict=True))) for each in zip(*batches, strict=True)]
+
+
+def _part_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow], learnt: int) -> list[GradientPairs]:
+    """The pairs of one padded batch, for its part in a mean over so many learnt tokens."""
     # A row may be one token longer than the window: its last token is learnt, and need not be fed.
     fed = [row.ids[: lm.window or None] for row in rows]
     ids, mask = (tensor.to(lm.device) for tensor in padded(fed, lm.tokenizer.pad_token_id))
@@ -52,7 +61,7 @@ def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[Training
             hooks.callback(hook.remove)
         fields = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         logits = logits_at(lm.model, lm.model, fields, lines, places - 1)
-        loss = cross_entropy(logits, tokens)
+        loss = cross_entropy(logits, tokens) * (len(tokens) / learnt)
         gradients = torch.autograd.grad(loss, [outputs[path] for path in modules])
     valid = mask.bool()
     return [

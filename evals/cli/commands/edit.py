@@ -73,6 +73,12 @@ def edit(
             _solve(str(model), str(method), edits or [], Path(str(out)), overrides, prompt_template, seed, as_json)
         return
     if named - {"--plot"} == {"--locate", "--model", "--edits"}:
+        _refuse_unused(
+            {name: values for name, values in overrides.items() if "architecture" not in values},
+            prompt_template,
+            seed=0,
+            with_model=True,
+        )
         with interrupts_as_exit("nothing was kept."):
             _locate(str(model), edits or [], plot, overrides, seed, as_json)
         return
@@ -87,7 +93,7 @@ def edit(
 
 
 def _refuse_unused(overrides: dict[str, Any], prompt_template: str, seed: int, with_model: bool) -> None:
-    """Refuse options that have no effect on applying or reverting.
+    """Refuse options that have no effect on applying, reverting or tracing.
 
     Raises:
         BadSettings: names the options.
@@ -164,8 +170,9 @@ def _locate(
         progress[0] = f"tracing fact {number + 1} of {total}"
 
     edits = _read_edits(files)
+    architecture = next((values["architecture"] for values in overrides.values() if "architecture" in values), None)
     with local_model(model, overrides.get(MODEL, {})) as loaded, heartbeat(lambda: progress[0]):
-        traced = trace_facts(loaded.lm, edits, seed, report)
+        traced = trace_facts(loaded.lm, edits, seed, report, architecture)
     effects = mean_effects(traced.traces)
     layers = choose_layers(effects)
     emit(

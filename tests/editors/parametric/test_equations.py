@@ -240,3 +240,12 @@ def test_emmet_is_the_published_solution_and_gives_each_key_its_value_without_a_
     direct = wanted.T @ (torch.inverse(inner) @ keys @ inverse)
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert bool((delta @ keys.T - wanted.T).norm() <= 1e-8 * wanted.norm()) is (ridge == 0.0)
+
+
+def test_emmet_gives_edits_that_share_a_key_the_mean_of_their_values(random_model):
+    emmet = with_moments(editor(Emmet, random_model(), emmet_lambda=0.0, mom2_update_weight=1.0))
+    torch.manual_seed(1)
+    key = torch.randn(1, key_size(emmet.lm, emmet.paths, 0), dtype=torch.float64)
+    wanted = torch.randn(2, 32, dtype=torch.float64)
+    factors = emmet.layer_update(0, key.repeat(2, 1), wanted)
+    assert torch.allclose(factors.left @ factors.right @ key[0], wanted.mean(0), atol=1e-6)

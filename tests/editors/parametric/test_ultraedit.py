@@ -98,6 +98,16 @@ def test_edits_given_in_several_passes_are_solved_together(random_model):
     assert shapes == {f"{path}.weight": tuple(module.weight.shape) for path, module in modules.items()}
 
 
+def test_rows_beyond_the_token_budget_are_read_in_parts_with_the_same_update(random_model, monkeypatch):
+    editor = ultraedit(random_model())
+    together = editor.solve([CAPITAL, CURRENCY])
+    monkeypatch.setattr(editor.lm, "batch_tokens", 16)
+    apart = editor.solve([CAPITAL, CURRENCY])
+    for name, delta in together.items():
+        wanted = dense(delta, editor, name)
+        assert (dense(apart[name], editor, name) - wanted).norm() <= 1e-4 * wanted.norm()
+
+
 def test_moments_of_batches_are_those_of_all_features():
     torch.manual_seed(0)
     features = torch.randn(40, 6) * 3 + 1

@@ -268,6 +268,15 @@ def test_where_facts_are_recalled_is_traced_drawn_and_told_as_layers(emend):
     assert code == 0 and {row["n"] for row in read["rows"]} == {2} and set(read["layers"][0]) == {"rome", "memit"}
 
 
+def test_tracing_takes_paths_of_modules_and_refuses_other_settings(emend):
+    where = ("edit", "--locate", "--model", "tiny", "--edits", "edits.jsonl")
+    for words in (("--set", "rome.layers=[0]"), ("--prompt-template", "brief")):
+        code, _, err = emend(*where, *words)
+        assert code == 2 and "has no effect in this form of emend edit" in err
+    code, _, err = emend(*where, "--set", 'rome.architecture={"block": "nowhere.{}"}')
+    assert code == 2 and "nowhere" in err
+
+
 def test_options_of_another_form_are_refused_with_the_forms(emend):
     for words in (("--locate", "--model", "tiny"), ("--plot", "x.png", "--model", "tiny", "--edits", "edits.jsonl")):
         code, _, err = emend("edit", *words)
