@@ -75,10 +75,10 @@ def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
     rest = fold(reply)
     if not rest:
         return None, "empty reply"
-    verdicts = {verdict[1] for verdict in _VERDICT.finditer(rest)}
+    verdicts = {hit[1] for hit in _VERDICT.finditer(rest)}
     if len(choices) == 2 and len(verdicts) == 1 and _VERDICT.match(rest):
-        if led := [choice for choice in choices if fold(choice) in verdicts]:
-            return led[0], ""
+        if verdict := next((choice for choice in choices if fold(choice) in verdicts), ""):
+            return verdict, ""
     named: list[str] = []
     for choice in sorted(choices, key=lambda c: len(fold(c)), reverse=True):
         if not (name := fold(choice)) or not (hits := list(whole(name).finditer(rest))):
@@ -162,8 +162,8 @@ def asserts(passage: str, golds: Sequence[str], rivals: Iterable[str] = (), ques
     wrong = [name for name in wrong if name not in named[name]]
     longer = [*right, *(form for forms in named.values() for form in forms)]
     rows = [_CONCESSION.sub("", _plain(row)) for row in sentences(fold_typography(passage))]
-    if asked := _PAST.findall(question):  # then they deny nothing
-        rows = [re.sub(rf"\b(?:{'|'.join(asked)})\b ?", "", row, flags=re.IGNORECASE) for row in rows]
+    if past := _PAST.findall(question):  # then they deny nothing
+        rows = [re.sub(rf"\b(?:{'|'.join(past)})\b ?", "", row, flags=re.IGNORECASE) for row in rows]
     if not any(_given(row, right, wrong) for row in rows) or any(_denied(row, right) for row in rows):
         return False
     return not any(_given(row, wrong, longer) and not _ASIDE.search(row) for row in rows)

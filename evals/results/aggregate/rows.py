@@ -335,6 +335,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     rows = rows_of(gathered, metrics, manifest.config.editors)
     side_effects = _side_effects(folder, manifest)
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
+    shortfalls = manifest.benchmark.get("shortfalls", ())
     missing = max(0, manifest.units - len(gathered.units) - len(failed))
     return Report(
         benchmark=manifest.config.benchmark,
@@ -356,11 +357,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(_comparable(costs_of(gathered, folder, manifest.config.editors), manifest.config.concurrency)),
         spent=spent_of(gathered, folder),
-        notes=(
-            *side_effects.pop("notes"),
-            *manifest.benchmark.get("shortfalls", ()),
-            *merge_notes(manifest, is_finished=not missing),
-        ),
+        notes=(*side_effects.pop("notes"), *shortfalls, *merge_notes(manifest, is_finished=not missing)),
         **side_effects,
     )
 
