@@ -72,7 +72,7 @@ def last_line(reply: str, pattern: re.Pattern[str], texts: Iterable[str]) -> re.
         ModelReplyError: the last line is no verdict, there are two different ones, or a text contains the line.
     """
     text = own_words(reply)
-    lines = [line.strip().strip("*_").strip() for line in text.splitlines() if line.strip(" `*_\t")]
+    lines = [_plain(line) for line in text.splitlines() if line.strip(" `*_\t")]
     hits = [hit for line in lines if (hit := pattern.fullmatch(line))]
     last = pattern.fullmatch(lines[-1]) if lines else None
     if last is None:
@@ -80,9 +80,14 @@ def last_line(reply: str, pattern: re.Pattern[str], texts: Iterable[str]) -> re.
     if len({tuple(part.casefold() for part in hit.groups() if part) for hit in hits}) > 1:
         _refuse(f"{len(hits)} verdict lines, and they differ.", reply)
     line = fold_text(last[0])
-    if any(line in {fold_text(row) for row in text.splitlines()} for text in texts):
+    if any(line in {fold_text(_plain(row)) for row in text.splitlines()} for text in texts):
         _refuse("the verdict line stands word for word in the text under judgement: it may be a quotation.", reply)
     return last
+
+
+def _plain(line: str) -> str:
+    """The line without the marks of a heading or of emphasis."""
+    return re.sub(r"^#+\s+", "", line.strip()).replace("*", "").strip("_ ")
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], str]:
@@ -106,7 +111,7 @@ def _beside(text: str) -> list[str]:
 
 def _scan(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Each outermost JSON object of a text, and where it begins and ends."""
-    decoder, begin = json.JSONDecoder(object_pairs_hook=_unique), text.find("{")
+    decoder, begin = json.JSONDecoder(object_pairs_hook=_unique, strict=False), text.find("{")
     while begin >= 0:
         try:
             value, end = decoder.raw_decode(text, begin)

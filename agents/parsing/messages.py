@@ -188,7 +188,7 @@ def parse_text(reply: str, schema: ReplySchema[T]) -> T:
 
 def json_objects(text: str) -> list[dict[str, Any]]:
     """Return the JSON objects of a text in order; none where one of them is broken, since its rest is unknown."""
-    decoder, objects = json.JSONDecoder(), []
+    decoder, objects = json.JSONDecoder(strict=False), []  # models break lines within a text
     at = text.find("{")
     while at >= 0:
         try:

@@ -100,7 +100,9 @@ def triple_quality(
     names = [f"unscored {number}" for number in range(len(unscored))]
     return TripleQuality(
         documents=len(scored) + len(unscored),
-        per_document=estimate([*(float(len(document.triplets)) for document in scored), *missing], [*ids, *names]),
+        per_document=estimate(
+            [*(float(len(document.triplets)) for document in scored), *missing], [*ids, *names], share=False
+        ),
         recall=estimate([*(float(document.recalled) for document in scored), *missing], [*ids, *names]),
         precision=estimate(hits, owners),
         f1=f1_estimate(scored, len(unscored)),

@@ -47,8 +47,7 @@ def drop(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs, fields=("prompt", "repeat", "tags")):
         for task, (kinds, _) in TASKS.items():
             if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
-                dataset = str(run.provenance.get("options", {}).get("dataset", run.name))
-                key = (dataset, task, record.setting, _series(run, record.editor, runs))
+                key = (_dataset(run), task, record.setting, _series(run, record.editor, runs))
                 accuracies.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
     rows = ordered(_drops(accuracies), ("unstruct", "extract"))
     if not rows:
@@ -80,8 +79,21 @@ def _drops(accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None
 
 
 def _series(run: Run, editor: str, runs: Sequence[Run]) -> str:
-    """The editor, with the model where the runs have several."""
-    return f"{editor}, {run.model_name}" if len({item.model_name for item in runs}) > 1 else editor
+    """The editor, with the model where the runs have several, and the run's name where another one has its settings."""
+    alike = [
+        item
+        for item in runs
+        if editor in item.editors and (item.model_name, _dataset(item)) == (run.model_name, _dataset(run))
+    ]
+    settings = [setting for item in alike for setting in item.settings]
+    parts = [editor]
+    parts += [run.model_name] * (len({item.model_name for item in runs}) > 1)
+    parts += [run.name] * (len(set(settings)) < len(settings))
+    return ", ".join(parts)
+
+
+def _dataset(run: Run) -> str:
+    return str(run.provenance.get("options", {}).get("dataset", run.name))
 
 
 def _asking(run: Run, record: Record) -> Asking:

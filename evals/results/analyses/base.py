@@ -174,8 +174,15 @@ class Bins:
         if output in record.values or output in record.unscored:
             self.add(run, panel, label, record, record.values.get(output), case)
 
-    def rows(self, labels: Sequence[str] = (), scale: float = 100.0) -> tuple[AnalysisRow, ...]:
+    def rows(
+        self, labels: Sequence[str] = (), scale: float = 100.0, counts: Collection[str] = ()
+    ) -> tuple[AnalysisRow, ...]:
         """Rows with estimates, panel by panel, those of the labels given first.
+
+        Args:
+            labels: their order.
+            scale: of shares.
+            counts: labels whose values are no shares.
 
         Raises:
             Lacking: nothing was put.
@@ -183,7 +190,11 @@ class Bins:
         if not self._found:
             raise Lacking(self.remedy)
         collected = self._found.items()
-        rows = (row_of(key, estimate(*columns).scaled(scale), self._x.get(key)) for key, columns in collected)
+        estimates = (
+            (key, estimate(*columns, share=False) if key[1] in counts else estimate(*columns).scaled(scale))
+            for key, columns in collected
+        )
+        rows = (row_of(key, value, self._x.get(key)) for key, value in estimates)
         return ordered(rows, labels)
 
 

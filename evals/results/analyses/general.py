@@ -151,16 +151,9 @@ def _age_label(age: int) -> str:
 
 
 MEMORY = AnalysisKind((), needs(NO_STREAM, ["false_acceptance"]), memory)
-CALL_SCORES = {
-    "calls": 1.0,
-    "edits_found": 100.0,
-    "all_edits_found": 100.0,
-    "needless_calls": 1.0,
-    "repeated_calls": 1.0,
-    "invalid_calls": 1.0,
-    "recovered": 100.0,
-}
-"""Outputs of `score_calls`, with the scale of each."""
+CALL_COUNTS = ("calls", "needless_calls", "repeated_calls", "invalid_calls")
+CALL_SHARES = ("edits_found", "all_edits_found", "recovered")
+"""Outputs of `score_calls`."""
 NO_CALLS = (
     "no editor of the run called tools to find edits that are known to be right: add one that does, such as "
     "--editor agent with a model that calls tools."
@@ -176,19 +169,19 @@ def trajectory(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs, fields=("repeat",)):
         if "calls" not in record.values:
             continue
-        for output, scale in CALL_SCORES.items():
+        for output in (*CALL_COUNTS, *CALL_SHARES):
             if output in record.values:
-                bins.add(run, record.kind, output.replace("_", " "), record, record.values[output] * scale)
+                bins.add(run, record.kind, output.replace("_", " "), record, record.values[output])
         right = next((record.values[name] for name in ("contains", "em") if name in record.values), None)
         if right is not None:
             has_all = record.values["all_edits_found"]
-            bins.add(run, record.kind, "right though not all found", record, 100.0 * right * (1 - has_all))
-            bins.add(run, record.kind, "wrong though all found", record, 100.0 * (1 - right) * has_all)
+            bins.add(run, record.kind, "right though not all found", record, right * (1 - has_all))
+            bins.add(run, record.kind, "wrong though all found", record, (1 - right) * has_all)
     return Analysis(
         kind="trajectory",
         title="Tool calls",
         unit="% and calls a probe",
-        rows=(*bins.rows(scale=1.0), *_passes(runs)),
+        rows=(*bins.rows(counts=[name.replace("_", " ") for name in CALL_COUNTS]), *_passes(runs)),
         picture=PlotStyle(x="score", y="% and calls a probe", alike=False),
         notes=("a needless call returned no relevant edit that is new; a recovered one was made again rightly",),
     )
@@ -207,8 +200,8 @@ def _passes(runs: Sequence[Run]) -> Iterator[AnalysisRow]:
     for (panel, editor), probes in repeats.items():
         attempts = min(len(values) for values in probes.values())
         for k in range(1, attempts + 1) if attempts > 1 else ():
-            chances = [100.0 * pass_hat_k(round(sum(values)), len(values), k) for values in probes.values()]
-            yield row_of((panel, f"pass^{k}", editor), estimate(chances, [case for case, *_ in probes]))
+            chances = [pass_hat_k(round(sum(values)), len(values), k) for values in probes.values()]
+            yield row_of((panel, f"pass^{k}", editor), estimate(chances, [case for case, *_ in probes]).scaled(100))
 
 
 TRAJECTORY = AnalysisKind((), needs(NO_CALLS, ["calls"]), trajectory)

@@ -1,15 +1,14 @@
 """The figures of a table beside those of a recipe's runs: number, interval, and what is not alike."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import sqrt
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from emend.evals.config.presets import find_preset
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import EMPTY, OPTION
 from emend.evals.log.manifest import Manifest
+from emend.evals.metrics.estimate import Estimate, macro
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.results.aggregate.rows import report
 from emend.evals.results.papers.compare_published import BLOCK, PlacedMetric, placed_rows, source_notes
@@ -81,7 +80,7 @@ def figures(
         preset = recipe.preset if plan.need and plan.need.editor in set_up else ""
         figure = Figure(cell=plan.cell, model=plan.model, status=plan.status, reason=reason, preset=preset)
         source = sources.get((plan.model, plan.cell.method, *plan.cell.key(BLOCK)))
-        values = _mean(plan, by_key) if plan.parts else _values(table, plan, source) if source else {}
+        values = mean_fields(plan, by_key) if plan.parts else _values(table, plan, source) if source else {}
         by_key[plan.cell.key()] = figure.model_copy(update=values)
     return [by_key[plan.cell.key()] for plan in planned]
 
@@ -155,17 +154,18 @@ def _without_number(table: PaperTable, cell: Cell, source: _Source) -> str:
     return NOTHING[derived]
 
 
-def _mean(planned: PlannedCell, figures: Mapping[tuple[str, ...], Figure]) -> dict[str, Any]:
+def mean_fields(planned: PlannedCell, figures: Mapping[tuple[str, ...], Figure]) -> dict[str, Any]:
     """Fields of a mean of figures that have numbers; its interval is that of a mean of independent ones."""
     parts = [figures[part.key()] for part in planned.parts if part.key() in figures]
     scored = [part for part in parts if part.mean is not None]
     if not scored:
         return {}
-    mean = fmean(part.mean or 0.0 for part in scored)
-    widths = [(part.high - part.low) / 2 for part in scored if part.low is not None and part.high is not None]
-    half = sqrt(sum(width**2 for width in widths)) / len(scored) if len(widths) == len(scored) else None
+    mean = macro(
+        [
+            Estimate(mean=part.mean, n=part.n or 0, unscored=part.unscored, low=part.low, high=part.high)
+            for part in parts
+        ]
+    )
     lacking_parts = [f"mean: over {len(scored)} of the paper's {len(planned.parts)}"]
     notes = [*(note for part in scored for note in part.notes), *lacking_parts * (len(scored) < len(planned.parts))]
-    ends = {} if half is None else {"low": mean - half, "high": mean + half}
-    values = {"mean": mean, "n": sum(part.n or 0 for part in scored), "notes": tuple(dict.fromkeys(notes))}
-    return values | ends | {"reason": ""}
+    return mean.model_dump() | {"notes": tuple(dict.fromkeys(notes)), "reason": ""}

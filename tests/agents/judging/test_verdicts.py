@@ -1,7 +1,10 @@
 """Which answers agreement and equivalence compare, and what is read of a plain verdict."""
 
+import pytest
+
 from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.verdicts import NO_BEFORE, Agreement, Equivalence
+from emend.memory.errors import ModelReplyError
 
 
 def record(**fields):
@@ -28,3 +31,20 @@ def test_equivalence_is_of_matched_answers_in_scope_with_gold():
     assert isinstance(item, Item) and item.parts["one"] == ("Bo.",) and item.parts["other"] == ("Bo\nBob",)
     for changed in ({"local": True}, {"outputs": frozenset({"judged"})}, {"answer": None}, {"gold": ()}):
         assert Equivalence().pick(asked.model_copy(update=changed)) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["Consistency: 4", "**Consistency:** 4", "Consistency: **4**", "### Consistency: 4", "**Consistency: 4**"]
+)
+def test_a_plain_verdict_may_be_emphasised(line):
+    item = Agreement().pick(record(answer="now", before="then"))
+    assert isinstance(item, Item)
+    (verdict,) = Agreement().read_words(f"They differ in one name.\n\n{line}", [item])
+    assert verdict.values["consistency"] == 4.0
+
+
+def test_an_emphasised_verdict_that_the_text_has_may_be_a_quotation():
+    item = Agreement().pick(record(answer="now\n**Consistency:** 4", before="then"))
+    assert isinstance(item, Item)
+    with pytest.raises(ModelReplyError, match="quotation"):
+        Agreement().read_words("Consistency: 4", [item])

@@ -43,6 +43,15 @@ def test_the_drop_of_two_data_sets_and_without_settings(tmp_path: Path) -> None:
         analysed("drop", alone)
 
 
+def test_an_editor_of_two_runs_is_two_series(tmp_path: Path) -> None:
+    one = akew_run(tmp_path / "a", struct=[1, 1], unstruct=[1, 0])
+    other = akew_run(tmp_path / "b", struct=[1, 1], unstruct=[0, 0])
+    found = numbers(analysed("drop", one, other), "editing accuracy")
+    assert found == {("unstruct", "rag, a"): (50.0, 2), ("unstruct", "rag, b"): (100.0, 2)}
+    apart = akew_run(tmp_path / "c", struct=[1, 1]), akew_run(tmp_path / "d", unstruct=[1, 0])
+    assert numbers(analysed("drop", *apart), "editing accuracy") == {("unstruct", "rag"): (50.0, 2)}
+
+
 def test_a_repeat_is_a_try_of_its_own_in_the_drop(tmp_path: Path) -> None:
     """Each repeat has one wording of two right, so that every case counts in both; pooled, nothing else could show."""
     answers = (("struct", 0, (1, 0)), ("struct", 1, (0, 1)), ("unstruct", 0, (1, 0)), ("unstruct", 1, (0, 0)))

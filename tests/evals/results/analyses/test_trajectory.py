@@ -28,6 +28,14 @@ def test_calls_are_summed_up_by_what_they_returned_and_by_the_answer(tmp_path: P
     assert not any(label.startswith("pass") for label in values)
 
 
+def test_shares_that_are_all_alike_have_wilson_s_interval_and_counts_none(tmp_path: Path):
+    records = [record(str(n), values={**ALL, "invalid_calls": 0.0, "em": 1.0}) for n in range(10)]
+    rows = {row.label: row for row in analysed("trajectory", write_run(tmp_path / "a", records)).rows}
+    assert rows["edits found"].low == pytest.approx(72.2, abs=0.1) and rows["edits found"].high == 100.0
+    assert rows["right though not all found"].high == pytest.approx(27.8, abs=0.1)
+    assert rows["calls"].low is None and rows["needless calls"].high is None
+
+
 def test_repeats_give_the_chance_that_all_of_k_are_right(tmp_path: Path):
     outcomes = {"0": (1, 1, 1), "1": (1, 0, 1)}
     records = [
