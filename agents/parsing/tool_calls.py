@@ -192,11 +192,19 @@ def _bare(plain: str, names: Collection[str] | None) -> list[Any]:
             if start and (names is None or start[1] in names):
                 raise
             continue
-        name = _name_of(value)
-        if name is not None and (names is None or name in names):
+        if _is_call(value, names):
             calls.append(value)
             end = after
     return calls
+
+
+def _is_call(value: Any, names: Collection[str] | None) -> bool:
+    """True for a call of one of the tools, and for one of a tool that there is not, if it has arguments."""
+    name = _name_of(value)
+    if name is None:
+        return False
+    call = value["function"] if isinstance(value.get("function"), dict) else value
+    return names is None or name in names or isinstance(call.get("arguments", call.get("parameters")), dict)
 
 
 def _name_of(value: Any) -> str | None:

@@ -71,6 +71,9 @@ def conclude(model: BaseChatModel, prompt: Prompt, reply: Completion) -> Thought
     return _ask_again(model, prompt, chain, thoughts, error)
 
 
+_HEADING = re.compile(r"\A\W*(?:final )?answer\W*\n", re.IGNORECASE)
+
+
 def _ask_again(model: BaseChatModel, prompt: Prompt, chain: Prompt, thoughts: str, error: ModelReplyError) -> Thought:
     """The answer to the thoughts, asked for by itself; without one, the last sentence of the thoughts.
 
@@ -83,7 +86,9 @@ def _ask_again(model: BaseChatModel, prompt: Prompt, chain: Prompt, thoughts: st
         again = turns.asked("", MISSING).begun("", ANSWER)
     try:
         reply = continue_text(model, again, ["\n"], LINE_TOKENS)
-        answer, usage = clean_answer(reply.text), error.usage.plus(reply.usage)
+        # A chat model may write the label again, as a heading or before its answer.
+        answer = thoughts_and_answer(reply.text)[1] or clean_answer(_HEADING.sub("", reply.text))
+        usage = error.usage.plus(reply.usage)
     except ModelReplyError as second:
         answer, usage = "", error.usage.plus(second.usage)
     if answer:

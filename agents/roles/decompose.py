@@ -74,7 +74,10 @@ class LineStep(NamedTuple):
 class NextStep(BaseModel):
     """The next step, as a model with a schema replies."""
 
-    model_config = ConfigDict(json_schema_extra={"description": "What to do next."})  # what the model sees
+    model_config = ConfigDict(
+        coerce_numbers_to_str=True,
+        json_schema_extra={"description": "What to do next."},  # what the model sees
+    )
     finished: bool = Field(alias="done", description="whether the steps so far answer the question")
     subquestion: str = Field(description="the next simple question; empty when done")
     tentative_answer: str = Field(description="your own answer to it, in one sentence; empty when done")
@@ -90,6 +93,7 @@ def _named(answer: str) -> str:
 class Checked(BaseModel):
     """The check of one step."""
 
+    model_config = ConfigDict(coerce_numbers_to_str=True)
     contradicts: bool = Field(description="whether the fact answers the same subquestion in another way")
     intermediate_answer: Annotated[str, AfterValidator(_named)] = Field(
         min_length=1, description="the answer of this step, a name or a few words"
@@ -118,6 +122,9 @@ def opening(question: str, demonstrations: str = "") -> str:
     return f"{head}{QUESTION} {question}\n"
 
 
+_LABEL = re.compile(r"\A(?:subquestion|generated answer|final answer):", re.IGNORECASE)
+
+
 def read_round(reply: str, checking: bool = False) -> Round:
     """Parse one generation: the check of the last fact, if any, then a subquestion or the final answer.
 
@@ -131,7 +138,12 @@ def read_round(reply: str, checking: bool = False) -> Round:
     Raises:
         ModelReplyError: it has neither a subquestion with an answer nor a final answer, or no check.
     """
-    lines = [text for line in reply.replace("**", "").splitlines() if (text := line.strip())]
+    # Chat models write the labels in bold, and with other capitals.
+    lines = [
+        _LABEL.sub(lambda hit: hit[0].capitalize(), text)
+        for line in reply.replace("**", "").splitlines()
+        if (text := line.strip())
+    ]
     verdict = read_check(lines[0]) if lines else None
     if checking and verdict is None:
         raise ModelReplyError(f"no line says whether the retrieved fact contradicts; the reply is {reply!r}.", reply)

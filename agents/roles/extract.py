@@ -54,6 +54,7 @@ AGAIN = PROMPTS["extract"]["again"]
 class ExtractedTriplet(BaseModel):
     """A fact that the document states."""
 
+    model_config = ConfigDict(coerce_numbers_to_str=True)
     subject: str = Field(min_length=1, description="the full name of what the fact is about")
     relation: str = Field(min_length=1, description="how it is related, in a few words")
     object: str = Field(min_length=1, description="the name, date or number that it is related to")

@@ -21,6 +21,8 @@ VERB = r"A*(?:(?:BA*)*V|B(?:A*B)*)(?:A*tA*[BV](?:A*V)?|A*P?A*G)*A*"
 COPULA = re.compile(
     r"(?:(?:has|have|had|would|will|can|could|may) )?(?:is|are|was|were|be|been|became|becomes|remains)"
 )
+_ASIDE = re.compile(r"C(?:D?A*n|A*V|W)[^CX]*[Pto]$")
+"""An aside that has begun, up to the name that ends it: what follows is said of what stands before it."""
 MAX_PHRASES = 3
 """Maximum number of phrases that are read after a verb; later ones seldom belong to it."""
 
@@ -175,7 +177,8 @@ def _beside_nouns(s: Tagged) -> Iterator[Triplet | None]:
         ):
             yield from _of(s, match.span(1), match.end(), "is")
     for match in re.finditer(rf"({NAMED})C?(?:W(?:B))?(A*V)(?=[PtoNnD#])", s.tags):  # X, located in Y
-        if s.tags[match.end(1)] == "C":
+        is_finite = s.words[match.end() - 1].lower() in w.THIRD_PERSON
+        if s.tags[match.end(1)] == "C" and not is_finite and not _ASIDE.search(s.tags[: match.start()]):
             yield from _of(s, match.span(1), match.end(), f"was {_verb_text(s, *match.span(2))}")
     if front := re.match(rf"A*(V[Pto]?[^CXBVW]*)C({NAMED})(?=[BVAC])", s.tags):  # Born in Y, X
         yield from _of(s, front.span(2), front.start(1) + 1, f"was {s.words[front.start(1)].lower()}")

@@ -18,6 +18,8 @@ _TOKEN = re.compile(
     r"|['’]s\b|\w+(?:[-&]\w+)*(?:['’](?!s\b)\w+)*|[,;:()]|[^\w\s]"
 )
 _PLAIN = {",": "C", "of": "o", "to": "t", "'s": "s", "’s": "s", "'": "s", "’": "s"}
+ROLES = frozenset(("CEO", "CFO", "COO", "CTO"))
+"""Roles that are written like names."""
 _QUOTES = frozenset('"“”*‘`')
 
 
@@ -57,6 +59,8 @@ def _letter(tokens: tuple[str, ...], place: int, before: str) -> str:
         return _PLAIN.get(token, "X")
     if token[0].isdigit():
         return "N" if re.search(r"[A-Z]", token) else "#"
+    if token in ROLES:
+        return "n"
     if token[0].isupper() and not (place == 0 or before.endswith("X")) and token != "I":
         return "N"
     if token[0].isupper() and _names_something(tokens, place):
@@ -68,7 +72,7 @@ def _names_something(tokens: tuple[str, ...], place: int) -> bool:
     """Return whether a capital at the beginning of a sentence belongs to a name."""
     word, after = tokens[place].lower(), tokens[place + 1] if place + 1 < len(tokens) else ""
     if word in w.DETERMINERS:  # 'The Iron Tower is', but 'The United States'
-        return word == "the" and after[:1].isupper()
+        return word == "the" and after[:1].isupper() and after not in ROLES
     closed = w.PREPOSITIONS | w.AUXILIARIES | w.PRONOUNS | w.RELATIVES | w.CONJUNCTIONS | w.ADVERBS | w.QUANTITIES
     if word in closed | {"of", "to"} or (word.endswith("ly") and not after[:1].isupper()):
         return False

@@ -15,8 +15,10 @@ from emend.memory.relations.inflection import find_base, is_plural
 from emend.memory.typography import has_name
 
 _PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{w.PLACES}) of$")
-_OWNED = re.compile(r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) (?P<role>[a-z][a-z -]*)$")
-_ROLE = re.compile(r"^(?:(?:over|in|to be) )?(?P<as>as )?(?P<article>the |an? )?(?P<role>[a-z][\w'’ -]*?) of$")
+_OWNED = re.compile(r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) (?P<role>(?:C[A-Z]O\b|[a-z])[a-z -]*)$")
+_ROLE = re.compile(
+    r"^(?:(?:over|in|to be) )?(?P<as>as )?(?P<article>the |an? )?(?P<role>(?:C[A-Z]O\b|[a-z])[\w'’ -]*?) of$"
+)
 _SAID = re.compile(r"(?<=\w) (?:is|was|are|were|has been)(?: now)?(?: (?:called|named|known as))?$")
 
 

@@ -55,6 +55,12 @@ def test_the_answer_is_read_as_under_every_other_editor(said):
     assert final["reply"] == "Ostrim" and final["prompt"].endswith("Thoughts: It is a fact.\nAnswer:")
 
 
+@pytest.mark.parametrize("second", ["### Answer\nOstrim", "**Answer:** Ostrim", "Final answer: Ostrim"])
+def test_a_label_that_a_chat_model_writes_again_is_no_part_of_its_answer(second):
+    final, _, _ = think("It is a fact.", second)
+    assert final["reply"] == "Ostrim" and final["fallback"] == "asked again"
+
+
 @pytest.mark.parametrize("form", ["thoughts", "published"])
 def test_facts_that_did_not_fit_the_window_are_counted(form):
     """Under the thoughts, whose reply has the answer in it, as under a prompt of its own."""

@@ -294,3 +294,9 @@ def test_a_text_without_calls_stays_an_answer(text):
 def test_behind_a_mark_a_call_of_a_tool_that_is_not_there_is_a_call():
     message = with_calls_from_text(AIMessage('<tool_call>{"name": "web", "arguments": {}}</tool_call>'), NAMES, "2")
     assert [call["name"] for call in message.tool_calls] == ["web"]
+
+
+def test_without_a_mark_a_call_of_a_tool_that_is_not_there_is_one_if_it_has_arguments():
+    text = f'{{"name": "web", "parameters": {{"q": "x"}}}}\n{{"name": "lookup", "arguments": {GIVEN}}}'
+    message = with_calls_from_text(AIMessage(text), NAMES, "2")
+    assert [call["name"] for call in message.tool_calls] == ["web", "lookup"]

@@ -17,3 +17,10 @@ def test_a_sampled_generation_is_read_as_subquestions_up_to_the_number_and_then_
 
 def test_a_prompt_that_asks_for_no_steps_gets_no_sampled_generation():
     assert sample_round("The capital of Veldania is", "a word", 2) == ""
+
+
+@pytest.mark.parametrize("label", ["Final answer:", "**Final Answer:**", "FINAL ANSWER:"])
+def test_a_label_is_read_in_any_case(label):
+    assert read_round(f"{label} 1912").final == "1912"
+    step = read_round("Subquestion: When?\nGenerated Answer: In 1912.")
+    assert (step.subquestion, step.tentative) == ("When?", "In 1912.")

@@ -54,7 +54,7 @@ def test_what_a_model_writes_around_the_list_is_passed_over(form, reply):
         ("json", "  \n"),
         ("json", "I am sorry, there is nothing in [this] text."),
         ("json", '{"triplets": [{"subject": "Ana Rojo"'),
-        ("json", '{"triplets": [{"subject": "Ana Rojo", "relation": 3, "object": "Oslo"}]}'),
+        ("json", '{"triplets": [{"subject": "Ana Rojo", "relation": ["is"], "object": "Oslo"}]}'),
         ("json", '{"triplets": [{"subject": "", "relation": "is", "object": "Oslo"}]}'),
         ("json", '{"facts": []}'),
         ("json", "[1, 2]"),
@@ -69,6 +69,12 @@ def test_an_unreadable_reply_is_an_error_that_carries_it(form, reply):
     with pytest.raises(ModelReplyError) as caught:
         read(reply, form)
     assert caught.value.reply.strip() == reply.strip()
+
+
+def test_a_number_is_an_object_as_it_is_written():
+    reply = '{"triplets": [{"subject": "Pell Lock", "relation": "was opened in", "object": 1874}]}'
+    (triplet,) = read(reply, "json")
+    assert triplet.object == "1874"
 
 
 @pytest.mark.parametrize(("form", "reply"), [("json", '{"triplets": []}'), ("lines", "NONE"), ("tuples", "`none`.")])

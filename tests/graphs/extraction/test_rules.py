@@ -46,6 +46,24 @@ def test_what_states_nothing_of_a_name_gives_nothing(sentence):
     assert found(sentence) == []
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Ann Lee, the mayor of Oslo, married Bo Dahl.",
+        "Ann Lee, a native of Oslo, died in Lima.",
+        "Ann Lee, born in Oslo, lives in Lima.",
+        "Acme, a company in Oslo, employs Ann Lee.",
+        "Bo Dahl, who was the mayor of Oslo, lives in Lima.",
+    ],
+)
+def test_the_name_at_the_end_of_an_aside_is_not_what_the_sentence_goes_on_about(sentence):
+    assert not any(subject == "Oslo" and relation != "mayor" for subject, relation, _ in found(sentence))
+
+
+def test_a_participle_after_a_comma_is_said_of_the_name_before_it():
+    assert ("Oslo", "was located in", "Norway") in found("Ann Lee lives in Oslo, located in Norway.")
+
+
 def test_a_list_gives_a_triplet_for_each_name_and_the_same_comes_once():
     assert [thing for _, _, thing in found("Ana Rojo visited Oslo, Lima and Quito.")] == ["Oslo", "Lima", "Quito"]
     sentences = ["Ana Rojo was born in Oslo.", "Ana Rojo speaks Welsh.", "Ana Rojo was born in Oslo."]

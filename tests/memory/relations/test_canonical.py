@@ -29,7 +29,7 @@ CASES = tomllib.loads((DATA / "extraction/sentences.toml").read_text("utf-8"))
 SAME = CASES["same_role"]
 
 
-@pytest.mark.parametrize("role", ["mayor", "head coach"])
+@pytest.mark.parametrize("role", ["mayor", "head coach", "CEO"])
 @pytest.mark.parametrize("wording", SAME)
 def test_every_wording_of_a_role_gives_its_owner_the_role_and_who_fills_it(wording, role):
     told = read(wording.format(o="Mira Tolvane", r=role, s="Vera Stadrin"))
