@@ -114,14 +114,21 @@ def make_server(memory: FactMemory, access: Access) -> Any:
 
 
 def make_app(server: Any, host: str, token: str) -> Any:
-    """The web application of a server; it refuses other Host and Origin headers, and those who lack the token."""
+    """The web application of a server; it refuses those who lack the token.
+
+    Without one it refuses other Host and Origin headers, which a page in a browser would send.
+    """
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.applications import Starlette
     from starlette.routing import Route
 
     names = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, f"[{host}]" if ":" in host else host))]
-    security = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=not token,
+        allowed_hosts=names,
+        allowed_origins=[f"http://{name}" for name in names],
+    )
     # Without sessions: a server that was killed and started again answers the clients of the old one.
     manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, security_settings=security)
 

@@ -17,11 +17,13 @@ T = TypeVar("T", bound=BaseModel)
 
 OBJECT_START = re.compile(r'\{\s*"')
 """The beginning of a JSON object; other braces are prose."""
-WINDOW = ("model_context_window_exceeded",)
+WINDOW = ("model_context_window_exceeded", "model_length")
 PARTIAL = "incomplete"
 """Status of a partial response, which usually has details."""
 CUT = ("length", "max_tokens", "max_output_tokens", PARTIAL, *WINDOW)
 """Finish reasons of replies that end at their limit of new tokens, or at the end of the context window."""
+BROKEN_OFF = ("error", "abort", "insufficient_system_resource")
+"""Finish reasons of replies that the provider did not end: OpenRouter's, vLLM's and SGLang's, DeepSeek's."""
 LOCAL_MARK = "cut_tokens"
 """Metadata that only local models give: tokens of the prompt that did not fit."""
 DECLINED = "refusal"

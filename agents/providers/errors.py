@@ -40,13 +40,16 @@ OVERFLOW = re.compile(
     r"context_length_exceeded|context length|context window|prompt is too long|too many tokens|input tokens exceed"
     r"|exceed context limit|exceeds the maximum number of tokens|maximum model length|available context size"
     r"|context size has been exceeded|exceed_context_size|`inputs` tokens \+ `max_new_tokens` must be"
-    r"|`inputs` must have less than|exceeds the maximum allowed length"
+    r"|`inputs` must have less than|exceeds the maximum allowed length|maximum prompt length|input is too long"
 )
 REPLY_LIMIT = re.compile(r"max_tokens|max_completion_tokens|max_output_tokens")
 TOO_LARGE = re.compile(r"too large|at most|too high")
 FILTERED = re.compile(
     r"moderation|content_filter|content_policy|content management policy|safety system|content filtering"
+    r"|content exists risk|invalid_prompt|data_inspection_failed|inappropriate content"
 )
+BAD_KEY = re.compile(r"api key not valid|incorrect api key|invalid api key")
+"""Words of Gemini and xAI for a wrong key, which they refuse with status 400."""
 NO_TOOLS = re.compile(r"requires --jinja")
 """Answer of llama.cpp, with status 500, to tools that it was not started for: a retry does not help."""
 NO_ANSWER = {
@@ -198,6 +201,8 @@ def _by_status(status: int, text: str, no_credit: bool) -> Row:
         return LONG
     if status == 402 or (status in (400, 403, 429) and no_credit):
         return EMPTY
+    if status == 400 and BAD_KEY.search(text):
+        return NO_KEY
     if status in (401, 403):
         return REFUSED if status == 403 and FILTERED.search(text) else NO_KEY
     if status == 429:

@@ -209,7 +209,7 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
             journal.path.unlink(missing_ok=True)
 
 
-class _UnitCalls:
+class UnitCalls:
     """Calls of one unit, numbered among equal ones."""
 
     def __init__(self, journal: ReplyStore, unit: str) -> None:
@@ -224,7 +224,7 @@ class _UnitCalls:
             return f"{self.unit}/{call}/{self.counts[call]}"
 
 
-_UNIT: ContextVar[_UnitCalls | None] = ContextVar("unit", default=None)
+_UNIT: ContextVar[UnitCalls | None] = ContextVar("unit", default=None)
 
 
 @contextmanager
@@ -238,14 +238,21 @@ def unit_scope(journal: ReplyStore | None, unit: str) -> Iterator[None]:
     if journal is None:
         yield
         return
-    calls = _UnitCalls(journal, unit)
+    calls = UnitCalls(journal, unit)
+    with calls_scope(calls):
+        yield
+    if calls.counts:
+        journal.forget(unit)
+
+
+@contextmanager
+def calls_scope(calls: UnitCalls | None) -> Iterator[None]:
+    """Journal the calls made inside as further ones of a unit; None journals nothing."""
     token = _UNIT.set(calls)
     try:
         yield
     finally:
         _UNIT.reset(token)
-    if calls.counts:
-        journal.forget(unit)
 
 
 def in_unit() -> bool:

@@ -111,6 +111,9 @@ def repaired(message: AIMessage) -> AIMessage:
     """Return the message without a usage of nulls and half surrogate pairs, and with its last text of several."""
     _replace_surrogates(message)
     used = message.usage_metadata
+    if used is not None and used["total_tokens"] > used["input_tokens"] + used["output_tokens"]:
+        # Some servers (Grok, Gemini) count tokens of thoughts in the total alone, and bill them.
+        message.usage_metadata = used = {**used, "output_tokens": used["total_tokens"] - used["input_tokens"]}
     has_content = message.content or message.tool_calls or message.invalid_tool_calls
     if used is not None and has_content and not used["output_tokens"]:
         message.usage_metadata = None  # clients make zeros of nulls, and a reply of no tokens has no content

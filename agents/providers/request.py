@@ -10,7 +10,7 @@ from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, SecretStr
 
-from emend.agents.parsing.messages import is_complete
+from emend.agents.parsing.messages import BROKEN_OFF, is_complete, read_finish_reason
 from emend.agents.providers.errors import BrokenReply, as_model_error
 from emend.agents.providers.plain_completion import complete, is_plain
 from emend.agents.providers.repair import UNREADABLE, invalid_call_error, repaired
@@ -114,6 +114,8 @@ def call_once(
     if hasattr(client, "_get_request_payload") and (streamed or status) and not is_complete(message):
         # Clients take it for the whole.
         raise ConnectionError(f"the reply is '{status}'" if status else "the stream broke off before the reply ended")
+    if (reason := read_finish_reason(message)).lower() in BROKEN_OFF:
+        raise ConnectionError(f"the provider broke the reply off (finish reason '{reason}')")
     return repaired(message)
 
 

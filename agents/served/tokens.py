@@ -53,6 +53,8 @@ def server_encoder(post: Post, model: str, window: int | None) -> Encoder:
         return tuple(ids_of(text)) if text else ()
 
     plain, special = list(cached("a")), ids_of("a", special=True)
+    if not plain:  # llama.cpp reads another field than `prompt`
+        raise ModelReplyError(f"{model}: {TOKENIZE} of its server gave no token ids for a letter.")
     lead = (special[0],) if special[1 : 1 + len(plain)] == plain else ()
     first = SpecialTokens(lead, lead[0] if lead else None)
     return Encoder(lambda texts: [list(cached(text)) for text in texts], first, window, model)

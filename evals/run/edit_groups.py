@@ -14,7 +14,20 @@ from emend.editors.cost import Meter
 from emend.evals.case import Case
 from emend.evals.run.units import EditorPass, Group
 from emend.memory.edit import Edit
+from emend.memory.errors import (
+    CallDropped,
+    KeyRefused,
+    MemoryUnavailable,
+    ModelUnreachable,
+    ProviderPaused,
+    QuotaExhausted,
+    RateLimited,
+)
 
+PASSING = (
+    CallDropped, KeyRefused, MemoryUnavailable, ModelUnreachable, ProviderPaused, QuotaExhausted, RateLimited,
+)  # fmt: skip
+"""Errors that are no edit's fault: without the edits that met one, what is asked later would be answered wrongly."""
 CHUNK = 16
 """Groups, and about as many edits, that are solved ahead at a time; an interrupted chunk is solved again."""
 
@@ -108,6 +121,8 @@ class AppliedEdits:
         self.answerer: Answerer = apply_more(())
         self._pending: list[tuple[Sequence[Edit], bool]] = []
         self._failed: dict[str, Exception] = {}
+        self._interruption: Exception | None = None
+        """The error after which nothing more is applied, so that all later units fail and are asked again."""
         self._costs: dict[str, EditCost] = {}
         self.count = 0
         """Number of applied edits."""
@@ -126,11 +141,16 @@ class AppliedEdits:
 
     def apply(self, edits: Sequence[Edit]) -> bool:
         """Apply edits on top of the others; False, with the error remembered, for those that cannot be solved."""
+        if self._interruption is not None:
+            return False
         try:
             self.answerer = self._apply_more(edits)
             self.count += len(edits)
         except self._fatal:
             raise
+        except PASSING as error:
+            self._interruption = error
+            return False
         except Exception as error:  # noqa: BLE001  the edits' units fail, the sequence goes on
             if self._divides and len(edits) > 1:
                 return any([self.apply([edit]) for edit in edits])
@@ -148,5 +168,7 @@ class AppliedEdits:
         return reduce(EditCost.plus, costs, NO_COST).model_copy(update={"edits": sum(cost.edits for cost in costs)})
 
     def error_of(self, case: Case) -> Exception | None:
-        """Return why one of the case's edits is not applied; None when all are."""
-        return next((self._failed[edit.id] for edit in case.edits if edit.id in self._failed), None)
+        """Return why one of the case's edits, or of those before them, is not applied; None when all are."""
+        return self._interruption or next(
+            (self._failed[edit.id] for edit in case.edits if edit.id in self._failed), None
+        )

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from emend.agents.providers.journal import ReplyStore, unit_scope
+from emend.agents.providers.journal import ReplyStore, UnitCalls, calls_scope, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
 from emend.editors.edit_check import EditCheck
@@ -73,6 +73,10 @@ class PassEvaluator:
         is_local = self.editor.needs_weights and context.journal is None
         self._probes_at_once = context.setup.units_at_once if is_local else 1
         self._lookahead = Lookahead(editor_pass, self._meter, self._report_edits)
+        journal = context.journal
+        self._edit_calls = None if journal is None else UnitCalls(journal, content_id("edits", editor_pass.labels))
+        """Calls by which a sequence's edits are read: a later process reads all of them again, and pays for none."""
+        self._failed = False
 
     def evaluate(self, groups: Iterator[Group] | None = None) -> None:
         """Evaluate group after group, in mode `sequential` with an editor that can always all of them.
@@ -186,10 +190,12 @@ class PassEvaluator:
                     else:
                         self._fail([unit], error)
         self.context.restore_check.check(self.editor_pass.name)
+        if self._edit_calls and self._edit_calls.counts and not self._failed:
+            self._edit_calls.journal.forget(self._edit_calls.unit)
 
     def _apply_pending(self, applied: AppliedEdits) -> None:
         for edits, again in applied.pending():
-            with self._meter() as meter:
+            with self._meter() as meter, calls_scope(self._edit_calls):
                 success = applied.apply(edits)
             if success:
                 cost = meter.cost(len(edits), cost_of(applied.answerer))
@@ -246,6 +252,7 @@ class PassEvaluator:
             self._fail([unit], error)
 
     def _fail(self, units: Iterable[Unit], error: BaseException) -> None:
+        self._failed = True
         for unit in units:
             self.context.results.failure(self.editor_pass, unit, error)
 

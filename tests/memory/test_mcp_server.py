@@ -132,6 +132,16 @@ def test_two_clients_at_once_by_two_ways_lose_nothing(tmp_path, http):
 
 
 @pytest.mark.slow
+def test_who_has_the_token_may_come_by_any_name(http):
+    address = http("--token", "a-token-of-24-characters")
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream", "Host": "memory.example.org"}
+    known = headers | {"Authorization": "Bearer a-token-of-24-characters"}
+    assert httpx.post(address, json=body, headers=known).status_code == 200
+    assert httpx.post(address, json=body, headers=headers).status_code == 401
+
+
+@pytest.mark.slow
 def test_other_hosts_and_origins_are_refused(http):
     address = http()
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

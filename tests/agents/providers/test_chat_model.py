@@ -297,6 +297,15 @@ def test_a_reply_that_a_filter_stopped_is_called_so(reason):
         assert provider.count == 1
 
 
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+@pytest.mark.parametrize("text", ["The capi", ""])
+def test_a_reply_that_the_provider_broke_off_is_asked_for_again(reason, text):
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+    bodies: list[Raw | str] = [Raw({"choices": [choice], "usage": USAGE}), "Ostrim"]
+    with Provider(lambda asked: bodies.pop(0)) as provider:
+        assert asked_model(provider).invoke("Where?").text == "Ostrim" and provider.count == 2
+
+
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_text_beside_an_empty_content_is_mentioned(field):
     message = {"role": "assistant", "content": "", field: "Ostrim, I think."}

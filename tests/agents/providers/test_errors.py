@@ -105,6 +105,11 @@ PLAN = "You exceeded your current quota, please check your plan and billing deta
             {},
             ProviderPaused,
         ),
+        (400, {"error": {"message": "API key not valid. Please pass a valid API key."}}, {}, KeyRefused),
+        (400, {"message": "Incorrect API key provided: xa***. Get one."}, {}, KeyRefused),
+        (400, {"error": {"message": "Content Exists Risk"}}, {}, ReplyRefused),
+        (400, {"error": {"code": "invalid_prompt", "message": "Against our usage policy."}}, {}, ReplyRefused),
+        (400, {"message": "This model's maximum prompt length is 131072 but the request has more."}, {}, FULL),
         (502, {"message": "no answer: is the context size has been exceeded?"}, {}, ModelUnreachable),
     ],
 )

@@ -92,6 +92,15 @@ def test_a_usage_of_nulls_is_none_and_stops_a_run_that_limits_its_cost(protocol)
             asked_model(provider, protocol, limited).invoke("Which town is it?")
 
 
+def test_thoughts_that_the_total_alone_counts_are_paid_for():
+    usage = {"prompt_tokens": 37, "completion_tokens": 5, "total_tokens": 800}
+    with Provider(lambda asked: Raw(whole(asked, Said("Ostrim")) | {"usage": usage})) as provider:
+        model = asked_model(provider)
+        message: Any = model.invoke("Which town is it?")
+        spent = model.policy.ledger.total()
+    assert message.usage_metadata["output_tokens"] == spent.output_tokens == 763 and spent.input_tokens == 37
+
+
 def with_status(status: str) -> Any:
     def says(asked: Asked) -> Raw:
         return Raw(whole(asked, Said("Ostrim is")) | {"status": status, "incomplete_details": None})

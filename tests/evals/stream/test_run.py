@@ -1,6 +1,8 @@
 """Runs of memory systems over streams."""
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,8 +16,9 @@ from emend.evals.run.run import run
 from emend.evals.stream.fairness import answer_prompt
 from emend.evals.stream.system import ContextItem, SystemContext, item_of
 from emend.evals.stream.system_editor import OBSERVED
+from emend.evals.stream.systems.facts import Facts
 from emend.evals.stream.turn import ABSTAINING, StreamQuestion, Turn
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, BudgetReached, RateLimited, TooManyFailures
 from emend.memory.registry import name_object
 from tests.evals.stream.streams import accuracy, generated, questions_of, run_systems, stream_file, turns_of
 from tests.provider.server import Provider
@@ -193,3 +196,41 @@ def test_processes_give_what_threads_give(tmp_path: Path):
     threads, processes = (list(read_records(tmp_path / workers)) for workers in ("threads", "processes:2"))
     assert len(threads) == 2 * len(questions_of(generated(turns=40)))
     assert untimed(threads) == untimed(processes)
+
+
+class Flaky(Facts):
+    """Remembers facts; its provider is away once, at the twelfth turn."""
+
+    turns: ClassVar[int] = 0
+
+    def observe(self, turn: Turn) -> None:
+        Flaky.turns += 1
+        if Flaky.turns == 12:
+            raise RateLimited("later")
+        super().observe(turn)
+
+
+def test_questions_after_turns_that_could_not_be_read_are_asked_again_by_resume(tmp_path: Path) -> None:
+    file = stream_file(tmp_path, generated(turns=30))
+    found: list[dict[str, Any]] = []
+    for system in (name_of(Flaky), "facts"):
+        folder = tmp_path / str(len(found))
+        folder.mkdir()
+        with suppress(TooManyFailures):
+            run_systems(folder, system, file=file)
+        found.append({record.prompt: record.values.get("correct") for record in run_systems(folder, system, file=file)})
+    assert found[0] == found[1] and found[0]
+
+
+def test_calls_by_which_turns_are_read_are_paid_for_once(tmp_path: Path) -> None:
+    file = stream_file(tmp_path, generated(turns=20))
+    with Provider(lambda asked: "unknown") as provider:
+        for calls in (25, 1000):
+            asked = StreamConfig(
+                systems=("fact_agent",), model=provider.spec("chat"), embedding="lexical", max_calls=calls
+            ).run_config(str(file))
+            with suppress(BudgetReached):
+                run(asked, tmp_path / "run")
+        bodies = [json.dumps(request.body, sort_keys=True) for request in provider.requests]
+    assert len(bodies) == len(set(bodies)) > 25
+    assert not list((tmp_path / "run").glob("replies*"))
