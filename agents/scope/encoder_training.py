@@ -31,10 +31,11 @@ from emend.memory.retrieval.focus import focused
 
 
 class QuestionPair(NamedTuple):
-    """A question, and the index of its edit among the texts."""
+    """A question, the index of its edit among the texts, and those of all edits that answer a part of it."""
 
     question: str
     about: int
+    relevant: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class _Course:
         self.model, self.texts, self.training = model, texts, training
         self.questions = [focused(pair.question) for pair in pairs]
         self.about = torch.tensor([pair.about for pair in pairs])
+        self.relevant = [{pair.about, *pair.relevant} for pair in pairs]
         self.word_scores = torch.from_numpy(_word_scores(texts, self.questions))
         self.log_scale = torch.nn.Parameter(torch.tensor(math.log(0.7)))
         self.body = _with_adapter(model[0], training.rank)
@@ -141,8 +143,10 @@ class _Course:
         """For each question the indices of the wrong texts that rank first, shape (questions, depth)."""
         texts, questions = self._in_batches(self.texts), self._in_batches(self.questions)
         scores = DENSE * questions @ texts.T + self.word_scores
-        scores[torch.arange(len(self.questions)), self.about] = -math.inf
-        return scores.topk(min(self.training.depth, len(self.texts) - 1)).indices
+        for row, places in enumerate(self.relevant):
+            scores[row, list(places)] = -math.inf
+        wrong = len(self.texts) - max(map(len, self.relevant))
+        return scores.topk(max(1, min(self.training.depth, wrong))).indices
 
     def _in_batches(self, texts: Sequence[str]) -> Tensor:
         """Vectors of many texts, batched by length."""

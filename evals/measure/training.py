@@ -145,6 +145,8 @@ def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
     for case in cases:
         first = next((places[edit.text] for edit in case.edits), 0)
         for probe in case.probes:
+            if not probe.prompt:  # of a part of a question: it would be counted with the question again
+                continue
             about = tuple(dict.fromkeys(place for name in probe.edit_ids for place in relevant.get(name, ())))
             if probe.in_scope and not about:
                 continue
@@ -289,7 +291,8 @@ def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda 
         raise BadSettings(f"embedding '{config.embedding}' cannot be trained: name minilm or a folder.")
     questions = splits["train"]
     pairs = [
-        QuestionPair(question, places[0]) for question, places in zip(questions.questions, questions.about, strict=True)
+        QuestionPair(question, places[0], places)
+        for question, places in zip(questions.questions, questions.about, strict=True)
     ]
     schedule = EncoderTraining(epochs=config.epochs, rank=config.rank, seed=config.seed)
     train_encoder(base, out, questions.texts, pairs, schedule, on_step)
@@ -316,7 +319,7 @@ def _measure(
         corpus.embed([focused(question) for question in part])  # in one batch, so that none is embedded alone
         for question, places in zip(part, questions.about[start : start + CHUNK], strict=True):
             hits = retriever.search(question, 1)
-            right.append(float(bool(hits) and hits[0].entry.edit_id == str(places[0])))
+            right.append(float(bool(hits) and int(hits[0].entry.edit_id) in places))
     mean = estimate(right, questions.cases)
     return EncoderRow.model_validate(
         {"split": split, "encoder": encoder, "n": mean.n, "texts": len(questions.texts)}

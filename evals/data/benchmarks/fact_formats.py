@@ -5,6 +5,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +154,8 @@ def placed_facts(name: str, complete: Complete | None = None) -> tuple[list[tupl
                 raise BadData(f"no object with fields but {fields!r:.60}")
             if is_left_out(fields):
                 continue
-            present = {field: value for field, value in from_published(fields).items() if value not in (None, "")}
+            published = from_published(_without_empty(fields))
+            present = {field: value for field, value in published.items() if value not in (None, "")}
             row = FactRow.model_validate(complete(present) if complete else present)
             rows.append((place, row))
         except ValidationError as error:
@@ -208,16 +210,31 @@ def _yaml(text: str, name: str) -> Iterator[PlacedRow]:
     import yaml
 
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
+        loader = _text_loader()
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
             raise BadData(f"{name} has aliases (*NAME), which are not read: write the text out.")
-        root = yaml.compose(text, yaml.BaseLoader)
+        root = yaml.compose(text, loader)
         if root is not None and not isinstance(root, yaml.SequenceNode):
             raise BadData(f"{name}, line 1: no list: begin each row with a hyphen.")
-        loader = yaml.BaseLoader("")  # which reads every scalar as the text that stands there, dates and yes too
+        reader = loader("")
         for node in root.value if root is not None else ():
-            yield PlacedRow(f"{name}, line {node.start_mark.line + 1}", loader.construct_object(node, deep=True))
+            yield PlacedRow(f"{name}, line {node.start_mark.line + 1}", reader.construct_object(node, deep=True))
     except (yaml.YAMLError, RecursionError) as error:
         raise BadData(f"{name}: no YAML ({' '.join(str(error).split())[:200]}).") from error
+
+
+@cache
+def _text_loader() -> Any:
+    """A loader of YAML that reads every scalar but null as the text that stands there, dates and yes too."""
+    import yaml
+
+    class TextLoader(yaml.BaseLoader):
+        pass
+
+    null = "tag:yaml.org,2002:null"
+    TextLoader.add_implicit_resolver(null, re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+    TextLoader.add_constructor(null, lambda loader, node: None)
+    return TextLoader
 
 
 def _table(text: str, name: str) -> Iterator[PlacedRow]:
@@ -315,7 +332,7 @@ def _hub_rows(name: str) -> Iterator[PlacedRow]:
 
 
 def _without_empty(value: Any) -> Any:
-    """The value without the fields that are None, which Arrow adds to objects that lack them."""
+    """The value without the fields that are None, which Arrow and pandas add to objects that lack them."""
     if isinstance(value, dict):
         return {name: _without_empty(item) for name, item in value.items() if item is not None}
     return [_without_empty(item) for item in value] if isinstance(value, list) else value

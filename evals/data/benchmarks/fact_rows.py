@@ -109,6 +109,8 @@ class FactRow(FrozenModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if (self.document or self.event) and (self.subject or self.relation or self.object):
+            raise ValueError("the row is a triplet and a text: leave out subject, relation and object, or the text")
         _ = self.edit
         if self.answer is None and self.object is None:
             raise ValueError("field 'answer' is missing: say what the right answer is now")
@@ -125,7 +127,7 @@ class FactRow(FrozenModel):
 
     @property
     def edit(self) -> Edit:
-        """The edit of the fact; rows of one document have one edit, whatever they ask."""
+        """The edit of the fact; rows of one document or triplet have one edit, whatever they ask."""
         fields = {name: getattr(self, name) for name in FACT_FIELDS if getattr(self, name) is not None}
         edit = edit_from(fields)
         if edit.form == "document":
@@ -133,7 +135,9 @@ class FactRow(FrozenModel):
             known = {"question": self.question, "target_new": self.answer} if whole else {}
             return Edit.model_validate(edit.model_dump(exclude={"id"}) | known) if known else edit
         known = {"question": self.question or "", "target_true": self.old_answer or ""}
-        plain = edit.model_dump(exclude={"id"}) | {name: text for name, text in known.items() if text}
+        # A triplet is one edit in all of its rows; an event is learnt by its row's question and answer.
+        kept = set() if edit.form == "triplet" else {"id"}
+        plain = edit.model_dump(exclude=kept) | {name: text for name, text in known.items() if text}
         if not plain["target_new"]:
             plain["target_new"] = self.answer or ""
         return Edit.model_validate(plain)

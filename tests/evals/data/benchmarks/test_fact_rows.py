@@ -75,6 +75,26 @@ def test_numbers_are_answers_wherever_an_answer_stands_and_a_question_may_have_a
     assert not faults and probe.gold == ("8",) and probe.style == "question"
 
 
+def test_what_is_null_is_not_there_in_any_file(tmp_path):
+    (tmp_path / "x.yaml").write_text(
+        f'- {JSON}, question: "What is the capital?", old_answer: null, aliases: ~,\n'
+        '   locality: [{question: "What is the capital of France?", answer: null, aliases: null}]}\n'
+    )
+    question = {"question": "What is the capital of France?", "answer": None, "aliases": None}
+    (tmp_path / "x.jsonl").write_text(jsonl(locality=[question], old_answer=None, question="What is the capital?")[1])
+    read = [check_facts(str(tmp_path / name)) for name in ("x.yaml", "x.jsonl")]
+    assert not any(faults for _, faults in read)
+    assert [rows[0].case for rows, _ in read][0] == read[1][0][0].case
+    assert read[0][0][0].old_answer is None and read[0][0][0].locality[0].answer is None
+
+
+def test_rows_of_one_triplet_share_its_edit(tmp_path):
+    rows = [jsonl(question=text)[1] for text in ("What is the capital?", "Which city is the capital?")]
+    (tmp_path / "x.jsonl").write_text("\n".join(rows))
+    (first, second), faults = check_facts(str(tmp_path / "x.jsonl"))
+    assert not faults and first.edit.id == second.edit.id
+
+
 def jsonl(**fields):
     import json
 
@@ -93,6 +113,7 @@ REFUSED = {
     "a year as a float": (*jsonl(object="1999.0"), "has written with a decimal"),
     "a year as a number with a decimal": (*jsonl(object=1999.0), "has written with a decimal"),
     "a list of NumPy": ("x.csv", f"{HEAD},aliases\n{ROW},['Ostrim City' 'Old Ostrim']\n", "'aliases' begins as a list"),
+    "a fact and its document": (*jsonl(document="Ostrim is the capital."), "the row is a triplet and a text"),
     "a date with a time": (*jsonl(object="2026-05-31 00:00:00"), "has written with a time"),
     "a rounded number": (*jsonl(object="1.23E+11"), "has rounded"),
     "a gold of nothing": (*jsonl(object="\u200b"), "'object'"),
