@@ -228,13 +228,11 @@ def _text_loader() -> Any:
     """A loader of YAML that reads every scalar but null as the text that stands there, dates and yes too."""
     import yaml
 
-    class TextLoader(yaml.BaseLoader):
-        pass
-
+    loader: Any = type("TextLoader", (yaml.BaseLoader,), {})
     null = "tag:yaml.org,2002:null"
-    TextLoader.add_implicit_resolver(null, re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
-    TextLoader.add_constructor(null, lambda loader, node: None)
-    return TextLoader
+    loader.add_implicit_resolver(null, re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+    loader.add_constructor(null, lambda loader, node: None)
+    return loader
 
 
 def _table(text: str, name: str) -> Iterator[PlacedRow]:
