@@ -136,8 +136,8 @@ class FactRow(FrozenModel):
             return Edit.model_validate(edit.model_dump(exclude={"id"}) | known) if known else edit
         known = {"question": self.question or "", "target_true": self.old_answer or ""}
         # A triplet is one edit in all of its rows; an event is learnt by its row's question and answer.
-        kept = set() if edit.form == "triplet" else {"id"}
-        plain = edit.model_dump(exclude=kept) | {name: text for name, text in known.items() if text}
+        left_out = set() if edit.form == "triplet" else {"id"}
+        plain = edit.model_dump(exclude=left_out) | {name: text for name, text in known.items() if text}
         if not plain["target_new"]:
             plain["target_new"] = self.answer or ""
         return Edit.model_validate(plain)
