@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 LONGEST = (
     "editors/test_contract.py", "cli/test_memory.py", "cli/test_session.py", "benchmarks/test_benchmark_contract.py",
-    "run/test_run.py", "estimates/test_dry_run.py", "parametric/test_methods.py", "agents/providers/test_chat_model.py",
+    "run/test_run.py", "view/test_pages.py", "parametric/test_finetune.py", "agents/providers/test_chat_model.py",
+    "retrieval/test_contract.py",
 )  # fmt: skip
 """Files that take longest; they are run first, so that no process of `make test` is left with one of them."""
 
