@@ -200,7 +200,7 @@ def _asserted(text: str, hit: re.Match[str]) -> bool:
         return False
     if _BESIDE.search(before) or (_RESTATED.search(before) and re.match(r"\s+is\s", after)):
         return False
-    return not _in_list(before, after)
+    return not _in_list(before, after, is_name=hit[0][:1].isupper())
 
 
 def _denied(row: str, names: Sequence[str]) -> bool:
@@ -209,12 +209,12 @@ def _denied(row: str, names: Sequence[str]) -> bool:
     return any(_DENIED_BEFORE.search(row[: hit.start()]) or _DENIED_AFTER.match(row[hit.end() :]) for hit in hits)
 
 
-def _in_list(before: str, after: str) -> bool:
+def _in_list(before: str, after: str, is_name: bool) -> bool:
     """Return whether an answer is one of several alternatives or items."""
     if re.match(r"\s*,?\s+or\s", after) or re.search(r"\bor\s+(?:the\s+)?$", before):
         return True
     # Beside a name there are names: `Berlin, Germany, and studied in Paris` is no list.
-    names = "(?![a-z])" if re.match(r",\s*[A-Z]", after) else ""
+    names = "(?![a-z])" if is_name and re.match(r",\s*[A-Z]", after) else ""
     item = rf"\s*(?:and |or )?(?:the )?{names}[^,;\s]+(?: [^,;\s]+){{0,2}}\.?"
     if re.match(rf"(?:,{item}){{2,}}$", after) and re.search(r"\b(?:and|or)\b", after):
         return True

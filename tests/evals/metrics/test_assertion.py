@@ -66,6 +66,7 @@ def test_a_number_counts_as_a_whole(passage, gold, right):
         ("In 2021, after a referendum, Ostrim became the capital", "Ostrim", True),
         ("She was born in Berlin, Germany, and studied in Paris", "Berlin", True),
         ("Jazz, blues, and rock", "Jazz", False),
+        ("It plays hip-hop, R&B, and electronic dance music", "hip hop music", False),
         ("Germany, the Netherlands, and Spain", "Germany", False),
         ("The chairman is none other than Tim Cook", "Tim Cook", True),
         ("Leonardo painted it and its date is unknown", "Leonardo", True),
