@@ -24,7 +24,7 @@ from emend.memory.errors import (
     RateLimited,
 )
 
-PASSING = (
+TRANSIENT = (
     CallDropped, KeyRefused, MemoryUnavailable, ModelUnreachable, ProviderPaused, QuotaExhausted, RateLimited,
 )  # fmt: skip
 """Errors that are no edit's fault: without the edits that met one, what is asked later would be answered wrongly."""
@@ -148,7 +148,7 @@ class AppliedEdits:
             self.count += len(edits)
         except self._fatal:
             raise
-        except PASSING as error:
+        except TRANSIENT as error:
             self._interruption = error
             return False
         except Exception as error:  # noqa: BLE001  the edits' units fail, the sequence goes on

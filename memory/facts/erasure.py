@@ -69,7 +69,7 @@ class Erasure:
 
     def _forget_named(self, name: str, action: Action) -> list[str]:
         ids: list[str] = []
-        for number in self._words.having_all(name, action.user):
+        for number in self._words.find_whole(name, action.user):
             for each in self._store.numbered([number]):
                 if not each.erased and fold_text(each.object) == fold_text(name):
                     ids += self.forget(each.id, action)

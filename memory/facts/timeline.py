@@ -46,7 +46,7 @@ class Timeline:
         self._retracted = {
             each.number for each in self.known if each.retracted_at and (not known_at or each.retracted_at <= known_at)
         }
-        self._corrected = {each.number: each for each in self.known}
+        self._by_number = {each.number: each for each in self.known}
         self._corrections: dict[int, list[Statement]] = {}
         for each in self.known:
             if each.corrects:
@@ -101,7 +101,7 @@ class Timeline:
     def _numbers(self, statement: Statement) -> set[int]:
         """The statement's number, and those of what it corrects, whose end is its own."""
         numbers = {statement.number}
-        while corrected := self._corrected.get(statement.corrects):
+        while corrected := self._by_number.get(statement.corrects):
             statement = corrected
             numbers.add(statement.number)
         return numbers

@@ -50,9 +50,9 @@ class WordIndex:
                     scores[number] = scores.get(number, 0.0) + 0.5
         return dict(sorted(scores.items(), key=lambda item: (-item[1], -item[0])))
 
-    def having_all(self, text: str, user: str) -> list[int]:
-        """The numbers of a user's texts that have all words of this one, oldest first."""
-        codes = [self._code(user, term) for term in dict.fromkeys(stems(text))]
+    def find_whole(self, query: str, user: str) -> list[int]:
+        """The numbers of a user's texts that have all words of a query, oldest first."""
+        codes = [self._code(user, term) for term in dict.fromkeys(stems(query))]
         select = " INTERSECT ".join(["SELECT number FROM postings WHERE term = ?"] * len(codes))
         return [number for (number,) in self._database.rows(f"{select} ORDER BY number", *codes)] if codes else []
 

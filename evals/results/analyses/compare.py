@@ -377,4 +377,8 @@ def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequenc
         # A manifest has the mode that the benchmark decides.
         first, second = ((run.mode if name == "mode" else None) or getattr(run.config, name) for run in (a, b))
         if first != second:
-            yield f"{name} differs: {first or 'the default'} and {second or 'the default'}"
+            yield f"{name} differs: {_shown(first)} and {_shown(second)}"
+
+
+def _shown(setting: object) -> str:
+    return "the default" if setting in (None, (), "") else str(setting)
