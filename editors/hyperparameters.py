@@ -161,6 +161,18 @@ def _shipped_file(editor: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
+def read_text(file: Path, missing: str) -> str:
+    """The text of a UTF-8 file that the user names.
+
+    Raises:
+        MissingData: it cannot be read; `missing` says so, and what to name.
+    """
+    try:
+        return read_input(file.expanduser()).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MissingData(f"{missing} ({error}).") from error
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a user's TOML file, as overrides for an editor.
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
+from emend.editors.answerers import ScoringAnswerer
 from emend.editors.base import Answerer, Editor
 from emend.memory.edit import Edit
 from emend.memory.errors import NotApplicable
-from emend.memory.probe import Probe
+from emend.memory.probe import Answer, Probe
 
 
 class RefusedEditor:
@@ -37,20 +38,7 @@ class RefusedEditor:
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         """Give an answerer that only refuses."""
-        yield _Refusing(self.reason)
+        yield ScoringAnswerer(self._refuse)
 
-
-class _Refusing:
-    """Raises `NotApplicable` for every probe."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def answer(self, probe: Probe) -> NoReturn:
-        raise NotApplicable(self._reason)
-
-    def find(self, probe: Probe) -> NoReturn:
-        raise NotApplicable(self._reason)
-
-    def score(self, probe: Probe, targets: Sequence[str]) -> NoReturn:
-        raise NotApplicable(self._reason)
+    def _refuse(self, probe: Probe, targets: Sequence[str] | None) -> Answer:
+        raise NotApplicable(self.reason)

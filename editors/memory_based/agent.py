@@ -44,11 +44,6 @@ class AgentSettings(RagSettings):
     writes: bool = False
 
 
-def _name_of(model: Any) -> str:
-    """Name of a model as its user knows it: its spec or folder."""
-    return str(getattr(model, "spec", "") or getattr(model, "model_name", "") or type(model).__name__)
-
-
 class Agent(MemoryEditor):
     """Lets the model search the memory, look facts up and list updates; with `writes` it is a `WritingAgent`.
 
@@ -67,9 +62,11 @@ class Agent(MemoryEditor):
         return super().__new__(WritingAgent if writes else cls)
 
     def __init__(self, context: EditorContext) -> None:
-        if not can_call_tools(context.model):
+        model = context.model
+        if not can_call_tools(model):
+            name = getattr(model, "spec", "") or getattr(model, "model_name", "") or type(model).__name__
             raise EditorUnusable(
-                f"editor 'agent' needs a model that calls tools, and '{_name_of(context.model)}' does not: take "
+                f"editor 'agent' needs a model that calls tools, and '{name}' does not: take "
                 "one of a provider (openai:NAME, anthropic:NAME), a local one whose chat template shows tools, or the "
                 "editor 'rag' or 'mello'."
             )

@@ -12,13 +12,12 @@ from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_promp
 from emend.agents.roles.completion import has_room
 from emend.agents.scoring import LimitedModel, is_chat_model
 from emend.editors.base import EditorContext
+from emend.editors.hyperparameters import read_text
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.cot import CotContext
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
-from emend.memory.errors import MissingData
-from emend.memory.files import read_input
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.none import NoRetrieval
 
@@ -69,7 +68,10 @@ class SteppingEditor(MemoryEditor):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.demonstrations = read_demonstrations(self.settings.demonstrations) or self.shipped
+        file, self.demonstrations = self.settings.demonstrations, self.shipped
+        if file:
+            text = read_text(Path(file), f"no demonstrations in '{file}': name a text file")
+            self.demonstrations = text.replace("\r\n", "\n") or self.shipped
         self.form: Any = self.settings.form
         if self.form == "auto":
             self.form = self.form_for(context.model)
@@ -90,18 +92,6 @@ class SteppingEditor(MemoryEditor):
         demonstrations = self.demonstrations if self.shows_demonstrations else ""
         prompts = self.prompt_id(self.form, demonstrations, is_chat_model(self.context.model))
         return super().fingerprint | {"form": self.form, "prompts": prompts}
-
-
-def read_demonstrations(file: str) -> str:
-    """The text of a file with demonstrations; "" where none is named.
-
-    Raises:
-        MissingData: it cannot be read.
-    """
-    try:
-        return read_input(Path(file)).decode().replace("\r\n", "\n") if file else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise MissingData(f"no demonstrations in '{file}': name a text file ({error}).") from error
 
 
 class ChainEditor(SteppingEditor):

@@ -9,10 +9,9 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from emend.editors.base import Demonstration, EditorContext, MemoryLike
-from emend.memory.edit import FrozenModel
+from emend.editors.hyperparameters import read_text
 from emend.memory.embeddings.embed import Vectors
-from emend.memory.errors import BadData, MissingData
-from emend.memory.files import read_input
+from emend.memory.errors import BadData
 from emend.memory.probe import Style
 from emend.memory.retrieval.base import Corpus
 
@@ -31,7 +30,7 @@ class RowDemonstrations(Protocol):
         ...
 
 
-class DemonstrationLine(FrozenModel):
+class DemonstrationLine(Demonstration):
     """A line of the file in `ike.pool`."""
 
     kind: Literal["copy", "update", "retain"]
@@ -49,7 +48,7 @@ def load_examples(context: EditorContext, file: str = "") -> list[Demonstration]
         BadData: a line of it is not valid.
     """
     if file:
-        return read_pool(Path(file).expanduser())
+        return read_pool(Path(file))
     pool = context.demonstrations
     return [*pool, *(pool.rows() if isinstance(pool, RowDemonstrations) else ())]
 
@@ -61,10 +60,7 @@ def read_pool(file: Path) -> list[Demonstration]:
         MissingData: it cannot be read.
         BadData: a line is not valid, or there is none; names file and line.
     """
-    try:
-        lines = read_input(file).decode().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MissingData(f"no examples in '{file}': name a file with lines of the form {FORM} ({error}).") from error
+    lines = read_text(file, f"no examples in '{file}': name a file with lines of the form {FORM}").split("\n")
     examples = [_example(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not examples:
         raise BadData(f"'{file}' has no line: give one of the form {FORM} for each example.")
@@ -73,12 +69,11 @@ def read_pool(file: Path) -> list[Demonstration]:
 
 def _example(line: str, location: str) -> Demonstration:
     try:
-        parsed = DemonstrationLine.model_validate_json(line)
+        return DemonstrationLine.model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole line"
         raise BadData(f"{location}, field {field}: {first['msg']}. A line has the form {FORM}.") from error
-    return Demonstration(**parsed.model_dump())
 
 
 class MemoryEmbedding:

@@ -1,6 +1,6 @@
 """Editors that keep edits in a memory: a graph retrieves and uses them, and the model is left as it is."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
@@ -11,13 +11,13 @@ from pydantic import Field
 from emend.agents.roles.answer import wording_id
 from emend.agents.scoring import is_chat_model
 from emend.editors.answerers import graph_answerer
-from emend.editors.base import Answerer, EditorContext, MemoryLike
+from emend.editors.base import Answerer, EditorContext
 from emend.editors.hyperparameters import build_settings
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.base import Corpus, Retriever
+from emend.memory.retrieval.base import Retriever
 from emend.memory.retrieval.none import NoRetrieval
 
 
@@ -47,7 +47,13 @@ class MemoryEditor:
     def __init__(self, context: EditorContext) -> None:
         self.context = context
         self.settings: Any = build_settings(self.schema, context.settings, self.name)
-        self.memory, self.retriever = _require_memory(context, self.name)
+        if context.memory is None or context.retriever is None:
+            missing = "memory" if context.memory is None else "retriever"
+            raise BadSettings(
+                f"editor '{self.name}' needs a memory, and EditorContext.{missing} is None: give it a memory, e.g. "
+                "ChromaMemory, and a retriever, e.g. RETRIEVERS.load('dense')."
+            )
+        self.memory, self.retriever = context.memory, context.retriever
         self.app = GRAPHS.load(self.graph)()
 
     @property
@@ -94,16 +100,6 @@ class Rag(MemoryEditor):
     """Retrieves new facts for each probe."""
 
     name: ClassVar[str] = "rag"
-
-
-def _require_memory(context: EditorContext, editor: str) -> tuple[MemoryLike, Callable[[Corpus], Retriever]]:
-    if context.memory is None or context.retriever is None:
-        missing = "memory" if context.memory is None else "retriever"
-        raise BadSettings(
-            f"editor '{editor}' needs a memory, and EditorContext.{missing} is None: give it a memory, e.g. "
-            "ChromaMemory, and a retriever, e.g. RETRIEVERS.load('dense')."
-        )
-    return context.memory, context.retriever
 
 
 def qualified_name(strategy: Any) -> str:

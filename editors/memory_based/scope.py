@@ -64,8 +64,3 @@ def _warn(context: EditorContext, threshold: float) -> None:
         "crag.lower=...",
         threshold,
     )
-
-
-def scope_fingerprint(scope: Scope) -> dict[str, Any]:
-    """The parts of a classifier that decide the answers."""
-    return {"scope": scope.identity, "threshold": round(scope.threshold, 6)}

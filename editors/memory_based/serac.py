@@ -12,7 +12,7 @@ from emend.agents.llm import fingerprint, load_model
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
-from emend.editors.memory_based.scope import load_scope_for, scope_fingerprint
+from emend.editors.memory_based.scope import load_scope_for
 from emend.graphs.serac import ScopeRetriever, SeracContext
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
@@ -66,7 +66,7 @@ class Serac(MemoryEditor):
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the classifier, the threshold and the second model."""
         second = self.counterfactual
-        scope = scope_fingerprint(self.scope) | {"threshold": round(self.threshold, 6)}
+        scope = {"scope": self.scope.identity, "threshold": round(self.threshold, 6)}
         name = self.settings.counterfactual
         return super().fingerprint | scope | {"counterfactual": fingerprint(second, name) if second else "the same"}
 

@@ -30,19 +30,13 @@ def context_prefixes(
     """
     cache, key = _cache.setdefault(lm, {}), (tuple(openers), tuple(lengths), seed)
     if key not in cache:
-        cache[key] = _sample_texts(lm, *key)
+        with lm.lock, seeded_draws(lm.device, seed):
+            cache[key] = tuple(
+                _sample_text(lm, openers[number % len(openers)], tokens)
+                for tokens, count in lengths
+                for number in range(count)
+            )
     return BARE + cache[key]
-
-
-def _sample_texts(
-    lm: CausalLM, openers: tuple[str, ...], lengths: tuple[tuple[int, int], ...], seed: int
-) -> tuple[str, ...]:
-    with lm.lock, seeded_draws(lm.device, seed):
-        return tuple(
-            _sample_text(lm, openers[number % len(openers)], tokens)
-            for tokens, count in lengths
-            for number in range(count)
-        )
 
 
 def _sample_text(lm: CausalLM, opener: str, tokens: int) -> str:

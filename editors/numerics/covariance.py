@@ -16,6 +16,7 @@ from emend.editors.hyperparameters import DEFAULT_CORPUS, covariance_layers
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts, read_layer
 from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space, on_device
+from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.tensor_files import cached_tensor, parse_digest, sha256_once
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
@@ -80,6 +81,11 @@ class KeyCovariance:
         if self.folder is None:
             return keys
         return on_device(self.device, torch.cholesky_solve, keys, self.factor(layer, len(keys)))
+
+    def factorise(self, lm: CausalLM, paths: Architecture, layers: Sequence[int]) -> None:
+        """Compute the Cholesky factors of some layers of a model; the identity needs none."""
+        for layer in layers if self.folder is not None else ():
+            self.factor(layer, key_size(lm, paths, layer))
 
     def factor(self, layer: int, size: int) -> Tensor:
         """The Cholesky factor of C, shape (size, size), float64."""

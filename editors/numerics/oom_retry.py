@@ -30,7 +30,7 @@ def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
         try:
             return work()
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not isinstance(error, torch.OutOfMemoryError) and ON_A_CPU not in str(error):
                 raise
             if lm.batch_tokens // 2 < LEAST:
                 least, lm.batch_tokens = lm.batch_tokens, before
@@ -45,7 +45,3 @@ def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
         logging.getLogger(__name__).warning(
             "memory ran out: continuing with batches of %s tokens, half as many as before", lm.batch_tokens
         )
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or ON_A_CPU in str(error)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
+from torch.nn.utils.rnn import pad_sequence
 from transformers.activations import NewGELUActivation
 
 from emend.memory.embeddings.threads import is_small, one_thread
@@ -22,13 +23,10 @@ def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -
         pad: the id of padding, whose mask is 0; None takes 0.
         left: pad on the left, so that rows end in the same column.
     """
-    width = max(map(len, rows))
-    ids, mask = torch.full((len(rows), width), pad or 0), torch.zeros(len(rows), width, dtype=torch.long)
-    for line, row in enumerate(rows):
-        if row:
-            columns = slice(width - len(row), width) if left else slice(0, len(row))
-            ids[line, columns], mask[line, columns] = torch.tensor(row), 1
-    return ids, mask
+    side = "left" if left else "right"
+    ids = [torch.tensor(row, dtype=torch.long) for row in rows]
+    masks = [torch.ones_like(row) for row in ids]
+    return pad_sequence(ids, True, pad or 0, side), pad_sequence(masks, True, 0, side)
 
 
 @contextmanager

@@ -75,25 +75,18 @@ def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: 
     A file that cannot be read, or of another provenance, is logged and replaced. A folder that cannot be written to is
     left as it is. `provenance` is the file's metadata, all that decides the result; `length` the first dimension.
     """
-    cached = _read_cached(file, provenance) if file.exists() else None
-    if cached is not None and len(cached) == length:
-        return cached
+    tensor: Tensor
+    if file.exists():
+        problem = "was made from another covariance or other settings"
+        try:
+            open_file(file).close()
+            with safe_open(file, "pt") as opened:
+                if opened.metadata() == provenance and len(tensor := opened.get_tensor(CACHED)) == length:
+                    return tensor
+        except (SafetensorError, OSError, BadData) as error:
+            problem = f"cannot be read ({error})"
+        logging.getLogger(__name__).warning("'%s' %s: computed anew", file, problem)
     tensor = compute()
     with suppress(OSError, SafetensorError, BadData):
         save_whole({CACHED: tensor}, file, provenance)
     return tensor
-
-
-def _read_cached(file: Path, provenance: dict[str, str]) -> Tensor | None:
-    log = logging.getLogger(__name__)
-    try:
-        open_file(file).close()
-        with safe_open(file, "pt") as opened:
-            if opened.metadata() == provenance:
-                tensor: Tensor = opened.get_tensor(CACHED)
-                return tensor
-    except (SafetensorError, OSError, BadData) as error:
-        log.warning("'%s' cannot be read (%s): computed anew", file, error)
-        return None
-    log.warning("'%s' was made from another covariance or other settings: computed anew", file)
-    return None

@@ -280,15 +280,14 @@ class ValueOptimizer:
             nll = torch.zeros(len(batch.jobs), device=surprise.device)
             nll = nll.index_add(0, batch.edit_of_target, surprise * batch.shares)
             decay = self.settings.v_weight_decay * self.change.norm(dim=1) / self.norm**2
-            loss: Tensor = nll + decay + (self.kl_factor * self._divergence(essence) if len(essence) else 0.0)
+            loss: Tensor = nll + decay
+            if len(essence):
+                log_probs = essence.log_softmax(-1)
+                if self.original_log_probs is None:  # the change is still zero
+                    self.original_log_probs = log_probs.detach()
+                divergence = kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
+                loss = loss + self.kl_factor * divergence
             return loss
-
-    def _divergence(self, essence: Tensor) -> Tensor:
-        """The KL divergence of each edit's essence prompt, shape (edits,), from its logits."""
-        log_probs = essence.log_softmax(-1)
-        if self.original_log_probs is None:  # the change is still zero
-            self.original_log_probs = log_probs.detach()
-        return kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
 
     def _step(self, loss: Tensor) -> None:
         """Take one step of Adam, and clamp the change."""

@@ -16,7 +16,6 @@ from emend.editors.numerics.apply_delta import Deltas, is_edited
 from emend.editors.numerics.architectures import check_width, find_architecture, resolve_layer
 from emend.editors.numerics.contexts import OPENERS, context_prefixes
 from emend.editors.numerics.covariance import load_covariance
-from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
@@ -82,9 +81,7 @@ class LocateThenEdit(WeightEditor):
 
     def factorise(self) -> None:
         """Compute what the method needs of the covariance: by default the Cholesky factor of each layer's."""
-        if self.covariance.folder is not None:
-            for layer in self.layers:
-                self.covariance.factor(layer, key_size(self.lm, self.paths, layer))
+        self.covariance.factorise(self.lm, self.paths, self.layers)
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The low-rank deltas by parameter name; the model is left as it is.

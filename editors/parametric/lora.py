@@ -20,12 +20,12 @@ from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import find_architecture, input_first, layers_with, resolve_layer
 from emend.editors.numerics.low_rank import LowRankDelta
-from emend.editors.numerics.passes import light_passes, logits_at
+from emend.editors.numerics.passes import light_passes
 from emend.editors.numerics.seeded_draws import seeded_draws
 from emend.editors.numerics.training.in_place import recomputed_blocks
-from emend.editors.numerics.training.training_loop import TrainingBatch, TrainingRow, TrainingSettings, train_loop
+from emend.editors.numerics.training.training_loop import TrainingRow, TrainingSettings, train_loop
 from emend.editors.parametric.finetune import Trainer
-from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
+from emend.editors.parametric.quantised import check_four_bit, in_four_bit
 from emend.editors.parametric.served_lora import AdapterServer
 from emend.memory.distribution import install_command
 from emend.memory.edit import Edit
@@ -115,15 +115,12 @@ class Lora(Trainer):
             adapters(model, self.paths, self.settings) as pairs,
         ):
             leaves = [weight for pair in pairs.values() for weight in pair]
-            train_loop(self.lm, self._logits, leaves, rows, self.settings, seed)
+            train_loop(self.lm, model, leaves, rows, self.settings, seed)
             scale = self.settings.lora_alpha / self.settings.rank
             return {
                 f"{path}.weight": LowRankDelta(b.detach().cpu() * scale, a.detach().cpu())
                 for path, (a, b) in pairs.items()
             }
-
-    def _logits(self, batch: TrainingBatch) -> Tensor:
-        return logits_at(self.lm.model, self.lm.model, batch.inputs, batch.lines, batch.places)
 
     def matrices(self) -> list[str]:
         """The matrices that get adapters."""
@@ -188,7 +185,7 @@ def adapters(model: Any, paths: Sequence[str], settings: LoraSettings) -> Iterat
         # (out of memory), it leaves everything frozen, and of an offloaded model it writes each layer to disk again.
         # `inject_adapter_in_model` gives no tuner at all.
         for path, module in originals.items():
-            put_module(model, path, module)
+            model.set_submodule(path, module)
         for name in set(vars(model)) - attributes:
             delattr(model, name)
         for name, parameter in model.named_parameters():

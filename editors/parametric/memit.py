@@ -1,6 +1,6 @@
 """Mass editing of a memory (Meng et al. 2023, MEMIT): values spread over several layers by least squares."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import Answerer, ApplyMore, EditorContext
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.covariance import KeyCovariance
@@ -76,19 +77,14 @@ class Memit(LocateThenEdit):
 
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
         """The update of each layer (Algorithm 1); keys and residual are measured anew after each layer is written."""
-        last = self.layers[-1]
         targets = (values.value + values.change).cpu()
         located = [locate(self.lm, edit, self.prefixes, self.settings.fact_token) for edit in edits]
-        deltas: dict[str, LowRankDelta] = {}
-        with ExitStack() as stack:
-            for number, layer in enumerate(self.layers):
-                keys, states = self._keys_and_states(located, layer, last)
-                residual = (targets - states).double() / (len(self.layers) - number)
-                path = self.paths.of_layer(layer, "down_projection")
-                delta = deltas[f"{path}.weight"] = self.layer_update(layer, keys, residual)
-                if layer != last:
-                    stack.enter_context(written(self.lm.model.get_submodule(path), delta))
-        return deltas
+
+        def update(layer: int, left: int) -> LowRankDelta:
+            keys, states = self._keys_and_states(located, layer, self.layers[-1])
+            return self.layer_update(layer, keys, (targets - states).double() / left)
+
+        return spread_deltas(self.lm, self.paths, self.layers, update)
 
     def layer_update(self, layer: int, keys: Tensor, residual: Tensor) -> LowRankDelta:
         """The least-squares update (eq. 14), see `least_squares_update`, with K_p K_p^T added where keys are cached.
@@ -112,8 +108,25 @@ class Memit(LocateThenEdit):
         return (keys[:, 0] + keys[:, 1:].mean(1)) / 2, states[:, 0]
 
 
+def spread_deltas(
+    lm: CausalLM, paths: Architecture, layers: Sequence[int], update: Callable[[int, int], LowRankDelta]
+) -> dict[str, LowRankDelta]:
+    """The deltas by parameter name; each layer's is solved with those below it written.
+
+    `update` gives that of a layer, from its number and the number of layers from it on, which share what is lacking.
+    """
+    deltas: dict[str, LowRankDelta] = {}
+    with ExitStack() as stack:
+        for number, layer in enumerate(layers):
+            path = paths.of_layer(layer, "down_projection")
+            delta = deltas[f"{path}.weight"] = update(layer, len(layers) - number)
+            if layer != layers[-1]:
+                stack.enter_context(_written(lm.model.get_submodule(path), delta))
+    return deltas
+
+
 @contextmanager
-def written(module: nn.Module, delta: LowRankDelta) -> Iterator[None]:
+def _written(module: nn.Module, delta: LowRankDelta) -> Iterator[None]:
     """Add the delta to the module's weight inside the `with`; the original is restored bit for bit."""
     weight: Tensor = module.weight  # type: ignore[assignment]
     original = weight.detach().clone()

@@ -54,13 +54,13 @@ def in_four_bit(model: nn.Module) -> Iterator[None]:
     originals = {path: module for path, module in linear.items() if module is not head}
     try:
         for path, module in originals.items():
-            put_module(model, path, _four_bit(module))
+            model.set_submodule(path, _four_bit(module))
             if leave and not is_offloaded(module):
                 module.to(HOST)
         yield
     finally:
         for path, module in originals.items():
-            put_module(model, path, module)
+            model.set_submodule(path, module)
             if leave and not is_offloaded(module):
                 module.to(device)
 
@@ -106,9 +106,3 @@ def _problem(device: str) -> str:
         return "" if inputs.grad is not None and bool(inputs.grad.isfinite().all()) else "gradients are not finite"
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
-
-
-def put_module(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Replace the module at a path."""
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, module)

@@ -109,9 +109,9 @@ class CausalTracer:
                 probability = self._probabilities(fact, 1)
             states: list[Tensor] = []
             embedding = self._lm.model.get_input_embeddings()
-            with _blurred(embedding, fact.subject, self._noise(fact)):
-                with _recorded(self._modules["state"], states, len(fact.ids)):
-                    blurred = self._probabilities(fact, SAMPLES)
+            recorded = _recorded(self._modules["state"], states, len(fact.ids))
+            with _blurred(embedding, fact.subject, self._noise(fact)), recorded:
+                blurred = self._probabilities(fact, SAMPLES)
             restored = {
                 kind: torch.stack(
                     [self._restore_each_token(fact, states, clean[kind], kind, layer) for layer in range(self.layers)],
@@ -186,12 +186,8 @@ def window(layer: int, layers: int, size: int = WINDOW) -> range:
 def _returns_tuple(lm: CausalLM, block: nn.Module) -> bool:
     """True for blocks such as GPT-J's, whose hidden states are the first of several outputs."""
     outputs: list[Any] = []
-    handle = block.register_forward_hook(lambda _, __, output: outputs.append(output))
-    try:
-        with lm.lock, torch.no_grad():
-            lm.model(input_ids=torch.tensor([lm.encode("a")], device=lm.device))
-    finally:
-        handle.remove()
+    with lm.lock, torch.no_grad(), block.register_forward_hook(lambda _, __, output: outputs.append(output)):
+        lm.model(input_ids=torch.tensor([lm.encode("a")], device=lm.device))
     return isinstance(outputs[0], tuple)
 
 
@@ -203,16 +199,13 @@ def _recorded(modules: Sequence[nn.Module], outputs: list[Tensor], tokens: int) 
         states = _first(output)
         outputs.append(states.clone().view(-1, tokens, states.shape[-1]))
 
-    handles = [module.register_forward_hook(record) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(record))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-@contextmanager
-def _patched(module: nn.Module, clean: Tensor, places: Tensor) -> Iterator[None]:
+def _patched(module: nn.Module, clean: Tensor, places: Tensor) -> AbstractContextManager[Any]:
     """Inside the `with`, the module's output is the clean one at one token of each row."""
 
     def patch(_: nn.Module, __: Any, output: Any) -> Any:
@@ -221,15 +214,10 @@ def _patched(module: nn.Module, clean: Tensor, places: Tensor) -> Iterator[None]
         rows[torch.arange(len(places)), places] = clean[places]
         return (states, *output[1:]) if isinstance(output, tuple) else states
 
-    handle = module.register_forward_hook(patch)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return module.register_forward_hook(patch)
 
 
-@contextmanager
-def _blurred(embedding: nn.Module, subject: range, noise: Tensor) -> Iterator[None]:
+def _blurred(embedding: nn.Module, subject: range, noise: Tensor) -> AbstractContextManager[Any]:
     """Inside the `with`, noise is added to the embeddings of the subject's tokens."""
 
     def blur(_: nn.Module, __: Any, output: Tensor) -> Tensor:
@@ -237,11 +225,7 @@ def _blurred(embedding: nn.Module, subject: range, noise: Tensor) -> Iterator[No
         states[:, subject.start : subject.stop] += noise.to(states.dtype)
         return states
 
-    handle = embedding.register_forward_hook(blur)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return embedding.register_forward_hook(blur)
 
 
 def _first(output: Any) -> Tensor:

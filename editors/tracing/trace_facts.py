@@ -36,16 +36,10 @@ def trace_facts(
         BadData: an edit has no subject in its prompt, or the model knows none of the facts.
         BadSettings: the architecture is not known, or the tokenizer gives no offsets.
     """
-    facts, unknown = [], 0
-    for edit in edits:
-        fact = find_fact(lm, edit)
-        if fact is None:
-            unknown += 1
-        else:
-            facts.append(fact)
+    facts = [fact for edit in edits if (fact := find_fact(lm, edit)) is not None]
     if not facts:
         raise BadData(
-            f"the model knows none of the {unknown} facts: its most likely next token is never that of target_true. "
+            f"the model knows none of the {len(edits)} facts: its most likely next token is never that of target_true. "
             "Give edits of facts that it knows, or leave target_true out to trace what it says."
         )
     tracer = CausalTracer(lm, embedding_deviation(lm, facts), seed, architecture)
@@ -53,4 +47,4 @@ def trace_facts(
     for number, fact in enumerate(facts):
         report(number, len(facts))
         traces.append(tracer.trace(fact))
-    return TracedFacts(traces, unknown)
+    return TracedFacts(traces, len(edits) - len(facts))

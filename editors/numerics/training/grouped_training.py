@@ -6,7 +6,6 @@ head read the rows of all groups as one batch; only the trained matrices treat e
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -115,7 +114,8 @@ class GroupedTrainer:
         losses: dict[int, list[float]] = {}
         for part in parts:
             leaves = [leaf for n in dict.fromkeys(part.numbers) for leaf in self.copies[n].values()]
-            with self._copies_in_place(part):  # the backward pass may run blocks again
+            forwards = {module: partial(self._forward, part, path, module) for path, module in self.modules.items()}
+            with replaced_forward(forwards):  # the backward pass may run blocks again
                 states = part.suffix.run_again(part.lines, part.places)
                 logits = compute_logits(self.lm, self.paths, states)[part.which]
                 of_rows = mean_losses(logits, part.batch)
@@ -125,12 +125,8 @@ class GroupedTrainer:
                 losses.setdefault(n, []).append(loss)
         return losses
 
-    def _copies_in_place(self, part: _Part) -> AbstractContextManager[None]:
-        """Inside the `with`, each group's rows pass through the group's copies of the matrices."""
-        modules = self.modules.items()
-        return replaced_forward({module: partial(self._forward, part, path, module) for path, module in modules})
-
     def _forward(self, part: _Part, path: str, module: nn.Module, states: Tensor) -> Tensor:
+        """The output of a matrix, with each group's rows through the group's copy of it."""
         flat = states.reshape(-1, states.shape[-1])
         outputs: list[Tensor] = []
         sizes = part.sizes if len(flat) == sum(part.sizes) else part.scored

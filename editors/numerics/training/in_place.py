@@ -16,9 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.numerics.passes import light_passes, logits_at, replaced_forward
+from emend.editors.numerics.passes import light_passes, replaced_forward
 from emend.editors.numerics.training.compact_adam import CompactAdam
-from emend.editors.numerics.training.training_loop import TrainingBatch, TrainingRow, TrainingSettings, train_loop
+from emend.editors.numerics.training.training_loop import TrainingRow, TrainingSettings, train_loop
 
 
 def train_in_place(
@@ -39,27 +39,16 @@ def train_in_place(
     weights = {name: lm.model.get_parameter(name) for name in names}
     deltas: dict[str, Tensor] = {}
     with Originals(lm.folder, weights) as originals:
-        _train_loop(lm, weights, rows, settings, originals if distance > 0 else {}, distance, seed)
+        with light_passes(lm.model), recomputed_blocks(lm.model):
+            for weight in weights.values():
+                weight.requires_grad_(True)
+            optimizer = StepsInBackward(weights, settings.lr, originals if distance > 0 else {}, distance)
+            train_loop(lm, lm.model, list(weights.values()), rows, settings, seed, optimizer=optimizer)
+            del optimizer  # its averages go before the deltas come
         for name, weight in weights.items():
             deltas[name] = weight.detach().cpu().float() - originals[name].float()
             originals.restore(name)
     return deltas
-
-
-def _train_loop(
-    lm: CausalLM,
-    weights: Mapping[str, nn.Parameter],
-    rows: Sequence[TrainingRow],
-    settings: TrainingSettings,
-    originals: Mapping[str, Tensor],
-    distance: float,
-    seed: int,
-) -> None:
-    with light_passes(lm.model), recomputed_blocks(lm.model):
-        for weight in weights.values():
-            weight.requires_grad_(True)
-        optimizer = StepsInBackward(weights, settings.lr, originals, distance)
-        train_loop(lm, partial(_logits, lm), list(weights.values()), rows, settings, seed, optimizer=optimizer)
 
 
 class Originals(Mapping[str, Tensor]):
@@ -145,7 +134,3 @@ def recomputed_blocks(model: nn.Module) -> Iterator[None]:
     blocks = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     with replaced_forward({block: partial(checkpoint, block.forward, use_reentrant=False) for block in blocks}):
         yield
-
-
-def _logits(lm: CausalLM, batch: TrainingBatch) -> Tensor:
-    return logits_at(lm.model, lm.model, batch.inputs, batch.lines, batch.places)

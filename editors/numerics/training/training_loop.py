@@ -57,10 +57,6 @@ class TrainingBatch(NamedTuple):
     counts: Tensor
 
 
-Forward = Callable[[TrainingBatch], Tensor]
-"""Gives the logits, shape (tokens, vocabulary), float32, that score a batch's learnt tokens."""
-
-
 def train(
     lm: CausalLM,
     names: Sequence[str],
@@ -87,22 +83,18 @@ def train(
         for tensor, (least, most) in zip(trained.values(), bounds, strict=False):
             tensor.clamp_(least, most)
 
-    def forward(batch: TrainingBatch) -> Tensor:
+    def call(**inputs: Any) -> Any:
         current = {name: tensor.to(dtypes[name]) for name, tensor in trained.items()}
-
-        def call(**inputs: Any) -> Any:
-            return functional_call(lm.model, current, (), inputs)
-
-        return logits_at(call, lm.model, batch.inputs, batch.lines, batch.places)
+        return functional_call(lm.model, current, (), inputs)
 
     with light_passes(lm.model):
-        train_loop(lm, forward, list(trained.values()), rows, settings, seed, constrain)
+        train_loop(lm, call, list(trained.values()), rows, settings, seed, constrain)
     return {name: (tensor - origin[name]).detach() for name, tensor in trained.items()}
 
 
 def train_loop(
     lm: CausalLM,
-    forward: Forward,
+    call: Callable[..., Any],
     leaves: Sequence[Tensor],
     rows: Sequence[TrainingRow],
     settings: TrainingSettings,
@@ -110,7 +102,7 @@ def train_loop(
     after: Callable[[], None] = lambda: None,
     optimizer: "Descent | None" = None,
 ) -> None:
-    """Train the leaves in place.
+    """Train the leaves in place; `call` runs the model with them on keyword arguments.
 
     The loss of a step is the mean over its rows of the mean negative log-probability of their tokens; a step whose rows
     are all below `stop_loss` is skipped, and a pass without any step is the last. `after` is called after every step.
@@ -127,9 +119,13 @@ def train_loop(
             for batches in steps:
                 optimizer.zero_grad()
                 total = sum(len(batch.counts) for batch in batches)
-                earlier = [_backward(forward, leaves, batch, total) for batch in batches[:-1]]
-                last = mean_losses(forward(batches[-1]), batches[-1])
-                losses = torch.cat([*earlier, last.detach()])
+                parts: list[Tensor] = []
+                for place, batch in enumerate(batches, 1):
+                    last = mean_losses(logits_at(call, lm.model, batch.inputs, batch.lines, batch.places), batch)
+                    parts.append(last.detach())
+                    if place < len(batches):  # the last one's gradients come with the step
+                        (last.sum() / total).backward(inputs=list(leaves))
+                losses = torch.cat(parts)
                 finite = bool(losses.isfinite().all())
                 if finite and bool(losses.max() < settings.stop_loss):
                     continue
@@ -187,16 +183,12 @@ def optimizer_step(optimizer: Any, *loss: Tensor) -> bool:
     return True
 
 
-def _rows_of_a_step(rows: Sequence[TrainingRow], settings: TrainingSettings) -> int:
-    return min(settings.batch_size or len(rows), len(rows))
-
-
 def _passes(
     lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings, seed: int
 ) -> Iterator[list[list[TrainingBatch]]]:
     """The passes; each is a list of steps, and each step a list of batches."""
-    size = _rows_of_a_step(rows, settings)
-    if size == len(rows):
+    size = settings.batch_size or len(rows)
+    if size >= len(rows):
         whole = [_batches(lm, rows, settings)]
         for _ in range(settings.num_steps):
             yield whole
@@ -223,13 +215,6 @@ def training_batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> TrainingBatch:
     lines, places, tokens = torch.tensor(scored, device=lm.device).T
     inputs = {"input_ids": ids.to(lm.device), "attention_mask": mask.to(lm.device), "use_cache": False}
     return TrainingBatch(inputs, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
-
-
-def _backward(forward: Forward, leaves: Sequence[Tensor], batch: TrainingBatch, total: int) -> Tensor:
-    """Add this batch's share to the leaves' gradients; the loss of each of its rows, before the step."""
-    losses = mean_losses(forward(batch), batch)
-    (losses.sum() / total).backward(inputs=list(leaves))
-    return losses.detach()
 
 
 def mean_losses(logits: Tensor, batch: TrainingBatch) -> Tensor:

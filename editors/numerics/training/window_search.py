@@ -63,14 +63,13 @@ def search_windows(
     values: list[list[WindowValue]] = [[] for _ in targets]
     for number in range(max(map(len, windows))):
         which = [n for n, of_target in enumerate(windows) if number < len(of_target)]
-        jobs = [_job(m, targets[n], windows[n][number], values[n]) for m, n in enumerate(which)]
+        jobs: list[ValueJob] = []
+        for n in which:
+            first, end = windows[n][number]
+            fixed = tuple((value.place, value.change) for value in values[n])
+            row = Located(targets[n].ids[:end], first - 1, first)
+            jobs.append(ValueJob(len(jobs), targets[n].edit, [row], fixed=fixed))
         result = optimise_values(lm, paths, jobs, layer, "block", settings)
         for n, job, change, original in zip(which, jobs, result.change, result.value, strict=True):
             values[n].append(WindowValue(job.prompts[0].subject, change, original))
     return values
-
-
-def _job(number: int, target: LongTarget, window: tuple[int, int], before: Sequence[WindowValue]) -> ValueJob:
-    first, end = window
-    fixed = tuple((value.place, value.change) for value in before)
-    return ValueJob(number, target.edit, [Located(target.ids[:end], first - 1, first)], fixed=fixed)

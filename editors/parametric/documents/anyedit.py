@@ -5,8 +5,8 @@ block's training of `unke`, or the least squares of `memit`.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -18,12 +18,11 @@ from emend.agents.local.prefixes import Ids
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import check_width
 from emend.editors.numerics.covariance import load_covariance
-from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta, activations
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.training.window_search import LongTarget, WindowValue, split_windows
 from emend.editors.parametric.documents.unke import Unke, UnkeSettings
-from emend.editors.parametric.memit import check_spread, least_squares_update, written
+from emend.editors.parametric.memit import check_spread, least_squares_update, spread_deltas
 from emend.memory.errors import BadSettings
 
 
@@ -80,12 +79,7 @@ class AnyEdit(Unke):
         check_width(self.lm.model, self.paths, self.layers)
         keep_loaded(self.lm.model, (self.paths.of_layer(layer, "down_projection") for layer in self.layers))
         self.covariance = load_covariance(self.lm, self.paths, self.layers, self.settings.covariance)
-        if self.covariance.folder is not None:
-            retry_on_oom(self.lm, self._factorise)
-
-    def _factorise(self) -> None:
-        for layer in self.layers:
-            self.covariance.factor(layer, key_size(self.lm, self.paths, layer))
+        retry_on_oom(self.lm, partial(self.covariance.factorise, self.lm, self.paths, self.layers))
 
     @property
     def target_modules(self) -> dict[str, Any]:
@@ -106,24 +100,13 @@ class AnyEdit(Unke):
         """The deltas by which the base editor writes the values."""
         if self.settings.base == "unke":
             return super().write(targets, values)
-        last = self.layers[-1]
         texts = [self.context_ids(target) for target in targets]
-        deltas: dict[str, LowRankDelta] = {}
-        with ExitStack() as stack:
-            for number, layer in enumerate(self.layers):
-                keys, residual = self._keys_and_residual(texts, values, layer)
-                delta = least_squares_update(
-                    self.covariance,
-                    self.settings.mom2_update_weight,
-                    layer,
-                    keys,
-                    residual / (len(self.layers) - number),
-                )
-                path = self.paths.of_layer(layer, "down_projection")
-                deltas[f"{path}.weight"] = delta
-                if layer != last:
-                    stack.enter_context(written(self.lm.model.get_submodule(path), delta))
-        return deltas
+
+        def update(layer: int, left: int) -> LowRankDelta:
+            keys, residual = self._keys_and_residual(texts, values, layer)
+            return least_squares_update(self.covariance, self.settings.mom2_update_weight, layer, keys, residual / left)
+
+        return spread_deltas(self.lm, self.paths, self.layers, update)
 
     def _keys_and_residual(
         self, texts: Sequence[Ids], values: Sequence[Sequence[WindowValue]], layer: int

@@ -9,10 +9,10 @@ import torch
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.prefixes import Ids
+from emend.editors.hyperparameters import read_text
 from emend.editors.numerics.contexts import OPENERS
 from emend.editors.numerics.seeded_draws import seeded_draws
-from emend.memory.errors import BadData, BadSettings, MissingData
-from emend.memory.files import read_input
+from emend.memory.errors import BadData
 
 SAMPLED_TOKENS = 40
 """Tokens of each text that the unedited model writes itself."""
@@ -25,19 +25,12 @@ def read_preserved_texts(lm: CausalLM, file: str, number: int, seed: int) -> tup
     The published code draws from Alpaca's instructions with their answers; the model's own texts need no data.
 
     Raises:
-        MissingData: there is no such file.
-        BadData: it is not UTF-8, or has too few lines.
+        MissingData: it cannot be read.
+        BadData: it has too few lines.
     """
     if not file:
         return _sampled_texts(lm, number, seed)
-    try:
-        lines = read_input(Path(file).expanduser()).decode().splitlines()
-    except FileNotFoundError as error:
-        raise MissingData(f"no file '{file}' of preserved texts: name one with a text a line.") from error
-    except UnicodeDecodeError as error:
-        raise BadData(f"file '{file}' of preserved texts is not UTF-8: {error}.") from error
-    except OSError as error:
-        raise BadSettings(f"file '{file}' of preserved texts cannot be read: {error.strerror or error}.") from error
+    lines = read_text(Path(file), f"no preserved texts in '{file}': name a file with a text a line").splitlines()
     texts = tuple(line.strip() for line in lines if line.strip())
     if len(texts) < number:
         raise BadData(f"file '{file}' has {len(texts)} texts, and {number} are to be preserved: set ex_data_num.")

@@ -1,7 +1,6 @@
 """A side memory beside one down-projection (Wang et al. 2024, WISE): edited copies, routed to by what they change."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -98,7 +97,8 @@ class Wise(LayerEditor[SideMemory]):
         if memory.edits % self.settings.save_freq == 0:
             memory = memory._replace(mask=self._draw_mask(memory.edits))
         rows = self._rows(edit)
-        prompts = [PromptSplit((), tuple(row)) for row in self._inputs(rows)]
+        lines = zip(rows.batch.inputs["input_ids"], rows.tokens, strict=True)
+        prompts = [PromptSplit((), tuple(ids[mask].tolist())) for ids, mask in lines]
         suffix = SuffixForward(self.lm, self.paths, prompts, self.layer, every_place=True)
         memory = memory._replace(current=self._train(suffix, memory, rows, edit))
         settings = self.settings
@@ -128,18 +128,15 @@ class Wise(LayerEditor[SideMemory]):
         starts = torch.tensor([*(row.start for row in rows), len(ids)], device=tokens.device)
         return _Rows(batch, tokens, tokens & (tokens.cumsum(1) <= starts[:, None]))
 
-    def _inputs(self, rows: _Rows) -> list[list[int]]:
-        ids = rows.batch.inputs["input_ids"]
-        return [line[mask].tolist() for line, mask in zip(ids, rows.tokens, strict=True)]
-
     def _train(self, suffix: SuffixForward, memory: SideMemory, rows: _Rows, edit: Edit) -> Shard:
         """The current shard after some masked steps of gradient descent on the edit."""
         settings, weight = self.settings, self._weight()
         leaf = memory.current.delta.clone().requires_grad_()
         losses = [math.inf, math.inf]
+        change, bound = CONVERGED
         for step in range(settings.n_iter):
             loss, inside, gradient = self._gradient(suffix, leaf, rows)
-            if _has_converged(losses):
+            if abs(losses[-1] - losses[-2]) <= change and losses[-1] <= bound:
                 break
             if not loss.isfinite():
                 raise ModelError(
@@ -179,7 +176,11 @@ class Wise(LayerEditor[SideMemory]):
 
         def routed(inputs: Tensor, outputs: Tensor, rows: PassRows) -> Tensor:
             if not rows.continues:
-                routes[:] = [self._route(memory, inputs, outputs, rows)]
+                # A text that is scored after the begin token alone, as for its perplexity, is routed by all its tokens.
+                whole = rows.prompts.sum(1, keepdim=True) <= 1
+                mask = torch.where(whole, rows.tokens, rows.prompts)
+                each = [activation(outputs, shard.delta, inputs, self._function, mask) for shard in memory.shards]
+                routes[:] = [memory.choose(torch.stack(each), self.settings.act_ratio)]
             changed = outputs
             for number, shard in enumerate(memory.shards):
                 if bool((lines := routes[0] == number).any()):
@@ -188,15 +189,3 @@ class Wise(LayerEditor[SideMemory]):
             return changed
 
         return routed
-
-    def _route(self, memory: SideMemory, inputs: Tensor, outputs: Tensor, rows: PassRows) -> Tensor:
-        # A text that is scored after the begin token alone, as for its perplexity, is routed by all its tokens.
-        whole = rows.prompts.sum(1, keepdim=True) <= 1
-        mask = torch.where(whole, rows.tokens, rows.prompts)
-        each = [activation(outputs, shard.delta, inputs, self._function, mask) for shard in memory.shards]
-        return memory.choose(torch.stack(each), self.settings.act_ratio)
-
-
-def _has_converged(losses: Sequence[float]) -> bool:
-    change, bound = CONVERGED
-    return abs(losses[-1] - losses[-2]) <= change and losses[-1] <= bound

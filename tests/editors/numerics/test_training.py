@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn.functional import log_softmax
+from transformers.modeling_outputs import CausalLMOutput
 
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
@@ -80,13 +81,12 @@ def test_a_pass_in_steps_of_some_rows_sees_each_row_once(random_model):
     rows = training_rows(lm, [CAPITAL, CURRENCY, *DOCUMENTS], "new_fact")
     leaf = torch.zeros(1, requires_grad=True)
 
-    def forward(batch):
-        fed = batch.inputs
+    def call(**fed):
         seen.append(tuple(fed["input_ids"][0, : int(fed["attention_mask"][0].sum())].tolist()))
-        return lm.model(**fed).logits[batch.lines, batch.places] * (1 + leaf)
+        return CausalLMOutput(logits=lm.model(**fed).logits * (1 + leaf))
 
     plan = TrainingSettings(lr=1e-6, num_steps=2, stop_loss=0.0, batch_tokens=4096, batch_size=1)
-    train_loop(lm, forward, [leaf], rows, plan, seed=3)
+    train_loop(lm, call, [leaf], rows, plan, seed=3)
     fed = [row.input_ids for row in rows]
     assert sorted(seen[:5]) == sorted(fed) == sorted(seen[5:]) and seen[:5] != seen[5:]
 
@@ -97,11 +97,11 @@ def test_a_step_whose_rows_are_known_is_left_out(random_model):
     leaf = torch.zeros(1, requires_grad=True)
     calls = []
 
-    def forward(batch):
+    def call(**fed):
         calls.append(1)
-        return lm.model(**batch.inputs).logits[batch.lines, batch.places] * (1 + leaf)
+        return CausalLMOutput(logits=lm.model(**fed).logits * (1 + leaf))
 
-    train_loop(lm, forward, [leaf], rows, TrainingSettings(lr=1.0, num_steps=9, stop_loss=1e9, batch_tokens=4096))
+    train_loop(lm, call, [leaf], rows, TrainingSettings(lr=1.0, num_steps=9, stop_loss=1e9, batch_tokens=4096))
     assert not leaf.any() and len(calls) == 1
 
 
