@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -40,7 +41,7 @@ class EditCheck:
 
     def __init__(self, model: Any) -> None:
         lm = getattr(model, "lm", None)
-        self._lm = lm if hasattr(lm, "log_probs") else None
+        self._lm: Any = lm if hasattr(lm, "log_probs") else None
         self._neighbours: dict[str, list[Pair]] = {}
         """By id of an edit, the neighbouring prompts that the model does not continue with the new object."""
         self._warned = set[Pair]()
@@ -59,16 +60,19 @@ class EditCheck:
         edited = {edit.subject for edit in edits}
         others = [edit for edit in others if edit.subject and edit.subject not in edited]
         pairs = {edit.id: _pairs(edit, others, edited) for edit in chosen}
-        says = self._most_probable([pair for each in pairs.values() for pair in each])
-        if says is not None:
+        with suppress(EmendError):  # an edit that cannot be scored fails elsewhere, with its reason
+            says = self._most_probable([pair for each in pairs.values() for pair in each])
             self._neighbours = {name: [pair for pair in each if not says[pair]] for name, each in pairs.items()}
 
     def measure(self, editor: str, edits: Sequence[Edit]) -> EditOutcome | None:
         """Measure those of the applied edits that were chosen, and warn; None if there is nothing to measure."""
         chosen = [edit for edit in edits if edit.id in self._neighbours]
+        if not chosen:
+            return None
         pairs = [pair for edit in chosen for pair in self._neighbours[edit.id]]
-        says, took = self._most_probable(pairs), self._took(chosen)
-        if says is None or took is None or not chosen:
+        try:
+            says, took = self._most_probable(pairs), self._took(chosen)
+        except EmendError:
             return None
         turned = sum(says[pair] for pair in pairs)
         outcome = EditOutcome(checked=len(chosen), took=sum(took), neighbours=len(pairs), turned=turned)
@@ -86,11 +90,9 @@ class EditCheck:
             self._warned.add((editor, kind))
             logging.getLogger(__name__).warning("%s: %s", editor, text)
 
-    def _took(self, edits: Sequence[Edit]) -> list[bool] | None:
+    def _took(self, edits: Sequence[Edit]) -> list[bool]:
         rivals = [(edit.cloze, target) for edit in edits for target in (edit.target_new, edit.target_true) if target]
         scores = self._scores(rivals)
-        if scores is None:
-            return None
         return [
             scores[edit.cloze, edit.target_new].log_prob > scores[edit.cloze, edit.target_true].log_prob
             if edit.target_true
@@ -98,17 +100,13 @@ class EditCheck:
             for edit in edits
         ]
 
-    def _most_probable(self, pairs: Sequence[Pair]) -> dict[Pair, bool] | None:
-        scores = self._scores(pairs)
-        return None if scores is None else {pair: _is_greedy(score) for pair, score in scores.items()}
+    def _most_probable(self, pairs: Sequence[Pair]) -> dict[Pair, bool]:
+        return {pair: _is_greedy(score) for pair, score in self._scores(pairs).items()}
 
-    def _scores(self, pairs: Sequence[Pair]) -> dict[Pair, Any] | None:
-        """The score of each target after its prompt; None if the model cannot give it."""
+    def _scores(self, pairs: Sequence[Pair]) -> dict[Pair, Any]:
+        """The score of each target after its prompt."""
         distinct = list(dict.fromkeys(pairs))
-        try:
-            return dict(zip(distinct, self._lm.log_probs(distinct), strict=True)) if self._lm and distinct else {}
-        except EmendError:  # an edit that cannot be scored fails elsewhere, with its reason
-            return None
+        return dict(zip(distinct, self._lm.log_probs(distinct), strict=True)) if distinct else {}
 
 
 def _is_greedy(score: Any) -> bool:

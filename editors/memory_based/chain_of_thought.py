@@ -19,7 +19,6 @@ from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
-from emend.memory.retrieval.none import NoRetrieval
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ class ChainEditor(SteppingEditor):
     reply_tokens: ClassVar[int] = THOUGHT_TOKENS
     prompt_id = staticmethod(chain_prompt_id)
 
-    def cot_context(self, retriever: Retriever) -> CotContext:
-        """The context of the graph `cot`."""
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
+        """The context with the form and the demonstrations."""
         return CotContext(**self.common_fields(retriever), form=self.form, demonstrations=self.demonstrations)
 
 
@@ -113,10 +112,6 @@ class Cot(ChainEditor):
     name: ClassVar[str] = "cot"
     schema: ClassVar[type[Any]] = CotSettings
     graph: ClassVar[str] = "cot"
-
-    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> CotContext:
-        """The context with the form and the demonstrations."""
-        return self.cot_context(retriever)
 
 
 class InputAug(ChainEditor):
@@ -135,17 +130,15 @@ class InputAug(ChainEditor):
         fields = super().fingerprint | {"retriever": "all"}
         return fields if self.settings.chain else {k: v for k, v in fields.items() if k not in ("form", "prompts")}
 
-    def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
+    def view_retriever(self, view: Corpus, edits: Sequence[Edit]) -> Retriever:
         """All entries of the applied edits, in the order of the edits."""
-        if not edits:
-            return NoRetrieval()
-        self.memory.add(edits)
-        ids = [edit.id for edit in edits]
-        return AllEntries(self.memory.view(ids), ids)
+        return AllEntries(view, [edit.id for edit in edits])
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
         """The context with room for all facts."""
-        return self.cot_context(retriever) if self.settings.chain else RagContext(**self.common_fields(retriever))
+        if self.settings.chain:
+            return super().graph_context(retriever, edits)
+        return RagContext(**self.common_fields(retriever))
 
     def common_fields(self, retriever: Retriever) -> dict[str, Any]:
         """The fields of every context, with `k` facts shown."""

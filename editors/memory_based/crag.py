@@ -10,7 +10,7 @@ from emend.agents.roles.relevance import Evaluator, ModelEvaluator, ScopeEvaluat
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.editors.memory_based.scope import load_scope_for
-from emend.editors.memory_based.wider_search import SecondMemory, load_search
+from emend.editors.memory_based.wider_search import load_search
 from emend.graphs.crag import CragContext
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
@@ -73,7 +73,7 @@ class Crag(MemoryEditor):
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the evaluator, the thresholds in use, and a second memory's content."""
         limits = {"upper": round(self.upper, 6), "lower": round(self.lower, 6)}
-        second = {"second_memory": self.search.content} if isinstance(self.search, SecondMemory) else {}
+        second = {"second_memory": self.search.content} if self.search and self.search.content else {}
         return super().fingerprint | {"evaluator": self.evaluator.identity} | limits | second
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> CragContext:

@@ -17,7 +17,7 @@ from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.base import Retriever
+from emend.memory.retrieval.base import Corpus, Retriever
 from emend.memory.retrieval.none import NoRetrieval
 
 
@@ -84,7 +84,11 @@ class MemoryEditor:
         if not edits:
             return NoRetrieval()  # strategies need not be able to index an empty view
         self.memory.add(edits)
-        return self.retriever(self.memory.view([edit.id for edit in edits]))
+        return self.view_retriever(self.memory.view([edit.id for edit in edits]), edits)
+
+    def view_retriever(self, view: Corpus, edits: Sequence[Edit]) -> Retriever:
+        """The retriever over a view of the memory that holds these edits."""
+        return self.retriever(view)
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
         """The context of the graph's nodes while the edits are applied."""

@@ -15,8 +15,7 @@ from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.editors.memory_based.scope import load_scope_for
 from emend.graphs.serac import ScopeRetriever, SeracContext
 from emend.memory.edit import Edit
-from emend.memory.retrieval.base import Retriever
-from emend.memory.retrieval.none import NoRetrieval
+from emend.memory.retrieval.base import Corpus, Retriever
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,8 @@ class Serac(MemoryEditor):
         name = self.settings.counterfactual
         return super().fingerprint | scope | {"counterfactual": fingerprint(second, name) if second else "the same"}
 
-    def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
+    def view_retriever(self, view: Corpus, edits: Sequence[Edit]) -> Retriever:
         """The classifier over the applied edits, or over those of them that the retriever finds."""
-        if not edits:
-            return NoRetrieval()
-        self.memory.add(edits)
-        view = self.memory.view([edit.id for edit in edits])
         narrow = self.retriever(view) if self.settings.candidates else None
         return ScopeRetriever(view, self.scope, narrow, self.settings.candidates)
 

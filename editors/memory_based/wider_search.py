@@ -1,7 +1,6 @@
 """The wider search of CRAG: a second memory, or a user's retriever, tool or function."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,16 @@ WORDLESS = frozenset({"audio", "file", "image", "image_url", "reasoning", "video
 
 
 class SearchAdapter:
-    """A retriever around a function of a query and a number of passages; `name` is that of `crag.search`."""
+    """A retriever around a function of a query and a number of passages.
 
-    def __init__(self, ask: Callable[[str, int], Any], name: str) -> None:
-        self._ask, self._name = ask, name
+    Args:
+        ask: the function.
+        name: that of `crag.search`.
+        content: a digest of a second memory's entries; empty for another search.
+    """
+
+    def __init__(self, ask: Callable[[str, int], Any], name: str, content: str = "") -> None:
+        self._ask, self._name, self.content = ask, name, content
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The first k passages, with falling scores and no edit id. A retriever's hits are returned as they are.
@@ -85,19 +90,7 @@ def _field(result: Any, name: str) -> Any:
     return None if callable(value) and not isinstance(value, str) else value
 
 
-@dataclass(frozen=True)
-class SecondMemory:
-    """A retriever over another memory than that of the edits; `content` is a digest of its entries."""
-
-    retriever: Retriever
-    content: str
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        """The retriever's hits."""
-        return self.retriever.search(query, k)
-
-
-def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None, embedding: str = "") -> Retriever:
+def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None, embedding: str = "") -> SearchAdapter:
     """The wider search: a second memory in a folder, or the object that `module:attribute` names.
 
     That is a retriever, a class that makes one, a LangChain tool or retriever, or a function from a query to texts,
@@ -130,7 +123,7 @@ def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None
     )
 
 
-def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embedding: str = "") -> SecondMemory:
+def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embedding: str) -> SearchAdapter:
     """A retriever over all entries that a memory holds now; they belong to none of the applied edits.
 
     Raises:
@@ -151,4 +144,5 @@ def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embeddi
             )
         view = memory.view()
         entries = sorted((entry.id, entry.text, entry.time or "") for entry in view.entries())
-        return SecondMemory(strategy(view), content_id("second memory", encoder.identity, entries))
+        content = content_id("second memory", encoder.identity, entries)
+        return SearchAdapter(strategy(view).search, str(folder), content)

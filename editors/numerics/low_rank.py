@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.locate import Located
-from emend.editors.numerics.passes import padded
+from emend.editors.numerics.passes import first_output, padded
 from emend.memory.embeddings.threads import one_thread
 
 WITHOUT_DOUBLES = ("mps",)
@@ -88,7 +88,7 @@ def activations(
             raise _LastModuleDone
 
     def on_state(_: nn.Module, __: Any, output: Tensor | tuple[Tensor, ...]) -> None:
-        states[0] = output[0] if isinstance(output, tuple) else output
+        states[0] = first_output(output)
         raise _LastModuleDone
 
     with ExitStack() as hooks, suppress(_LastModuleDone), torch.no_grad():

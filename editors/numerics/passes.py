@@ -29,6 +29,12 @@ def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -
     return pad_sequence(ids, True, pad or 0, side), pad_sequence(masks, True, 0, side)
 
 
+def first_output(output: Any) -> Tensor:
+    """The hidden states of a module's output, which may be the first of several."""
+    states: Tensor = output[0] if isinstance(output, tuple) else output
+    return states
+
+
 @contextmanager
 def replaced_forward(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Inside the `with`, these modules compute something else."""

@@ -7,7 +7,7 @@ only the places whose output is asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from emend.agents.local.kv_cache import cache_arguments, takes_cache
 from emend.agents.local.offload import is_offloaded
 from emend.editors.cost import add_tokens
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, layers_with
-from emend.editors.numerics.passes import padded, replaced_forward
+from emend.editors.numerics.passes import first_output, padded, replaced_forward
 from emend.memory.errors import BadSettings
 
 PARTS = ("block", "down_projection", "norm", "head")
@@ -105,8 +105,11 @@ class SuffixForward:
         self.captured: dict[str, Tensor] = {}
         """Activations of the unedited model at the token that changes, shape (rows, width) each: `key` into the layer's
         down-projection, `value` out of it and `state` out of its block."""
+        inputs = self._inputs(prompts)
         with torch.no_grad():
-            self._capture(prompts)
+            caching = cache_arguments(lm.model, self._front_cache(prompts)) if self.front else {"use_cache": False}
+            with self._fixed_changes(self._whole), self._capturing(*inputs["input_ids"].shape):
+                lm.model.base_model(**inputs, **caching)
 
     def run(self, change: Tensor, rows: Tensor, places: Tensor) -> Tensor:
         """Hidden states after the last norm, shape (n, width), once `change` (rows, width) is added.
@@ -154,33 +157,28 @@ class SuffixForward:
     @cached_property
     def _last_modules(self) -> list[nn.Module]:
         """Modules behind the attention of the last block, where they are known to treat each place alone."""
-        mlp = self._module(self.depth - 1, "down_projection").rpartition(".")[0]
+        mlp = self.paths.of_layer(self.depth - 1, "down_projection").rpartition(".")[0]
         # The projection of an unknown model may be a recurrence's.
         if not self._known or self._whole or self._every_place:
             return []
-        paths = self._outputs + [mlp] * (mlp != self._module(self.depth - 1, "block"))
+        paths = self._outputs + [mlp] * (mlp != self.paths.of_layer(self.depth - 1, "block"))
         return [self.lm.model.get_submodule(path) for path in paths]
 
-    def _module(self, number: int, part: str) -> str:
-        return self.paths.of_layer(number, part)
+    def _module(self, number: int, part: str) -> nn.Module:
+        module: nn.Module = self.lm.model.get_submodule(self.paths.of_layer(number, part))
+        return module
 
     def edited_block(self, change: Tensor) -> Tensor:
         """Output of the edited layer's block with `change` added behind its down-projection."""
-        with self._fixed_changes(self._whole), self._added(change):
+        added = self._added("down_projection", self._rows, self._places, change)
+        with self._fixed_changes(self._whole), added:
             return self._block(self.layer, self._before)
 
     def block_output(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Output of the edited layer's block, shape (rows, places, width), with its own or with other weights."""
         args, kwargs = self._calls[self.layer]
-        block = self.lm.model.get_submodule(self._module(self.layer, "block"))
-        return _first(functional_call(block, dict(weights or {}), (self._before, *args), kwargs))
-
-    def _capture(self, prompts: Sequence[PromptSplit]) -> None:
-        """Run whole prompts once, keeping the arguments of each block from the edited one on."""
-        inputs = self._inputs(prompts)
-        caching = cache_arguments(self.lm.model, self._front_cache(prompts)) if self.front else {"use_cache": False}
-        with self._fixed_changes(self._whole), self._capturing(*inputs["input_ids"].shape):
-            self.lm.model.base_model(**inputs, **caching)
+        block = self._module(self.layer, "block")
+        return first_output(functional_call(block, dict(weights or {}), (self._before, *args), kwargs))
 
     def _front_cache(self, prompts: Sequence[PromptSplit]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
@@ -202,7 +200,6 @@ class SuffixForward:
     @contextmanager
     def _capturing(self, rows: int, places: int) -> Iterator[None]:
         """Hooks that keep the blocks' arguments, the first block's output, and the captured activations."""
-        model, paths = self.lm.model, self.paths
 
         def at_place(states: Tensor) -> Tensor:
             states = states.reshape(rows, places, -1)  # some MLPs see rows and places as one dimension
@@ -221,20 +218,19 @@ class SuffixForward:
             self.captured |= {"key": at_place(args[0]), "value": at_place(output)}
 
         def on_state(_: nn.Module, __: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
-            self._after = _first(output)
+            self._after = first_output(output)
             self.captured["state"] = at_place(self._after)
             self._further = () if isinstance(output, Tensor) else output[1:]
 
         def skip(states: Tensor, *_: Any, **__: Any) -> Tensor | tuple[Tensor, ...]:
             return (states, *self._further) if self._further else states
 
-        blocks = {n: model.get_submodule(paths.of_layer(n, "block")) for n in range(self.layer, self.depth)}
-        down = model.get_submodule(paths.of_layer(self.layer, "down_projection"))
+        blocks = {number: self._module(number, "block") for number in range(self.layer, self.depth)}
         with ExitStack() as hooks:
             for number, block in blocks.items():
                 hooks.enter_context(block.register_forward_pre_hook(on_call(number), with_kwargs=True))
             hooks.enter_context(blocks[self.layer].register_forward_hook(on_state))
-            hooks.enter_context(down.register_forward_hook(on_value))
+            hooks.enter_context(self._module(self.layer, "down_projection").register_forward_hook(on_value))
             if self._known and not self._whole:  # of the blocks above only the arguments are of use
                 hooks.enter_context(replaced_forward({blocks[n]: skip for n in range(self.layer + 2, self.depth)}))
                 hooks.enter_context(self._capturing_projections())
@@ -248,7 +244,7 @@ class SuffixForward:
         if above == self.depth:
             yield
             return
-        attention = self._module(above, "query").rpartition(".")[0]
+        attention = self.paths.of_layer(above, "query").rpartition(".")[0]
         modules = self.lm.model.get_submodule(attention).named_modules()
         linear = {path: module for path, module in modules if isinstance(module, nn.Linear | Conv1D)}
 
@@ -259,46 +255,32 @@ class SuffixForward:
             for module in linear.values():
                 hooks.enter_context(module.register_forward_hook(keep))
             yield
-        read, _ = calls[self.lm.model.get_submodule(self._module(above, "query"))]
+        read, _ = calls[self._module(above, "query")]
         self._projections = {module: output for module, (states, output) in calls.items() if states is read}
-        last = self._module(self.depth - 1, "query").rpartition(".")[0]
+        last = self.paths.of_layer(self.depth - 1, "query").rpartition(".")[0]
         self._outputs = [f"{last}.{path}" for path, module in linear.items() if module not in self._projections]
 
-    @contextmanager
-    def _fixed_changes(self, front_is_read: bool) -> Iterator[None]:
+    def _fixed_changes(self, front_is_read: bool) -> AbstractContextManager[Any]:
         """Inside the `with`, a pass over the tokens in front has the changes that stay there."""
         if not (front_is_read and self._fixed):
-            yield
-            return
+            return nullcontext()
         rows, columns, changes = zip(*self._fixed, strict=True)
-        values = torch.stack(changes)
+        return self._added("block" if self.paths.adds else "down_projection", rows, columns, torch.stack(changes))
+
+    def _added(self, part: str, rows: Any, places: Any, changes: Tensor) -> AbstractContextManager[Any]:
+        """Inside the `with`, changes, shape (n, width), are added to what a part of the edited layer gives there."""
 
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Any) -> Any:
-            changed = _first(output).clone()
-            by_row = changed.view(len(self._rows), -1, changed.shape[-1])
-            by_row[rows, columns] = by_row[rows, columns] + values.to(changed.dtype)
+            changed = first_output(output).clone()
+            by_row = changed.view(len(self._rows), -1, changed.shape[-1])  # some MLPs see rows and places as one
+            by_row[rows, places] = by_row[rows, places] + changes.to(changed.dtype)
             return changed if isinstance(output, Tensor) else (changed, *output[1:])
 
-        path = self._module(self.layer, "block" if self.paths.adds else "down_projection")
-        with self.lm.model.get_submodule(path).register_forward_hook(add):
-            yield
-
-    @contextmanager
-    def _added(self, change: Tensor) -> Iterator[None]:
-        def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            changed = output.clone()
-            rows = changed.view(len(change), -1, output.shape[-1])  # some MLPs see rows and places as one dimension
-            rows[self._rows, self._places] = rows[self._rows, self._places] + change.to(output.dtype)
-            return changed
-
-        path = self.paths.of_layer(self.layer, "down_projection")
-        with self.lm.model.get_submodule(path).register_forward_hook(add):
-            yield
+        return self._module(self.layer, part).register_forward_hook(add)
 
     def _block(self, number: int, states: Tensor) -> Tensor:
         args, kwargs = self._calls[number]
-        block = self.lm.model.get_submodule(self.paths.of_layer(number, "block"))
-        return _first(block(states, *args, **kwargs))
+        return first_output(self._module(number, "block")(states, *args, **kwargs))
 
 
 @contextmanager
@@ -414,7 +396,3 @@ def _inputs(lm: CausalLM, ids: Tensor, mask: Tensor, ids_mask: Tensor, before: T
     places = (ids_mask.cumsum(1) - 1).clamp(min=0) + before
     inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": places}
     return {name: tensor.to(lm.device) for name, tensor in inputs.items()}
-
-
-def _first(output: Tensor | tuple[Tensor, ...]) -> Tensor:
-    return output[0] if isinstance(output, tuple) else output

@@ -294,7 +294,7 @@ class ValueOptimizer:
         self.optimizer.zero_grad()
         with torch.enable_grad():
             loss.sum().backward(inputs=[self.change])
-        moved = optimizer_step(self.optimizer)
+        moved = optimizer_step(self.optimizer.step)
         with torch.no_grad():
             limit = self.settings.clamp_norm_factor * self.norm
             norm = self.change.norm(dim=1)

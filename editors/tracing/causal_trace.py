@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, find_architecture, resolve_layer
 from emend.editors.numerics.locate import subject_tokens
-from emend.editors.numerics.passes import light_passes, logits_at, replaced_forward
+from emend.editors.numerics.passes import first_output, light_passes, logits_at, replaced_forward
 from emend.editors.numerics.seeded_draws import seeded_draws
 from emend.memory.edit import Edit, content_id
 
@@ -196,7 +196,7 @@ def _recorded(modules: Sequence[nn.Module], outputs: list[Tensor], tokens: int) 
     """Inside the `with`, the modules' outputs are appended, each of shape (rows, tokens, width)."""
 
     def record(_: nn.Module, __: Any, output: Any) -> None:
-        states = _first(output)
+        states = first_output(output)
         outputs.append(states.clone().view(-1, tokens, states.shape[-1]))
 
     with ExitStack() as hooks:
@@ -209,7 +209,7 @@ def _patched(module: nn.Module, clean: Tensor, places: Tensor) -> AbstractContex
     """Inside the `with`, the module's output is the clean one at one token of each row."""
 
     def patch(_: nn.Module, __: Any, output: Any) -> Any:
-        states = _first(output).clone()
+        states = first_output(output).clone()
         rows = states.view(len(places), -1, states.shape[-1])  # OPT's MLP has no dimension of rows
         rows[torch.arange(len(places)), places] = clean[places]
         return (states, *output[1:]) if isinstance(output, tuple) else states
@@ -226,9 +226,3 @@ def _blurred(embedding: nn.Module, subject: range, noise: Tensor) -> AbstractCon
         return states
 
     return embedding.register_forward_hook(blur)
-
-
-def _first(output: Any) -> Tensor:
-    """The hidden states of a module's output, which may be a tuple."""
-    states: Tensor = output[0] if isinstance(output, tuple) else output
-    return states

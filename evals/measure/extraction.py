@@ -195,7 +195,8 @@ def extract_documents(
     _check(config)
     policy.on_wait = (progress or Progress()).waiting
     benchmark, _ = load_benchmark(config.benchmark, config.data, config.benchmark_options)
-    context = _context(config, embedding, policy)
+    steps = ("coreference", "validation", "deduplication", "attempts", "normalisation")
+    context = ExtractContext(_extractor(config, policy), embedding, **config.model_dump(include=set(steps)))
     documents = documents_of(benchmark, text_setting(benchmark, config.setting), config.limit, config.seed)
     extract, settings = document_extractor(context), settings_of(context)
     file = extract_to(out, documents, extract, context.fingerprint, progress, config.concurrency, settings)
@@ -219,18 +220,6 @@ def _check(config: ExtractionConfig) -> None:
         if (name == "judge" and config.judge is None) or (name == "model" and config.method in WITHOUT_MODEL):
             raise BadSettings(f"--set {name}: {MODELS_BY_KEY[name]} is not called: leave it out, or name one.")
         refuse_secrets(settings, name)
-
-
-def _context(config: ExtractionConfig, embedding: Embedding, policy: CallPolicy) -> ExtractContext:
-    return ExtractContext(
-        extractor=_extractor(config, policy),
-        embedding=embedding,
-        coreference=config.coreference,
-        validation=config.validation,
-        deduplication=config.deduplication,
-        attempts=config.attempts,
-        normalisation=config.normalisation,
-    )
 
 
 def _extractor(config: ExtractionConfig, policy: CallPolicy) -> Any:

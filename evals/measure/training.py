@@ -233,17 +233,12 @@ def _rows(
     split: Literal["train", "check"], questions: ScopeQuestions, results: Sequence[Decision], threshold: float
 ) -> list[ScopeRow]:
     """Three rows: for questions in scope, out of scope, and all."""
-    inside = [bool(about) for about in questions.about]
-    kinds: dict[Literal["in", "out", "all"], list[bool]] = {
-        "in": inside,
-        "out": [not each for each in inside],
-        "all": [True] * len(inside),
-    }
+    kinds: dict[Literal["in", "out", "all"], tuple[bool, ...]] = {"in": (True,), "out": (False,), "all": (True, False)}
     rows = []
-    for name, keep in kinds.items():
+    for name, sides in kinds.items():
+        keep = [bool(about) in sides for about in questions.about]
         right = [float(result.right) for result in compress(results, keep)]
-        cases = list(compress(questions.cases, keep))
-        mean = estimate(right, cases)
+        mean = estimate(right, list(compress(questions.cases, keep)))
         rows.append(
             ScopeRow(
                 split=split,

@@ -95,7 +95,7 @@ class GroupedTrainer:
                     for leaf in (leaf for n in losses.keys() - learning for leaf in self.copies[n].values()):
                         leaf.grad = None
                     parts = self._parts(learning)
-                if not finite or not optimizer_step(optimizer):
+                if not finite or not optimizer_step(optimizer.step):
                     raise self._overflow(number, losses)
                 self._constrain(learning)
         deltas = [{name: (leaf - self.origin[name]).detach() for name, leaf in copy.items()} for copy in self.copies]

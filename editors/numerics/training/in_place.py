@@ -42,23 +42,23 @@ def train_in_place(
         with light_passes(lm.model), recomputed_blocks(lm.model):
             for weight in weights.values():
                 weight.requires_grad_(True)
-            optimizer = StepsInBackward(weights, settings.lr, originals if distance > 0 else {}, distance)
-            train_loop(lm, lm.model, list(weights.values()), rows, settings, seed, optimizer=optimizer)
-            del optimizer  # its averages go before the deltas come
+            step = StepsInBackward(weights, settings.lr, originals if distance > 0 else None, distance)
+            train_loop(lm, lm.model, list(weights.values()), rows, settings, seed, step=step)
+            del step  # its averages go before the deltas come
         for name, weight in weights.items():
             deltas[name] = weight.detach().cpu().float() - originals[name].float()
             originals.restore(name)
     return deltas
 
 
-class Originals(Mapping[str, Tensor]):
+class Originals:
     """The weights as they are now, on the CPU; at the end of the `with` they are restored, bit for bit.
 
     A weight that stands in the model's folder as it is now is read there again; of the others a copy is held.
     """
 
     def __init__(self, folder: Path, weights: Mapping[str, nn.Parameter]) -> None:
-        self._weights, self._missing = weights, dict.fromkeys(weights)
+        self._weights = dict(weights)
         files: list[Any] = [safe_open(file, "pt") for file in sorted(folder.glob("*.safetensors"))]
         self._sources = {name: file for file in files for name in file.keys() if name in weights}  # noqa: SIM118
         self._copies: dict[str, Tensor] = {}
@@ -70,24 +70,18 @@ class Originals(Mapping[str, Tensor]):
         original: Tensor = self._copies[name] if name in self._copies else self._sources[name].get_tensor(name)
         return original
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for name in list(self._missing):
+        for name in list(self._weights):
             self.restore(name)
 
     @torch.no_grad()
     def restore(self, name: str) -> None:
         """Give a weight back its original, which is held no longer."""
         self._weights[name].copy_(self[name])
-        del self._missing[name]
+        del self._weights[name]
         self._copies.pop(name, None)
 
 
@@ -98,24 +92,19 @@ def _same_bits(tensor: Tensor, other: Tensor) -> bool:
 
 
 class StepsInBackward:
-    """An optimizer whose `step` is the backward pass: gradients of the whole model never exist together."""
+    """Steps that are taken in the backward pass: gradients of the whole model never exist together."""
 
     def __init__(
-        self, weights: Mapping[str, nn.Parameter], lr: float, originals: Mapping[str, Tensor], distance: float
+        self, weights: Mapping[str, nn.Parameter], lr: float, originals: Originals | None, distance: float
     ) -> None:
         self._weights, self._adam = weights, CompactAdam(lr)
         self._originals, self._distance = originals, distance
 
-    def zero_grad(self) -> None:
-        """Remove gradients of rows whose step was not taken."""
-        for weight in self._weights.values():
-            weight.grad = None
-
-    def step(self, loss: Tensor) -> None:
+    def __call__(self, loss: Tensor) -> None:
         """Go back through the loss, and move each weight by the gradient that it then has."""
         with ExitStack() as hooks:
             for name, weight in self._weights.items():
-                move = partial(self._move, self._originals.get(name))
+                move = partial(self._move, None if self._originals is None else self._originals[name])
                 hooks.callback(weight.register_post_accumulate_grad_hook(move).remove)
             loss.backward(inputs=list(self._weights.values()))
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
@@ -100,24 +100,26 @@ def train_loop(
     settings: TrainingSettings,
     seed: int = 0,
     after: Callable[[], None] = lambda: None,
-    optimizer: "Descent | None" = None,
+    step: Callable[[Tensor], None] | None = None,
 ) -> None:
     """Train the leaves in place; `call` runs the model with them on keyword arguments.
 
     The loss of a step is the mean over its rows of the mean negative log-probability of their tokens; a step whose rows
     are all below `stop_loss` is skipped, and a pass without any step is the last. `after` is called after every step.
-    Without an `optimizer`, Adam moves the leaves, which are then float32.
+    `step` gets the loss of a step's last batch, whose gradients are still to come; without one, Adam moves the leaves,
+    which are then float32.
 
     Raises:
         ModelError: a loss or a trained tensor overflowed; names step and loss.
     """
-    optimizer = optimizer or StepsAfterBackward(leaves, settings.lr)
+    step = step or adam_steps(leaves, settings.lr)
     number = 0
     with lm.lock, torch.enable_grad():
         for steps in _passes(lm, rows, settings, seed):
             moved = False
             for batches in steps:
-                optimizer.zero_grad()
+                for leaf in leaves:
+                    leaf.grad = None
                 total = sum(len(batch.counts) for batch in batches)
                 parts: list[Tensor] = []
                 for place, batch in enumerate(batches, 1):
@@ -129,7 +131,7 @@ def train_loop(
                 finite = bool(losses.isfinite().all())
                 if finite and bool(losses.max() < settings.stop_loss):
                     continue
-                if not finite or not optimizer_step(optimizer, last.sum() / total):
+                if not finite or not optimizer_step(step, last.sum() / total):
                     raise overflow_error(number, losses, settings.lr)
                 after()
                 number, moved = number + 1, True
@@ -139,32 +141,15 @@ def train_loop(
         raise overflow_error(number, losses, settings.lr)
 
 
-class Descent(Protocol):
-    """Moves the leaves of a training; `step` ends with the backward pass of a step's last batch."""
+def adam_steps(leaves: Sequence[Tensor], lr: float) -> Callable[[Tensor], None]:
+    """Steps of Adam on all leaves at once, each after the gradients of a loss are added to theirs."""
+    optimizer = adam(leaves, lr)
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of batches whose step is not taken."""
-        ...
+    def step(loss: Tensor) -> None:
+        loss.backward(inputs=list(leaves))
+        optimizer.step()
 
-    def step(self, loss: Tensor) -> None:
-        """Add the gradients of the loss to those of the batches before, and move."""
-        ...
-
-
-class StepsAfterBackward:
-    """Adam on all leaves at once, after the gradients."""
-
-    def __init__(self, leaves: Sequence[Tensor], lr: float) -> None:
-        self._leaves, self._adam = list(leaves), adam(leaves, lr)
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        self._adam.zero_grad()
-
-    def step(self, loss: Tensor) -> None:
-        """Take the gradients of the loss, and move."""
-        loss.backward(inputs=self._leaves)
-        self._adam.step()
+    return step
 
 
 def adam(leaves: Sequence[Tensor], lr: float) -> torch.optim.Adam:
@@ -172,10 +157,10 @@ def adam(leaves: Sequence[Tensor], lr: float) -> torch.optim.Adam:
     return torch.optim.Adam(leaves, lr=lr, fused=all(leaf.device.type in ("cpu", "cuda") for leaf in leaves))
 
 
-def optimizer_step(optimizer: Any, *loss: Tensor) -> bool:
+def optimizer_step(step: Callable[..., Any], *loss: Tensor) -> bool:
     """Take one step; False where the learning rate overflows the number format."""
     try:
-        optimizer.step(*loss)
+        step(*loss)
     except RuntimeError as error:
         if "without overflow" not in str(error):
             raise

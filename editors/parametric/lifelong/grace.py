@@ -57,7 +57,12 @@ class Codebook(NamedTuple):
             label: tokens of the target.
             eps: radius of a new key.
         """
-        added = self.add(key, value, label, eps)
+        added = Codebook(
+            torch.cat([self.keys, key[None]]),
+            torch.cat([self.values, value[None]]),
+            torch.cat([self.radii, self.radii.new_tensor([eps])]),
+            (*self.labels, tuple(label)),
+        )
         if not self.labels:
             return added, 0
         distances, numbers = self.nearest(key[None])
@@ -73,15 +78,6 @@ class Codebook(NamedTuple):
             return self._replace(radii=radii[:-1]), number
         radii[number], radii[-1] = distance / 2 - APART, distance / 2
         return added._replace(radii=radii), len(self.labels)
-
-    def add(self, key: Tensor, value: Tensor, label: Sequence[int], eps: float) -> "Codebook":
-        """The codebook with one more entry."""
-        return Codebook(
-            torch.cat([self.keys, key[None]]),
-            torch.cat([self.values, value[None]]),
-            torch.cat([self.radii, self.radii.new_tensor([eps])]),
-            (*self.labels, tuple(label)),
-        )
 
     def with_value(self, number: int, value: Tensor) -> "Codebook":
         """The codebook with another value of an entry."""
