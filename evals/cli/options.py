@@ -382,13 +382,13 @@ def enforce_thresholds(report: "Report", require: Sequence[str] | None, junit: P
         typer.Exit: with code 1 if one is not met.
         BadSettings: a threshold is about no row of the report, or the file cannot be written.
     """
-    from emend.evals.results.aggregate.gate import check_requirements, junit_cases, write_junit
+    from emend.evals.results.aggregate.gate import check_requirements, write_junit
 
     outcomes = check_requirements(report, require or ())
     for outcome in outcomes:
         print_text(f"{'met' if outcome.met else 'NOT MET'}: {outcome.message}", err=True)
     if junit is not None:
-        write_junit(junit_cases(outcomes), f"emend {report.benchmark} {report.model}", junit)
+        write_junit(outcomes, f"emend {report.benchmark} {report.model}", junit)
     if not all(outcome.met for outcome in outcomes):
         raise typer.Exit(1)
 

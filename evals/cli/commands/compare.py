@@ -138,7 +138,7 @@ def gate(
 
     After a run in mode sequential it names the last number of edits up to which all limits are kept.
     """
-    from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_gate_junit
+    from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_junit
     from emend.evals.results.aggregate.rows import report as read_report
 
     limits = GateLimits(
@@ -153,7 +153,8 @@ def gate(
     rows = [verdict.model_dump() | {"passes": verdict.passes, "safe_edits": verdict.safe_edits} for verdict in verdicts]
     emit(rows, as_json, lambda console: _show(verdicts, console))
     if junit is not None:
-        write_gate_junit(verdicts, report, junit)
+        checks = [check for verdict in verdicts for check in verdict.checks]
+        write_junit(checks, f"emend gate {report.benchmark} {report.model}", junit)
     if not all(verdict.passes for verdict in verdicts):
         raise typer.Exit(1)
 

@@ -4,9 +4,11 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, decided, estimate, harmonic, macro
@@ -19,18 +21,23 @@ REASONS = 200
 OTHER_REASONS = "other reasons"
 
 
-class MetricRow(FrozenModel):
-    """A metric of an editor: its mean in the metric's own unit, with a 95 % interval."""
+class GroupRow(FrozenModel):
+    """A row about an editor in a setting and a mode."""
 
     editor: str
     setting: str
     mode: str
+
+    @property
+    def place(self) -> "ResultGroup":
+        """The result group that the row is about."""
+        return ResultGroup(self.setting, self.mode, self.editor)
+
+
+class MetricRow(Estimate, GroupRow):
+    """A metric of an editor: its mean in the metric's own unit, with a 95 % interval."""
+
     metric: str
-    mean: float | None
-    n: int
-    unscored: int
-    low: float | None
-    high: float | None
     judge: str = ""
     """Judge and its measured agreement with people; empty for metrics without a judge."""
     protocol: str = ""
@@ -43,55 +50,62 @@ class MetricRow(FrozenModel):
     """Number of replies that ended at the limit of new tokens."""
 
 
-class Column(NamedTuple):
-    """The numbers of one output over the records of one kind, the case of each, and the cases of what has none.
+class ColumnRows(NamedTuple):
+    """Number of the case, of the attempt and of the record of each row of a column.
 
     An attempt is a case in one of its repeats: the best of several wordings is that of one attempt, not of all repeats.
     """
 
-    values: Floats
     cases: Integers
     attempts: Integers
-    missing: Integers
-    missing_attempts: Integers
-    silent: Integers
-    """Cases of what is missing because the model gave no answer, and in `silent_attempts` their attempts."""
-    silent_attempts: Integers
+    records: Integers
+
+    def at(self, mask: NDArray[np.bool_]) -> "ColumnRows":
+        """The rows where the mask is true."""
+        return ColumnRows(*(numbers[mask] for numbers in self))
+
+
+class Column(NamedTuple):
+    """The numbers of one output over the records of one kind, and the rows that have none."""
+
+    values: Floats
+    scored: ColumnRows
+    missing: ColumnRows
+    silent: NDArray[np.bool_]
+    """True for what is missing because the model gave no answer."""
     forms: frozenset[str] = frozenset()
     cut_off: int = 0
-    records: Integers = NO_CASES
-    """Number of the record of each value."""
 
     @classmethod
     def of(cls, values: Iterable[float], cases: Iterable[int]) -> "Column":
         """A column of cases that have one attempt each, in which nothing is missing."""
-        cases = np.array([*cases], np.int64)
-        return cls(np.array([*values], np.float64), cases, cases, NO_CASES, NO_CASES, NO_CASES, NO_CASES)
+        numbers = np.array([*cases], np.int64)
+        return cls(np.array([*values], np.float64), ColumnRows(numbers, numbers, NO_CASES), NO_ROWS, NONE_SILENT)
 
     @property
     def with_silent(self) -> "Column":
         """The column in which probes without an answer have the value 0."""
-        left = ~np.isin(self.missing_attempts, self.silent_attempts)
-        return Column(
-            values=np.concatenate([self.values, np.zeros(len(self.silent))]),
-            cases=np.concatenate([self.cases, self.silent]),
-            attempts=np.concatenate([self.attempts, self.silent_attempts]),
-            missing=self.missing[left],
-            missing_attempts=self.missing_attempts[left],
-            silent=NO_CASES,
-            silent_attempts=NO_CASES,
+        silent = self.missing.at(self.silent)
+        left = ~np.isin(self.missing.attempts, silent.attempts)
+        return self._replace(
+            values=np.concatenate([self.values, np.zeros(len(silent.cases))]),
+            scored=ColumnRows(*map(np.concatenate, zip(self.scored, silent, strict=True))),
+            missing=self.missing.at(left),
+            silent=self.silent[left],
         )
 
     def only(self, cases: Collection[int]) -> "Column":
         """The part of these cases."""
-        chosen = np.array([*cases], np.int64)
-        scored, missing, silent = (np.isin(cases, chosen) for cases in (self.cases, self.missing, self.silent))
-        numbers = self.cases[scored], self.attempts[scored], self.missing[missing], self.missing_attempts[missing]
-        return Column(
-            self.values[scored], *numbers, self.silent[silent], self.silent_attempts[silent], self.forms, self.cut_off
+        scored, missing = (np.isin(rows.cases, [*cases]) for rows in (self.scored, self.missing))
+        return self._replace(
+            values=self.values[scored],
+            scored=self.scored.at(scored),
+            missing=self.missing.at(missing),
+            silent=self.silent[missing],
         )
 
 
+NO_ROWS, NONE_SILENT = ColumnRows(NO_CASES, NO_CASES, NO_CASES), np.empty(0, np.bool_)
 DIGITS = 14
 """Hexadecimal ones of a case's number: two of a million cases are alike once in a hundred thousand such runs."""
 Columns = dict[tuple[str, str], Column]
@@ -121,6 +135,10 @@ NUMBER, ATTEMPT, KEPT, WIDTH = 0, 1, 8, 9
 COSTS = {SECONDS: 2, RETRIES: 3, TOKENS_IN: 4, TOKENS_OUT: 5}
 SPENT = {"input_tokens": 4, "output_tokens": 5, "calls": 6, "untold": 7}
 NO_USAGE = SPENT["untold"]
+_ALIKE: Callable[[Record], tuple[Any, ...]] = attrgetter(*ColumnKey._fields[:-2])
+_NUMBERS: Callable[[Record], tuple[Any, ...]] = attrgetter(
+    "seconds", *(f"usage.{name}" for name in ("retries", *SPENT)), "from_baseline"
+)
 
 
 class ResultGroup(NamedTuple):
@@ -158,35 +176,10 @@ class RecordTable:
 
     def add(self, record: Record) -> None:
         """Take one record in."""
-        usage = record.usage
         values, unscored = ({}, {}) if record.excluded else (record.values, record.unscored)
-        self.rows[
-            ColumnKey(
-                record.setting,
-                record.mode,
-                record.editor,
-                record.checkpoint,
-                record.kind,
-                record.form,
-                record.is_cut_off,
-                record.no_answer,
-                tuple(values),
-                tuple(unscored),
-            )
-        ].extend(
-            (
-                self.records,
-                self.position(record.case, record.repeat),
-                record.seconds,
-                usage.retries,
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.calls,
-                usage.untold,
-                record.from_baseline,
-                *values.values(),
-            )
-        )
+        key = ColumnKey._make((*_ALIKE(record), tuple(values), tuple(unscored)))
+        position = self.position(record.case, record.repeat)
+        self.rows[key].extend((self.records, position, *_NUMBERS(record), *values.values()))
         if record.excluded:
             self.excluded[record.excluded] += 1
         for reason in sorted(set(unscored.values())):
@@ -279,40 +272,33 @@ class _Joiner:
     def __init__(self, table: RecordTable) -> None:
         self._cases = np.array([table.cases[case] for case, _ in table.attempts], np.int64)
         self._attempts = np.array([*table.attempts.values()], np.int64)
-        self._known: dict[tuple[int, ...], tuple[Integers, Integers, Integers, Integers]] = {}
+        self._known: dict[tuple[int, ...], tuple[Integers, ColumnRows]] = {}
 
     def column(self, parts: Sequence[_Part]) -> Column:
         """Make a column of its parts, in the order of the records."""
         scored = [(part.rows, part.values) for part in parts if part.values is not None]
-        order, cases, attempts, records = self._in_order([rows for rows, _ in scored])
-        values = np.concatenate([values for _, values in scored])[order] if scored else np.empty(0)
         missing = [part for part in parts if part.values is None]
-        _, missing_cases, missing_attempts, _ = self._in_order([part.rows for part in missing])
-        _, silent, silent_attempts, _ = self._in_order([part.rows for part in missing if part.alike.no_answer])
+        order, rows = self._in_order([rows for rows, _ in scored])
+        missing_order, missing_rows = self._in_order([part.rows for part in missing])
+        silent = [np.full(len(part.rows), part.alike.no_answer) for part in missing]
         return Column(
-            values=values,
-            cases=cases,
-            attempts=attempts,
-            missing=missing_cases,
-            missing_attempts=missing_attempts,
-            silent=silent,
-            silent_attempts=silent_attempts,
+            values=np.concatenate([np.empty(0), *(values for _, values in scored)])[order],
+            scored=rows,
+            missing=missing_rows,
+            silent=np.concatenate([NONE_SILENT, *silent])[missing_order],
             forms=frozenset(part.alike.form for part in parts if part.alike.form),
             cut_off=sum(len(part.rows) for part in parts if part.alike.is_cut_off),
-            records=records,
         )
 
-    def _in_order(self, rows: Sequence[Floats]) -> tuple[Integers, Integers, Integers, Integers]:
-        """The order of the rows' records, and their cases, attempts and numbers in it."""
-        if not rows:
-            return NO_CASES, NO_CASES, NO_CASES, NO_CASES
-        key = tuple(map(id, rows))  # of arrays that all live until every column is made
+    def _in_order(self, parts: Sequence[Floats]) -> tuple[Integers, ColumnRows]:
+        """The order of the parts' records, and their rows in it."""
+        key = tuple(map(id, parts))  # of arrays that all live until every column is made
         if key not in self._known:
             # Stable, which is fast where they are sorted.
-            numbers = np.concatenate([part[:, NUMBER] for part in rows]).astype(np.int64)
+            numbers = np.concatenate([NO_CASES, *(part[:, NUMBER] for part in parts)]).astype(np.int64)
             order = np.argsort(numbers, kind="stable")
-            at = np.concatenate([part[:, ATTEMPT] for part in rows])[order].astype(np.int64)
-            self._known[key] = order, self._cases[at], self._attempts[at], numbers[order]
+            at = np.concatenate([NO_CASES, *(part[:, ATTEMPT] for part in parts)])[order].astype(np.int64)
+            self._known[key] = order, ColumnRows(self._cases[at], self._attempts[at], numbers[order])
         return self._known[key]
 
 
@@ -338,7 +324,7 @@ def metric_row(group: ResultGroup, columns: Columns, metric: Metric) -> MetricRo
     row = group.row(metric, estimate_of(columns, metric))
     forms = " and ".join(sorted({form for column in chosen for form in column.forms}))
     as_wrong = None
-    if metric.protocol and metric.share and metric.value not in NOT_ANSWERS and any(len(c.silent) for c in chosen):
+    if metric.protocol and metric.share and metric.value not in NOT_ANSWERS and any(c.silent.any() for c in chosen):
         answered = {key: column.with_silent for key, column in columns.items() if key[0] == metric.value}
         mean = estimate_of(answered, metric).mean
         as_wrong = None if mean == row.mean else mean
@@ -363,17 +349,19 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
         return macro([estimate_of(columns, alone_metric) for alone_metric in alone]).scaled(metric.scale)
     if metric.per == "harmonic":
         per_kind = [columns.get((metric.value, kind), Column.of((), ())) for kind in metric.kinds]
-        missing = sum(len(column.missing) for column in per_kind)
-        whole = harmonic([(column.values.tolist(), column.cases.tolist()) for column in per_kind]).scaled(metric.scale)
-        return whole.model_copy(update={"unscored": missing})
+        whole = harmonic([(column.values.tolist(), column.scored.cases.tolist()) for column in per_kind])
+        return whole.scaled(metric.scale).model_copy(update={"unscored": _missing(per_kind)})
     chosen = columns_of(columns, metric)
     if metric.per in EXTREMES:
         return _by_attempt(chosen, metric.per).scaled(metric.scale)
     values = np.concatenate([np.empty(0), *(column.values for column in chosen)])
-    cases = np.concatenate([NO_CASES, *(column.cases for column in chosen)])
+    cases = np.concatenate([NO_CASES, *(column.scored.cases for column in chosen)])
     whole = estimate(values, cases, per=metric.per, share=metric.share)
-    unscored = sum(len(column.missing) for column in chosen)
-    return whole.scaled(metric.scale).model_copy(update={"unscored": unscored})
+    return whole.scaled(metric.scale).model_copy(update={"unscored": _missing(chosen)})
+
+
+def _missing(columns: Sequence[Column]) -> int:
+    return sum(len(column.missing.cases) for column in columns)
 
 
 def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
@@ -381,11 +369,10 @@ def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
     outcomes: list[tuple[int, float | None]] = []
     case_of: dict[int, int] = {}
     for column in chosen:
-        values, cases, attempts, missing, missing_attempts = (part.tolist() for part in column[:5])
-        outcomes += zip(attempts, values, strict=True)
-        case_of |= zip(attempts, cases, strict=True)
-        case_of |= zip(missing_attempts, missing, strict=True)
-    outcomes += [(attempt, None) for column in chosen for attempt in column.missing_attempts.tolist()]
+        outcomes += zip(column.scored.attempts.tolist(), column.values.tolist(), strict=True)
+        for rows in (column.scored, column.missing):
+            case_of |= zip(rows.attempts.tolist(), rows.cases.tolist(), strict=True)
+    outcomes += [(attempt, None) for column in chosen for attempt in column.missing.attempts.tolist()]
     every = decided(outcomes, per)
     return estimate(list(every.values()), [case_of[attempt] for attempt in every])
 

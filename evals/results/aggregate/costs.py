@@ -2,9 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from emend.evals.results.aggregate.columns import (
     TOKENS_OUT,
     Column,
     Columns,
+    GroupRow,
     MetricRow,
     RecordTable,
     ResultGroup,
@@ -97,25 +97,22 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
     Workers, shares and a resumed run apply the same edits once more: the first time counts, so that the number of
     applications does not depend on how a run was run.
     """
-    by_group: dict[ResultGroup, dict[str, dict[int, float]]] = {}
+    by_group: dict[ResultGroup, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     known = set()
     for number, line in enumerate(read_lines(folder, COSTS)):
         if line.get("act") != "edit" or not line["edits"]:
             continue
-        application = (
-            *(line.get(name) for name in ("setting", "mode", "editor", "repeat", "edits")),
-            tuple(line.get("of", ())),
-        )
+        place = ResultGroup(line["setting"], line["mode"], line["editor"])
+        application = (*place, line.get("repeat"), line["edits"], *line.get("of", ()))
         if line.get("of") and application in known:
             continue
         known.add(application)
-        place = ResultGroup(line["setting"], line["mode"], line["editor"])
         for metric in PER_EDIT:
             totals = line[metric.value]
             if totals is not None:
                 memory = metric.value == "peak_bytes"  # of all edits at once: it is not shared out among them
                 value = totals / MIB if memory else totals / line["edits"]
-                by_group.setdefault(place, {}).setdefault(metric.value, {})[number] = value
+                by_group[place][metric.value][number] = value
     return {
         place: {(name, ""): Column.of(values.values(), values) for name, values in costs.items()}
         for place, costs in by_group.items()
@@ -137,7 +134,23 @@ def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     )
 
 
-Lines = list[dict[str, Any]]
+Line = dict[str, Any]
+Lines = list[Line]
+
+
+def _latest(lines: Iterable[Line]) -> dict[tuple[ResultGroup, int], Lines]:
+    """Measurements by result group and number of edits that stood, which is 0 but in a sequence.
+
+    Of two measurements of the same edits the later one counts.
+    """
+    latest: dict[tuple[Any, ...], Line] = {}
+    for line in lines:
+        group, standing = ResultGroup(line["setting"], line["mode"], line["editor"]), line.get("standing", 0)
+        latest[group, standing, line["repeat"], line["edits"]] = line
+    by_group: dict[tuple[ResultGroup, int], Lines] = defaultdict(list)
+    for (group, standing, *_), line in latest.items():
+        by_group[group, standing if group.mode.startswith("sequential") else 0].append(line)
+    return by_group
 
 
 class PerplexityRow(MetricRow):
@@ -157,11 +170,6 @@ class PerplexityRow(MetricRow):
     """Largest norm of a changed matrix over that before."""
 
     @property
-    def place(self) -> ResultGroup:
-        """The place whose figures the edits stand behind."""
-        return ResultGroup(self.setting, self.mode, self.editor)
-
-    @property
     def ratio(self) -> float | None:
         """Perplexity over that before; infinite where it is no finite number, None if unmeasured."""
         if not self.before.mean:
@@ -173,14 +181,8 @@ def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoin
     """Row per editor, setting and mode; in a sequence, at each checkpoint and at its end."""
     rank = order_by(editors)
     before = _over_texts([line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY_BEFORE][:1])
-    key = itemgetter("setting", "mode", "editor", "standing", "repeat", "edits")  # of two lines the later one counts
     lines = (line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY)
-    measured = {key(line): line for line in lines if line["tokens"] or line["unscored"]}
-    rows: dict[tuple[ResultGroup, int], Lines] = {}
-    for (setting, mode, editor, standing, *_), line in measured.items():
-        rows.setdefault(
-            (ResultGroup(setting, mode, editor), standing if mode.startswith("sequential") else 0), []
-        ).append(line)
+    rows = _latest(line for line in lines if line["tokens"] or line["unscored"])
     chosen = sorted(_at_checkpoints(list(rows), checkpoints), key=lambda key: (rank(key[0]), key[1]))
     return [_perplexity_row(place, standing, rows[place, standing], before) for place, standing in chosen]
 
@@ -236,10 +238,6 @@ def _exponential(nats: Estimate) -> Estimate:
     return nats.model_copy(update=bounds)
 
 
-Places = dict[tuple[str, str, str, int, str, str], list[dict[str, Any]]]
-"""Scores by editor, setting, mode, number of edits, task and metric."""
-
-
 class AbilityRow(MetricRow):
     """A task's score under one editor's edits, in percent; the questions are the cases.
 
@@ -269,35 +267,23 @@ def abilities_of(folder: Path, editors: Sequence[str]) -> list[AbilityRow]:
         if line["act"] == PERPLEXITY_BEFORE
         for score in line["ability"]
     }
-    rank, places = order_by(editors), _places(lines)
-    keys = sorted(places, key=lambda key: (rank(ResultGroup(key[1], key[2], key[0])), key[3]))
-    return [_ability_row(key, places[key], before.get(key[4:])) for key in keys]
+    scores: dict[tuple[ResultGroup, int, str, str], Lines] = defaultdict(list)
+    for (group, standing), measured in _latest(line for line in lines if line["act"] == PERPLEXITY).items():
+        for score in chain.from_iterable(line["ability"] for line in measured):
+            scores[group, standing, score["task"], score["metric"]].append(score)
+    rank = order_by(editors)
+    keys = sorted(scores, key=lambda key: (rank(key[0]), key[1]))
+    return [_ability_row(key, scores[key], before.get(key[2:])) for key in keys]
 
 
-def _places(lines: Sequence[dict[str, Any]]) -> Places:
-    names = ("setting", "mode", "editor", "standing", "repeat", "edits")
-    # Of two measurements of the same edits the later one counts.
-    measured = {tuple(line[name] for name in names): line for line in lines if line["act"] == PERPLEXITY}
-    places: Places = defaultdict(list)
-    for (setting, mode, editor, standing, *_), line in measured.items():
-        number = standing if mode.startswith("sequential") else 0
-        for score in line["ability"]:
-            places[editor, setting, mode, number, score["task"], score["metric"]].append(score)
-    return places
-
-
-def _ability_row(
-    key: tuple[str, str, str, int, str, str], now: Sequence[dict[str, Any]], before: dict[str, Any] | None
-) -> AbilityRow:
-    editor, setting, mode, standing, task, metric = key
+def _ability_row(key: tuple[ResultGroup, int, str, str], now: Lines, before: Line | None) -> AbilityRow:
+    group, standing, task, metric = key
     scored = [score for score in now if not score["unscored"]]
     value = _percent(scored)
     first = _percent([before] if before and not before["unscored"] else [])
     reasons = [score["unscored"] for score in (*now, *([before] if before else [])) if score["unscored"]]
     return AbilityRow(
-        editor=editor,
-        setting=setting,
-        mode=mode,
+        **group._asdict(),
         metric=metric,
         **value.model_dump() | {"unscored": len(now) - len(scored)},
         task=task,
@@ -308,14 +294,14 @@ def _ability_row(
     )
 
 
-def _percent(scores: Sequence[dict[str, Any]]) -> Estimate:
+def _percent(scores: Sequence[Line]) -> Estimate:
     """Mean over questions, in percent."""
     values = [(number, value) for score in scores for number, value in enumerate(score["scores"])]
     cases = [number for number, _ in values]
     return estimate([value for _, value in values], cases).model_copy(update={"n": len(set(cases))}).scaled(100)
 
 
-def _pairs(scores: Sequence[dict[str, Any]], before: dict[str, Any] | None) -> Iterator[Pair]:
+def _pairs(scores: Sequence[Line], before: Line | None) -> Iterator[Pair]:
     for repeat, score in enumerate(scores):
         for number, (first, value) in enumerate(zip((before or {}).get("scores", ()), score["scores"], strict=False)):
             yield Pair(number, "", first, value, repeat)
@@ -327,40 +313,22 @@ def _in_percent(change: Paired) -> Paired:
     return change.model_copy(update=values)
 
 
-class EditCheckRow(FrozenModel):
+class EditCheckRow(GroupRow):
     """The edits of an editor that were checked and that took, their neighbouring prompts and those that turned."""
 
-    setting: str
-    mode: str
-    editor: str
     checked: int
     took: int
     neighbours: int
     turned: int
 
-    @property
-    def place(self) -> ResultGroup:
-        """The place whose figures the edits stand behind."""
-        return ResultGroup(self.setting, self.mode, self.editor)
-
 
 def edit_checks_of(folder: Path, editors: Sequence[str]) -> list[EditCheckRow]:
     """Row per editor, setting and mode, in the order of the editors; of two checks of the same edits the later one."""
-    latest = {
-        (ResultGroup(line["setting"], line["mode"], line["editor"]), line["repeat"], line["edits"]): line
-        for line in read_lines(folder, COSTS)
-        if line.get("act") == EDIT_CHECK
-    }
-    places = sorted({place for place, *_ in latest}, key=order_by(editors))
+    checks = _latest(line for line in read_lines(folder, COSTS) if line.get("act") == EDIT_CHECK)
+    counts = ("checked", "took", "neighbours", "turned")
     return [
-        EditCheckRow(
-            **place._asdict(),
-            **{
-                name: sum(line[name] for (where, *_), line in latest.items() if where == place)
-                for name in ("checked", "took", "neighbours", "turned")
-            },
-        )
-        for place in places
+        EditCheckRow(**place._asdict(), **{name: sum(line[name] for line in checks[place, 0]) for name in counts})
+        for place in sorted({place for place, _ in checks}, key=order_by(editors))
     ]
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import ge, gt, le, lt
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 from xml.etree import ElementTree
 
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.results.aggregate.columns import MetricRow, ResultGroup
+from emend.evals.results.aggregate.columns import GroupRow, MetricRow, ResultGroup
 from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.memory.edit import FrozenModel
@@ -17,8 +17,9 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 SIGNS = {">=": ge, "<=": le, ">": gt, "<": lt}
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _FORM = re.compile(
-    r"(?:(?P<editor>.+):)?(?P<metric>[^:<>=]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<number>[-\d.eE]+)\s*(?P<unit>%?)"
+    rf"(?:(?P<editor>.+):)?(?P<metric>[^:<>=]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<number>{_NUMBER})\s*(?P<unit>%?)"
 )
 
 
@@ -43,10 +44,6 @@ class Requirement(FrozenModel):
             BadSettings: the text has another form.
         """
         match = _FORM.fullmatch(text.strip())
-        try:
-            number = float(match["number"]) if match else float("nan")
-        except ValueError:
-            match = None
         if match is None:
             raise BadSettings(f"--require '{text}': write for example rag:efficacy>=0.9, or efficacy>=90%.")
         return cls(
@@ -54,7 +51,7 @@ class Requirement(FrozenModel):
             editor=match["editor"],
             metric=match["metric"].strip(),
             sign=match["sign"],
-            number=number,
+            number=float(match["number"]),
             percent=bool(match["unit"]),
         )
 
@@ -67,6 +64,16 @@ class RequirementOutcome(FrozenModel):
     threshold: float
     """In the metric's own unit."""
     met: bool
+
+    @property
+    def editor(self) -> str:
+        """The editor that the row is about."""
+        return self.row.editor
+
+    @property
+    def name(self) -> str:
+        """The requirement, and where it applies."""
+        return f"{self.row.setting}: {self.requirement.text}"
 
     @property
     def message(self) -> str:
@@ -118,34 +125,18 @@ def _outcomes(report: Report, requirement: Requirement) -> list[RequirementOutco
     ]
 
 
-class JUnitCase(NamedTuple):
-    """A test case of JUnit; `failure` is the message of one that failed, None of one that passed."""
-
-    group: str
-    name: str
-    failure: str | None
-
-
-def junit_cases(outcomes: Sequence[RequirementOutcome]) -> list[JUnitCase]:
-    """A test case for each outcome."""
-    return [
-        JUnitCase(each.row.editor, f"{each.row.setting}: {each.requirement.text}", None if each.met else each.message)
-        for each in outcomes
-    ]
-
-
-def write_junit(cases: Sequence[JUnitCase], name: str, path: Path) -> None:
-    """Write test cases as a JUnit test suite of that name.
+def write_junit(outcomes: "Sequence[RequirementOutcome | GateCheck]", name: str, path: Path) -> None:
+    """Write a JUnit test suite of that name, with a test case for each outcome.
 
     Raises:
         BadSettings: the file cannot be written.
     """
-    failures = str(sum(case.failure is not None for case in cases))
-    suite = ElementTree.Element("testsuite", name=_plain(name), tests=str(len(cases)), failures=failures)
-    for case in cases:
-        element = ElementTree.SubElement(suite, "testcase", classname=_plain(case.group), name=_plain(case.name))
-        if case.failure is not None:
-            ElementTree.SubElement(element, "failure", message=_plain(case.failure))
+    failures = str(sum(not each.met for each in outcomes))
+    suite = ElementTree.Element("testsuite", name=_plain(name), tests=str(len(outcomes)), failures=failures)
+    for each in outcomes:
+        element = ElementTree.SubElement(suite, "testcase", classname=_plain(each.editor), name=_plain(each.name))
+        if not each.met:
+            ElementTree.SubElement(element, "failure", message=_plain(each.message))
     try:
         ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
     except OSError as error:
@@ -175,21 +166,23 @@ class GateLimits(FrozenModel):
     metric: str = ""
 
 
-class GateCheck(FrozenModel):
+class GateCheck(GroupRow):
     """A quantity after `edits` edits of a sequence, or in other modes under each set of edits (0), and its limit.
 
     Without a value it is not met, and `reason` says why there is none.
     """
 
-    editor: str
-    setting: str
-    mode: str
     edits: int
     quantity: str
     value: Estimate
     limit: float
     met: bool
     reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The quantity, and where it was measured."""
+        return f"{self.setting}: {self.quantity} at {self.edits}"
 
     @property
     def message(self) -> str:
@@ -201,12 +194,9 @@ class GateCheck(FrozenModel):
         return f"{self.quantity} is {value.mean:z.4g}{interval}, n={value.n}; limit {self.limit:g}"
 
 
-class GateVerdict(FrozenModel):
+class GateVerdict(GroupRow):
     """The checks of an editor in a setting, in the order of the numbers of edits."""
 
-    editor: str
-    setting: str
-    mode: str
     checks: tuple[GateCheck, ...]
 
     @property
@@ -237,34 +227,18 @@ def check_gate(report: Report, limits: GateLimits) -> list[GateVerdict]:
         raise BadSettings("no limit is set: give for example --min-efficacy 90 --max-forgetting 5.")
     metric = _metric_name(report, limits.metric)
     rows = [row for row in report.rows if row.metric == metric and row.editor != "unedited"]
-    places = dict.fromkeys(ResultGroup(row.setting, row.mode, row.editor) for row in rows)
+    places = dict.fromkeys(row.place for row in rows)
     if not places:
         raise BadSettings("the run has no edited model with a value of " + metric)
     return [
-        GateVerdict(editor=place.editor, setting=place.setting, mode=place.mode, checks=tuple(checks))
-        for place in places
-        if (
-            checks := [
+        GateVerdict(
+            **place._asdict(),
+            checks=tuple(
                 check for edits in _numbers(report, place) for check in _checks(report, place, edits, metric, limits)
-            ]
+            ),
         )
+        for place in places
     ]
-
-
-def write_gate_junit(verdicts: Sequence[GateVerdict], report: Report, path: Path) -> None:
-    """Write each check as a test case of JUnit.
-
-    Raises:
-        BadSettings: the file cannot be written.
-    """
-    cases = [
-        JUnitCase(
-            check.editor, f"{check.setting}: {check.quantity} at {check.edits}", None if check.met else check.message
-        )
-        for verdict in verdicts
-        for check in verdict.checks
-    ]
-    write_junit(cases, f"emend gate {report.benchmark} {report.model}", path)
 
 
 def _refuse_unfinished(units: int, what: str) -> None:
@@ -287,18 +261,18 @@ def _numbers(report: Report, place: ResultGroup) -> list[int]:
     rows: tuple[ForgettingRow | AbilityRow | PerplexityRow, ...] = (
         *report.forgetting, *report.ability, *report.perplexity
     )  # fmt: skip
-    return sorted({row.standing for row in rows if _is_at(row, place)}) or [0]
+    return sorted({row.standing for row in rows if row.place == place}) or [0]
 
 
 def _checks(report: Report, place: ResultGroup, edits: int, metric: str, limits: GateLimits) -> Iterator[GateCheck]:
-    for quantity, limit, values in (
-        (metric, limits.min_efficacy, _efficacy(report, place, edits, metric)),
-        (f"forgetting of {metric}", limits.max_forgetting, _forgetting(report, place, edits, metric)),
-        ("drop of ability", limits.max_ability_drop, _ability_drops(report, place, edits)),
-        ("ratio of perplexity", limits.max_perplexity, _perplexity(report, place, edits)),
+    for quantity, limit, values, reason in (
+        (metric, limits.min_efficacy, _efficacy, "it was not measured"),
+        (f"forgetting of {metric}", limits.max_forgetting, _forgetting, NOT_SEQUENTIAL),
+        ("drop of ability", limits.max_ability_drop, _ability_drops, "it is measured with --ability"),
+        ("ratio of perplexity", limits.max_perplexity, _perplexity, "no perplexity was measured"),
     ):
         if limit is not None:
-            for name, value, reason in values:
+            for name, value, why in list(values(report, place, edits, metric)) or [("", NONE, reason)]:
                 # Rounded, as 29 of 50 is 57.99999999999999 percent.
                 mean = None if value.mean is None else round(value.mean, 9)
                 yield GateCheck(
@@ -308,56 +282,35 @@ def _checks(report: Report, place: ResultGroup, edits: int, metric: str, limits:
                     value=value,
                     limit=limit,
                     met=mean is not None and (mean >= limit if quantity == metric else mean <= limit),
-                    reason=reason,
+                    reason=why,
                 )
 
 
-Values = list[tuple[str, Estimate, str]]
+NOT_SEQUENTIAL = "it is measured in mode sequential, at the checkpoints of --reevaluate-at"
+Values = Iterator[tuple[str, Estimate, str]]
 """Name of the task or empty, the value, and why it has none."""
 
 
 def _efficacy(report: Report, place: ResultGroup, edits: int, metric: str) -> Values:
     rows = [row for row in report.forgetting if row.standing == edits] if edits else report.rows
-    values = [_estimate(row) for row in rows if row.metric == metric and _is_at(row, place)]
-    return [("", value, "") for value in values] or [("", NONE, "it was not measured")]
+    return (("", row, "") for row in rows if row.metric == metric and row.place == place)
 
 
 def _forgetting(report: Report, place: ResultGroup, edits: int, metric: str) -> Values:
-    rows = [row for row in report.forgetting if row.metric == metric and row.standing == edits and _is_at(row, place)]
-    if not rows:
-        return [("", NONE, "it is measured in mode sequential, at the checkpoints of --reevaluate-at")]
-    (row,) = rows
-    lost = None if row.mean is None or row.first.mean is None else row.first.mean - row.mean
-    return [("", Estimate(mean=lost, n=row.n), "")]
+    for row in report.forgetting:
+        if (row.metric, row.standing, row.place) == (metric, edits, place):
+            lost = None if row.mean is None or row.first.mean is None else row.first.mean - row.mean
+            yield "", Estimate(mean=lost, n=row.n), ""
 
 
-def _ability_drops(report: Report, place: ResultGroup, edits: int) -> Values:
-    rows = [row for row in report.ability if row.standing == edits and _is_at(row, place)]
-    if not rows:
-        return [("", NONE, "it is measured with --ability")]
-    return [(f"{row.task} {row.metric}", _dropped(row.change_estimate), row.reason) for row in rows]
+def _ability_drops(report: Report, place: ResultGroup, edits: int, metric: str) -> Values:
+    for row in report.ability:
+        if (row.standing, row.place) == (edits, place):
+            lost = row.change_estimate.scaled(-1)  # which turns the ends of its interval too
+            value = lost.model_copy(update={"low": lost.high, "high": lost.low})
+            yield f"{row.task} {row.metric}", value, row.reason
 
 
-def _perplexity(report: Report, place: ResultGroup, edits: int) -> Values:
-    rows = [row for row in report.perplexity if row.standing == edits and _is_at(row, place)]
-    if not rows:
-        return [("", NONE, "no perplexity was measured")]
-    return [("", Estimate(mean=row.ratio, n=row.n), row.reason) for row in rows]
-
-
-def _dropped(change: Estimate) -> Estimate:
-    """The loss of a change: its sign turned, and with it the ends of its interval."""
-    return change.scaled(-1).model_copy(
-        update={
-            "low": None if change.high is None else -change.high,
-            "high": None if change.low is None else -change.low,
-        }
-    )
-
-
-def _is_at(row: MetricRow, place: ResultGroup) -> bool:
-    return (row.setting, row.mode, row.editor) == place
-
-
-def _estimate(row: MetricRow) -> Estimate:
-    return Estimate(mean=row.mean, n=row.n, unscored=row.unscored, low=row.low, high=row.high)
+def _perplexity(report: Report, place: ResultGroup, edits: int, metric: str) -> Values:
+    rows = (row for row in report.perplexity if (row.standing, row.place) == (edits, place))
+    return (("", Estimate(mean=row.ratio, n=row.n), row.reason) for row in rows)

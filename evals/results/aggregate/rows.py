@@ -23,6 +23,7 @@ from emend.evals.results.aggregate.columns import (
     Column,
     ColumnKey,
     Columns,
+    GroupRow,
     MetricRow,
     RecordTable,
     columns_of,
@@ -77,15 +78,12 @@ def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
     ]
 
 
-class ProtocolGap(FrozenModel):
+class ProtocolGap(GroupRow):
     """The second metric less the first, paired by probe (by case for a metric of `any` or `all`), in their unit.
 
     `n` is the number of probes that both have a score for; the interval is of 95 %, by bootstrap over cases.
     """
 
-    editor: str
-    setting: str
-    mode: str
     first: str
     second: str
     protocols: tuple[str, str]
@@ -131,8 +129,9 @@ def _scores(columns: Sequence[Column], per: str) -> dict[int, tuple[float, int]]
     """Score and case of each record, or of each attempt at a case where its best or worst counts."""
     scores: dict[int, tuple[float, int]] = {}
     for column in columns:
-        keys = column.attempts if per in EXTREMES else column.records
-        for key, value, case in zip(keys.tolist(), column.values.tolist(), column.cases.tolist(), strict=True):
+        cases, attempts, records = (numbers.tolist() for numbers in column.scored)
+        keys = attempts if per in EXTREMES else records
+        for key, value, case in zip(keys, column.values.tolist(), cases, strict=True):
             known = scores.get(key)
             scores[key] = (value if known is None else EXTREMES[per](known[0], value), case)
     return scores
@@ -154,7 +153,8 @@ def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Seq
             now = gathered.again[group, standing]
             row = group.row(metric, estimate_of(now, metric))
             if row.n or row.unscored:
-                cases = {case for column in now.values() for case in (*column.cases.tolist(), *column.missing.tolist())}
+                parts = [rows.cases for column in now.values() for rows in (column.scored, column.missing)]
+                cases = set(np.concatenate(parts).tolist())
                 first = estimate_of(only(gathered.places.get(group, {}), cases), metric)
                 rows.append(ForgettingRow(**dict(row), standing=standing, first=first))
     return rows
@@ -327,15 +327,13 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     from emend.evals.results.aggregate.judged import applicable_choices, judged_notes, with_judged
 
     manifest = Manifest.read(folder)
-    judged = find_scoring(folder, scoring)
+    editors, judged = manifest.config.editors, find_scoring(folder, scoring)
     gathered = gather_run(folder, judged)
     there = {pair for columns in gathered.places.values() for pair in columns}
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
-    rows = rows_of(gathered, metrics, manifest.config.editors)
-    side_effects = _side_effects(folder, manifest)
+    rows = rows_of(gathered, metrics, editors)
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
-    shortfalls = manifest.benchmark.get("shortfalls", ())
     missing = max(0, manifest.units - len(gathered.units) - len(failed))
     return Report(
         benchmark=manifest.config.benchmark,
@@ -349,27 +347,31 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         missing=missing,
         reasons=dict(gathered.reasons.most_common()),
         excluded=dict(gathered.excluded),
-        gaps=tuple(gaps_of(gathered, metrics, manifest.config.editors)),
+        gaps=tuple(gaps_of(gathered, metrics, editors)),
         choices=(
             *applicable_choices(manifest.benchmark.get("choices", ()), rows, metrics),
             *(judged_notes(folder, judged) if judged else ()),
         ),
-        forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
-        costs=tuple(_comparable(costs_of(gathered, folder, manifest.config.editors), manifest.config.concurrency)),
+        forgetting=tuple(forgetting_of(gathered, metrics, editors)),
+        costs=tuple(_comparable(costs_of(gathered, folder, editors), manifest.config.concurrency)),
         spent=spent_of(gathered, folder),
-        notes=(*side_effects.pop("notes"), *shortfalls, *merge_notes(manifest, is_finished=not missing)),
-        **side_effects,
+        **_side_effects(folder, manifest, is_finished=not missing),
     )
 
 
-def _side_effects(folder: Path, manifest: Manifest) -> dict[str, Any]:
-    """Fields of a report on what weight edits did besides: perplexity, ability, checks, broken models, and notes."""
-    perplexity = perplexities_of(folder, manifest.config.editors, manifest.config.parsed().checkpoints)
-    checks = edit_checks_of(folder, manifest.config.editors)
+def _side_effects(folder: Path, manifest: Manifest, is_finished: bool) -> dict[str, Any]:
+    """Fields of a report on what weight edits did besides: perplexity, ability, checks, broken models; and notes."""
+    editors = manifest.config.editors
+    perplexity = tuple(perplexities_of(folder, editors, manifest.config.parsed().checkpoints))
+    checks = tuple(edit_checks_of(folder, editors))
     return {
-        "perplexity": tuple(perplexity),
-        "ability": tuple(abilities_of(folder, manifest.config.editors)),
-        "checks": tuple(checks),
+        "perplexity": perplexity,
+        "ability": tuple(abilities_of(folder, editors)),
+        "checks": checks,
         "broken": broken_places(perplexity, checks),
-        "notes": side_effect_notes(perplexity, checks),
+        "notes": (
+            *side_effect_notes(perplexity, checks),
+            *manifest.benchmark.get("shortfalls", ()),
+            *merge_notes(manifest, is_finished=is_finished),
+        ),
     }

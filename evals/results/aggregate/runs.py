@@ -63,9 +63,7 @@ def _rows(folder: Path) -> Iterator[RunRow]:
         config = manifest.config
         yield RunRow(
             folder=str(folder),
-            benchmark=config.benchmark,
-            model=config.model,
-            editors=config.editors,
+            **config.model_dump(include={"benchmark", "model", "editors"}),
             mode=manifest.mode or config.mode or "",
             started=manifest.started,
             units=manifest.units,

@@ -1,6 +1,7 @@
 """Tables of editors by metrics, of one run or of several side by side."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,7 +134,7 @@ def _tables(
     for each, row in members:
         names = (*each.labels.values(), row.editor)
         rows.setdefault(names, {})[row.metric] = row
-        if (row.setting, row.mode, row.editor) in each.report.broken:
+        if row.place in each.report.broken:
             broken.add(names)
     models = dict.fromkeys(each.report.model for each, _ in members)
     title = f"{benchmark}, {setting}" + (f", mode {mode}" if mode else "")
@@ -156,22 +157,17 @@ def _tables(
     return tables
 
 
-def _distinct(metrics: Sequence[Metric], rows: Iterable[Mapping[str, MetricRow]]) -> list[Metric]:
+def _distinct(metrics: Sequence[Metric], rows: Collection[Mapping[str, MetricRow]]) -> list[Metric]:
     """The metrics without those of the protocol `contains` that say of every row what the metric before them says."""
 
-    def is_repeated(metric: Metric, before: Metric) -> bool:
-        if metric.protocol != CONTAINS or (metric.kinds, metric.per) != (before.kinds, before.per):
+    def is_repeated(before: Metric, metric: Metric) -> bool:
+        is_counterpart = metric.name == f"{before.name} {CONTAINS}" and metric.protocol == CONTAINS
+        if not is_counterpart or (metric.kinds, metric.per) != (before.kinds, before.per):
             return False
         pairs = [(row.get(before.name), row.get(metric.name)) for row in rows]
         return all(a and b and (a.mean, a.n, a.unscored) == (b.mean, b.n, b.unscored) for a, b in pairs if a or b)
 
-    return [
-        metric
-        for place, metric in enumerate(metrics)
-        if not (
-            place and metric.name == f"{metrics[place - 1].name} {CONTAINS}" and is_repeated(metric, metrics[place - 1])
-        )
-    ]
+    return [*metrics[:1], *(metric for before, metric in pairwise(metrics) if not is_repeated(before, metric))]
 
 
 def _groups(

@@ -10,7 +10,7 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.paired import Paired
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
-from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_gate_junit
+from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_junit
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.evals.results.aggregate.rows import report as read_report
 from emend.memory.errors import BadSettings
@@ -133,7 +133,8 @@ def test_a_wrong_limit_is_refused(report: Report) -> None:
 
 def test_each_check_is_a_test_case_of_junit(report: Report, tmp_path: Path) -> None:
     verdicts = check_gate(curve(report, [100, 80], [0, 0], [1, 1]), GateLimits(min_efficacy=90, max_perplexity=2))
-    write_gate_junit(verdicts, report, tmp_path / "gate.xml")
+    checks = [check for verdict in verdicts for check in verdict.checks]
+    write_junit(checks, "emend gate", tmp_path / "gate.xml")
     suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     (failure,) = suite.iter("failure")

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import pytest
 
 import emend
-from emend.evals.results.aggregate.gate import Requirement, check_requirements, junit_cases, write_junit
+from emend.evals.results.aggregate.gate import Requirement, check_requirements, write_junit
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import emend as command
 from tests.evals.toys import EDITOR, ScriptedModel, ToyBenchmark, ToyEditor
@@ -55,7 +55,7 @@ def test_an_unfinished_run_is_refused(result):
 
 def test_junit_has_a_case_per_outcome(result, tmp_path):
     outcomes = check_requirements(result.report, ["EM>=0.9", "unedited:EM>=0.9"])
-    write_junit(junit_cases(outcomes), "run", tmp_path / "j.xml")
+    write_junit(outcomes, "run", tmp_path / "j.xml")
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert ["required >= 90" in failure.get("message", "") for failure in suite.iter("failure")] == [True]
