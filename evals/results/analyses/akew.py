@@ -53,7 +53,6 @@ def drop(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     if not rows:
         raise Lacking(_needs_settings({setting for run in runs for setting in run.settings}))
     return Analysis(
-        kind="drop",
         title="Accuracy lost against the setting 'struct'",
         unit="drop, % of struct",
         rows=rows,
@@ -128,7 +127,6 @@ def errors(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
             for name in ERRORS if record.setting == "extract" else ERRORS[2:]:
                 bins.add(run, record.setting, name, record, float(name == sort))
     return Analysis(
-        kind="errors",
         title="Failed edits by type of error",
         unit="% of failed edits",
         rows=bins.rows(ERRORS),

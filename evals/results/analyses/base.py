@@ -14,7 +14,7 @@ class Lacking(BadSettings):
     """Raised when a run has not what an analysis needs; says which option or command gives it."""
 
 
-class AnalysisRow(FrozenModel):
+class AnalysisRow(Estimate):
     """A number of an analysis, with n, unscored and the 95 % interval.
 
     `panel` is the table and the plot's field that it stands in, `label` its place on the axis, `series` the editor.
@@ -23,11 +23,6 @@ class AnalysisRow(FrozenModel):
     panel: str
     label: str
     series: str
-    mean: float | None
-    n: int
-    unscored: int = 0
-    low: float | None = None
-    high: float | None = None
     x: float | None = None
     """The place on a numeric axis."""
 
@@ -69,7 +64,8 @@ class PlotStyle(FrozenModel):
 class Analysis(FrozenModel):
     """A finished analysis: rows for the table, what the plot shows, and what must be known to read them."""
 
-    kind: str
+    kind: str = ""
+    """Name of the analysis; `analyse_runs` gives it."""
     title: str
     unit: str
     rows: tuple[AnalysisRow, ...]
@@ -189,13 +185,27 @@ class Bins:
         """
         if not self._found:
             raise Lacking(self.remedy)
-        collected = self._found.items()
         estimates = (
             (key, estimate(*columns, share=False) if key[1] in counts else estimate(*columns).scaled(scale))
-            for key, columns in collected
+            for key, columns in self._found.items()
         )
-        rows = (row_of(key, value, self._x.get(key)) for key, value in estimates)
-        return ordered(rows, labels)
+        return ordered((row_of(key, value, self._x.get(key)) for key, value in estimates), labels)
+
+    def scored_rows(self, labels: Sequence[str] = ()) -> tuple[AnalysisRow, ...]:
+        """The rows.
+
+        Raises:
+            Lacking: none has a number.
+        """
+        rows = self.rows(labels)
+        if not any(row.n for row in rows):
+            raise Lacking(self.remedy)
+        return rows
+
+
+def first_value(record: Record, outputs: Iterable[str]) -> float | None:
+    """The record's value of the first of these outputs that it has."""
+    return next((record.values[name] for name in outputs if name in record.values), None)
 
 
 def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -> AnalysisRow:

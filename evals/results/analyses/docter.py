@@ -21,6 +21,7 @@ from emend.evals.results.analyses.base import (
     Lacking,
     PlotStyle,
     ReferenceLine,
+    first_value,
     needs,
     ordered,
     panel_name,
@@ -64,9 +65,8 @@ def frequency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
         for record, text in _documents(run):
             times = min(MAX_MENTIONS, mentions(text, record.prompt, record.gold[0]))
             label = f"{times}+" if times == MAX_MENTIONS else str(times)
-            bins.add(run, record.setting, label, record, _success(record), x=times)
+            bins.add(run, record.setting, label, record, first_value(record, SUCCESS), x=times)
     return Analysis(
-        kind="frequency",
         title="Edit success by how often the document states the fact",
         unit="edit success, %",
         rows=bins.rows([*map(str, range(MAX_MENTIONS)), f"{MAX_MENTIONS}+"]),
@@ -95,11 +95,10 @@ def position(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
             ends = {case: FRONT for case in order[:size]} | {case: BACK for case in order[len(order) - size :]}
             for record, _ in matches:
                 if record.setting == setting and (end := ends.get(record.case)) is not None:
-                    bins.add(run, setting, end, record, _success(record))
+                    bins.add(run, setting, end, record, first_value(record, SUCCESS))
     rows = bins.rows((FRONT, BACK))
     answers = " and ".join(str(size) for size in sorted(sizes))
     return Analysis(
-        kind="position",
         title="Edit success by where the document first names the new object",
         unit="edit success, %",
         rows=rows,
@@ -117,17 +116,13 @@ def crosslingual(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs, ["cross_lingual"]):
         direction = str(run.case(record).tags.get("direction", DIRECTIONS.get(record.setting, record.setting)))
         if any(output in record.values or output in record.unscored for output in SUCCESS):
-            bins.add(run, "CES", direction, record, _success(record))
+            bins.add(run, "CES", direction, record, first_value(record, SUCCESS))
         for panel, output in (("CEM", "magnitude"), ("hit@1", "hit@1")):
             bins.take(run, panel, direction, record, output)
-    rows = [row for row in bins.rows() if row.n]
-    if not rows:
-        raise Lacking(NO_CROSS)
     return Analysis(
-        kind="crosslingual",
         title="Transfer to the other language, by direction",
         unit="%",
-        rows=tuple(rows),
+        rows=tuple(row for row in bins.scored_rows() if row.n),
         picture=PlotStyle(x="documents -> questions", y="%"),
         notes=("CES: the new object more probable than the old; CEM: by how much; hit@1: the right document found",),
     )
@@ -146,7 +141,6 @@ def reasoning(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     rows = bins.rows(("all", "True", "False"))
     shares = {panel: 100 * sum(answers.values()) / len(answers) for panel, answers in labels.items()}
     return Analysis(
-        kind="reasoning",
         title="Reasoning by label",
         unit="accuracy, %",
         rows=rows,
@@ -166,10 +160,6 @@ def _documents(run: Run) -> Iterator[tuple[Record, str]]:
         edits = run.case(record).edits
         if len(edits) == 1 and edits[0]["form"] == "document":
             yield record, str(edits[0]["text"])
-
-
-def _success(record: Record) -> float | None:
-    return next((record.values[name] for name in SUCCESS if name in record.values), None)
 
 
 def mentions(document: str, question: str, target: str) -> int:
@@ -225,7 +215,6 @@ def triples(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     encoder = load_embedding(request.embedding, cache_folder("vectors"))
     rows = [row for file in files for row in _rows(runs[0], Path(file), encoder)]
     return Analysis(
-        kind="triples",
         title="Quality of extracted triplets",
         unit="",
         series="file",
@@ -256,10 +245,6 @@ def _rows(run: Run, file: Path, encoder: Embedding) -> list[AnalysisRow]:
     return rows + [row_of((WRONG, error, name), quality.errors[error].scaled(100)) for error in ERRORS]
 
 
-def _lacks(inventory: Inventory) -> str:
-    return "" if "triples" in inventory.run.options else _no_file(inventory.run)
-
-
 def _no_file(run: Run) -> str:
     """Remedy for files of the run's own documents, with its benchmark, data and options."""
     arguments = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
@@ -272,4 +257,6 @@ def _no_file(run: Run) -> str:
     )
 
 
-TRIPLES = AnalysisKind(("docter", "akew"), _lacks, triples)
+TRIPLES = AnalysisKind(
+    ("docter", "akew"), lambda contents: "" if "triples" in contents.run.options else _no_file(contents.run), triples
+)

@@ -43,7 +43,6 @@ NO_RECALL = (
 def known(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Factual reliability where the new answer is a name, and where it is `unknown` (Table 3)."""
     return Analysis(
-        kind="known",
         title="Factual questions whose new answer is known, or unknown",
         unit="right, %",
         rows=_parted(runs, "known"),
@@ -57,7 +56,6 @@ def background(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     rows = _parted(runs, "background", {"recalled without event": (RECALLED,)})
     recalled = any(row.label == "recalled without event" for row in rows)
     return Analysis(
-        kind="background",
         title="Factual questions by need of background knowledge, and its recall",
         unit="right, %",
         rows=rows,
@@ -97,7 +95,6 @@ def by_event(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
                 bins.take(run, task, str(kind), record, output)
     rows = bins.rows()
     return Analysis(
-        kind="event-type",
         title="Reliability by type of event",
         unit="right, %",
         rows=ordered(rows, sorted({row.label for row in rows}, key=str.casefold)),
@@ -112,14 +109,10 @@ def tendency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs, [OPEN]):
         for scale in SCALES:
             bins.take(run, run.settings[0], scale, record, f"{scale}_full")
-    rows = bins.rows(SCALES)
-    if not any(row.n for row in rows):
-        raise Lacking(NO_JUDGE)
     return Analysis(
-        kind="tendency",
         title="Free answers with full marks, by scale",
         unit="5 of 5, %",
-        rows=rows,
+        rows=bins.scored_rows(SCALES),
         picture=PlotStyle(x="scale", y="answers with full marks, %", limits=(0, 105)),
         notes=tuple(f"judgements: {run.judged}" for run in runs if run.judged),
     )

@@ -2,6 +2,7 @@
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 
 from emend.evals.case import Metric
@@ -18,6 +19,7 @@ from emend.evals.results.analyses.base import (
     Bins,
     Lacking,
     PlotStyle,
+    first_value,
     needs,
     panel_name,
     records_of,
@@ -43,7 +45,6 @@ def retrieval(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs):
         bins.take(run, record.kind, record.setting, record, HIT)
     return Analysis(
-        kind="retrieval",
         title="Retrieval accuracy",
         unit="hit@1, %",
         rows=bins.rows(),
@@ -69,7 +70,6 @@ def scaling(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
         rows = [row.model_copy(update={"x": 1000 * (row.x or 0.0)}) for row in rows]
     rows.sort(key=lambda row: (row.panel, places[row.label], row.series))
     return Analysis(
-        kind="scaling",
         title=f"{metric.name} by model",
         unit="%" if metric.scale == 100 else metric.name,
         rows=tuple(rows),
@@ -124,8 +124,7 @@ NO_STREAM = "the run is over no stream: make one with emend stream new, and run 
 HOPS, AGE = "facts behind the answer", "turns since the last of them"
 AGES = (10, 100, 1_000)
 """Numbers of turns below which facts are of one age."""
-OLDEST = f"{AGES[-1]:,} or more"
-AGE_LABELS = (*(f"fewer than {age:,}" for age in AGES), OLDEST)
+AGE_LABELS = (*(f"fewer than {age:,}" for age in AGES), f"{AGES[-1]:,} or more")
 
 
 def memory(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
@@ -134,9 +133,8 @@ def memory(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs, fields=("tags",)):
         if not record.tags.get(ABSTAINS):
             bins.take(run, HOPS, str(record.tags.get("hops", 1)), record, "correct")
-            bins.take(run, AGE, _age_label(int(record.tags.get("age", 0))), record, "correct")
+            bins.take(run, AGE, AGE_LABELS[bisect(AGES, int(record.tags.get("age", 0)))], record, "correct")
     return Analysis(
-        kind="memory",
         title="Right answers over a stream",
         unit="%",
         rows=bins.rows([*map(str, range(1, 10)), *AGE_LABELS]),
@@ -146,11 +144,8 @@ def memory(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     )
 
 
-def _age_label(age: int) -> str:
-    return next((label for limit, label in zip(AGES, AGE_LABELS, strict=False) if age < limit), OLDEST)
-
-
 MEMORY = AnalysisKind((), needs(NO_STREAM, ["false_acceptance"]), memory)
+RIGHT = ("contains", "em")
 CALL_COUNTS = ("calls", "needless_calls", "repeated_calls", "invalid_calls")
 CALL_SHARES = ("edits_found", "all_edits_found", "recovered")
 """Outputs of `score_calls`."""
@@ -172,13 +167,12 @@ def trajectory(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
         for output in (*CALL_COUNTS, *CALL_SHARES):
             if output in record.values:
                 bins.add(run, record.kind, output.replace("_", " "), record, record.values[output])
-        right = next((record.values[name] for name in ("contains", "em") if name in record.values), None)
+        right = first_value(record, RIGHT)
         if right is not None:
             has_all = record.values["all_edits_found"]
             bins.add(run, record.kind, "right though not all found", record, right * (1 - has_all))
             bins.add(run, record.kind, "wrong though all found", record, (1 - right) * has_all)
     return Analysis(
-        kind="trajectory",
         title="Tool calls",
         unit="% and calls a probe",
         rows=(*bins.rows(counts=[name.replace("_", " ") for name in CALL_COUNTS]), *_passes(runs)),
@@ -191,7 +185,7 @@ def _passes(runs: Sequence[Run]) -> Iterator[AnalysisRow]:
     """pass^k of probes that were asked several times."""
     repeats: dict[tuple[str, str], dict[tuple[str, str, str], list[float]]] = {}
     for run, record in records_of(runs, fields=("repeat",)):
-        right = next((record.values[name] for name in ("contains", "em") if name in record.values), None)
+        right = first_value(record, RIGHT)
         if "calls" in record.values and right is not None:
             probe = record.case, record.probe, record.setting
             repeats.setdefault((panel_name(run, runs, record.kind), record.editor), {}).setdefault(probe, []).append(

@@ -54,7 +54,6 @@ def perplexity(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     if not dots:
         raise Lacking(NO_PERPLEXITY)
     return Analysis(
-        kind="perplexity",
         title="Perplexity of counterfactuals less that of facts, before and after the edit",
         unit="",
         rows=(*shares.rows(), *gaps.rows(scale=1.0)),
@@ -70,14 +69,10 @@ def recall_coherence(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     for run, record in records_of(runs):
         for name, output in AXES.items():
             bins.take(run, name, record.kind, record, output)
-    rows = bins.rows()
-    if not any(row.n for row in rows):
-        raise Lacking(NO_JUDGE)
     return Analysis(
-        kind="recall-coherence",
         title="Fact recall and coherence of the chains of thought",
         unit="%",
-        rows=rows,
+        rows=bins.scored_rows(),
         picture=PlotStyle(
             form="plane",
             x="facts in the thoughts that follow from the edit, %",
@@ -103,7 +98,6 @@ def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
                     if name in record.values or record.values.get(known, 1.0) == 1.0:
                         bins.take(run, name, record.kind, record, name)
     return Analysis(
-        kind="scheme",
         title="Answers that turned to the new one, and answers known before, by scheme",
         unit="%",
         rows=bins.rows(),
