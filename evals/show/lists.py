@@ -171,10 +171,12 @@ def list_settings(part: str | None = None) -> list[SettingRow]:
     """
     sources = {"editors": _of_editor, "benchmarks": _of_benchmark, "models": _of_model}
     names = [(kind, name) for kind in sources for name in registry_of(kind).names()]
-    if part is None:
-        return [row for kind, name in names if name in registry_of(kind).builtin for row in sources[kind](name)]
-    chosen = [(kind, name) for kind, name in names if name == part.partition(":")[0]]
-    if not chosen:
+    chosen = [
+        (kind, name)
+        for kind, name in names
+        if (name in registry_of(kind).builtin if part is None else name == part.partition(":")[0])
+    ]
+    if part is not None and not chosen:
         raise BadSettings(f"no editor, benchmark or model '{part}': {nearest(part, [name for _, name in names])}")
     return [row for kind, name in chosen for row in sources[kind](name)]
 
@@ -271,11 +273,9 @@ def _of_api_model(name: str) -> Iterator[SettingRow]:
 
     from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS
 
-    for setting, seconds_or_megabytes in DEFAULT_BOUNDS.items():
+    for setting, bound in DEFAULT_BOUNDS.items():
         summary = API_SUMMARIES[setting]
-        yield SettingRow(
-            part=name, setting=setting, type="float", default=seconds_or_megabytes, summary=summary, source="Emend"
-        )
+        yield SettingRow(part=name, setting=setting, type="float", default=bound, summary=summary, source="Emend")
     package, _, class_name = CLASSES[name].partition(":")
     if find_spec(package) is None:
         return

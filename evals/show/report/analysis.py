@@ -5,7 +5,6 @@ from itertools import groupby
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
@@ -21,6 +20,7 @@ from emend.evals.show.report.layout import (
     frame,
     interval,
     number,
+    plain_grid,
     unscored,
     without_empty,
 )
@@ -50,9 +50,7 @@ def show_possible(rows: Sequence[tuple[str, str, str]], run: str, console: Conso
     """Print the analyses: name, summary, and why not where the run has not what it needs ("" where it has)."""
     able = [(name, summary) for name, summary, why in rows if not why]
     console.print(Text(one_line(f"{run} can have:"), style="bold"))
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = plain_grid("whole", "fold")
     for name, summary in able:
         table.add_row(f"  {name}", Text(one_line(summary.partition(": ")[2] or summary)))
     console.print(table)

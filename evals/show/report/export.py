@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -63,15 +63,25 @@ def export(reports: Sequence[LabelledReport], form: str, choice: TableChoice = C
 
 def _csv(tables: Sequence[MetricTable]) -> str:
     headings = dict.fromkeys(heading for table in tables for heading in table.headings if heading not in FIELDS)
+    lines = (
+        {"benchmark": table.benchmark}
+        | dict(zip(table.headings, row.names, strict=True))
+        | row.values[metric.name].model_dump(include=set(FIELDS))
+        for table in tables
+        for row in table.rows
+        for metric in table.metrics
+        if metric.name in row.values
+    )
+    return csv_text(["benchmark", *headings, *FIELDS], lines)
+
+
+def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV with a heading line; no text is a formula of a spreadsheet."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, ["benchmark", *headings, *FIELDS], lineterminator="\n")
+    writer = csv.DictWriter(out, fields, lineterminator="\n")
     writer.writeheader()
-    for table in tables:
-        for row in table.rows:
-            labels = dict(zip(table.headings, row.names, strict=True))
-            for value in (row.values[metric.name] for metric in table.metrics if metric.name in row.values):
-                line = {"benchmark": table.benchmark} | labels | value.model_dump(include=set(FIELDS))
-                writer.writerow({name: safe_cell(part) for name, part in line.items()})
+    for row in rows:
+        writer.writerow({name: safe_cell(part) for name, part in row.items()})
     return out.getvalue().rstrip("\n")
 
 

@@ -4,7 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
@@ -102,9 +102,7 @@ class Frame(Table):
             before = [cell if cell.plain else last for cell, last in zip(cells, before, strict=False)]
             named = zip(heads, before, strict=False)
             yield Text("  ").join(Text.assemble((f"{head} " if head else "", "dim"), cell) for head, cell in named)
-            lines = Table.grid(padding=(0, 2))
-            lines.add_column()
-            lines.add_column(overflow="fold")
+            lines = plain_grid("fold", "fold")
             for head, cell in zip(heads[self.names :], cells[self.names :], strict=True):
                 if cell.plain:
                     lines.add_row(Text(head, style="dim", overflow="fold"), cell)
@@ -138,14 +136,20 @@ def frame(first: str, *further: str, names: int = 1) -> Frame:
     return table
 
 
+def plain_grid(*columns: Literal["whole", "fold", "right"]) -> Table:
+    """An empty table without lines and headings: texts that are never broken, that may be, or on the right."""
+    table = Table.grid(padding=(0, 2))
+    for kind in columns:
+        side: JustifyMethod = "right" if kind == "right" else "left"
+        table.add_column(justify=side, no_wrap=kind != "fold", overflow="fold")
+    return table
+
+
 def without_empty(table: Frame, *headings: str) -> Frame:
     """The table without those of the named columns in which no row has anything."""
-    columns_left = []
-    for column in table.columns:
-        empty = not any(str(cell) for cell in column.cells)
-        if not (empty and str(column.header) in headings):
-            columns_left.append(column)
-    table.columns = columns_left
+    table.columns = [
+        column for column in table.columns if str(column.header) not in headings or any(map(str, column.cells))
+    ]
     return table
 
 
@@ -212,19 +216,16 @@ class DisplayTable:
         yield self._render(console)
 
     def __str__(self) -> str:
-        return "\n".join(
-            self._lines(Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, force_jupyter=False))
-        )
+        return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines())
 
     __repr__ = __str__
 
-    def _lines(self, console: Console) -> Iterator[str]:
-        console.print(self)
-        return (line.rstrip() for line in console.export_text().splitlines())
-
     def _repr_html_(self) -> str:
+        return self._printed("truecolor").export_html(inline_styles=True, code_format=HTML)
+
+    def _printed(self, colours: Literal["auto", "truecolor"] = "auto") -> Console:
         console = Console(
-            file=io.StringIO(), width=WIDTH, highlight=False, record=True, force_jupyter=False, color_system="truecolor"
+            file=io.StringIO(), width=WIDTH, highlight=False, record=True, force_jupyter=False, color_system=colours
         )
         console.print(self)
-        return console.export_html(inline_styles=True, code_format=HTML)
+        return console

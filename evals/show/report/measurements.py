@@ -220,7 +220,8 @@ def show_tuning(tuned: TuneReport, out: Path, console: Console) -> None:
     for before, after in zip(tuned.default.metrics, tuned.tuned.metrics, strict=False):
         table.add_row(before.metric, *_estimate(before), *_estimate(after), str(after.n))
     table.add_row("perplexity, x unedited", *_ratio(tuned.default), *_ratio(tuned.tuned), "")
-    table.add_row("score", _number(tuned.default.score), "", _number(tuned.tuned.score), "", str(tuned.tuned.facts))
+    scores = (decimal(trial.score, 1) for trial in (tuned.default, tuned.tuned))
+    table.add_row("score", *(cell for score in scores for cell in (score, "")), str(tuned.tuned.facts))
     console.print(titled(f"{tuned.editor} on facts that were not searched on [95 % interval]", table))
     used = ", ".join(f"{name}={value}" for name, value in tuned.settings.items()) or "the defaults"
     console.print(Text(one_line(f"Best on the facts that were searched on: {used}")), soft_wrap=True)
@@ -233,16 +234,12 @@ def show_tuning(tuned: TuneReport, out: Path, console: Console) -> None:
 
 def _estimate(metrics: Metrics) -> tuple[str, Text]:
     bounds = metrics.low, metrics.high
-    interval = "" if None in bounds else f"[{_number(metrics.low)}, {_number(metrics.high)}]"
-    return _number(metrics.mean), Text(interval)
+    interval = "" if None in bounds else f"[{decimal(metrics.low, 1)}, {decimal(metrics.high, 1)}]"
+    return decimal(metrics.mean, 1), Text(interval)
 
 
 def _ratio(trial: Trial) -> tuple[str, str]:
     return ("-" if trial.perplexity is None else f"{trial.perplexity:.3g}"), ""
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
 
 
 FAULTS_SHOWN = 5

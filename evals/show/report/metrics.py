@@ -24,7 +24,7 @@ from emend.evals.results.aggregate.tables import (
     TableRow,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, decimals, dim, fits, number
+from emend.evals.show.report.layout import INTERVALS, decimals, dim, fits, number, plain_grid
 from emend.evals.show.report.layout import interval as interval
 from emend.evals.show.report.secondary import (
     ability_tables,
@@ -108,35 +108,43 @@ def _parts_that_fit(table: MetricTable, plain: bool, console: Console) -> list[T
 
 
 def _by_editor(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
-    for name in table.headings:
-        drawn.add_column(Text(name, style="bold"), no_wrap=True)
-    columns = [_cells(column, in_one_line) for column in _columns(table, plain)]
-    for metric in table.metrics:
-        lines = [line for line in (table.protocol(metric), count(table, metric)) if line]
-        heading = Text(one_line(plain_name(metric)), style="bold").append("\n" + "\n".join(lines), style="dim not bold")
-        _add_column(drawn, heading, in_one_line)
-    for row, *cells in zip(table.rows, *columns, strict=True):
-        drawn.add_row(*(Text(one_line(name)) for name in row.names), *cells)
-    return drawn
+    heads = [_heading(table, metric, "\n", "dim not bold") for metric in table.metrics]
+    labels = [[Text(one_line(name)) for name in row.names] for row in table.rows]
+    return _drawn(table.headings, labels, heads, _columns(table, plain), in_one_line)
 
 
 def _by_metric(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
+    heads = [Text("\n".join(map(one_line, row.names)), style="bold") for row in table.rows]
+    labels = [[_heading(table, metric, "  ", "dim", style="")] for metric in table.metrics]
+    return _drawn(("metric",), labels, heads, list(zip(*_columns(table, plain), strict=True)), in_one_line)
+
+
+def _heading(table: MetricTable, metric: Metric, between: str, about: str, style: str = "bold") -> Text:
+    """Name of a metric, its protocol and number of observations."""
+    parts = filter(None, [table.protocol(metric), count(table, metric)])
+    return Text(one_line(plain_name(metric)), style=style).append(
+        "".join(between + part for part in parts), style=about
+    )
+
+
+def _drawn(
+    names: Sequence[str],
+    labels: Sequence[list[Text]],
+    heads: Sequence[Text],
+    columns: Sequence[Sequence[list[Text]]],
+    in_one_line: bool,
+) -> Table:
+    """A table of labelled rows; in one line, values stand below each other and so do their intervals."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
-    drawn.add_column(Text("metric", style="bold"), no_wrap=True)
-    for row in table.rows:
-        _add_column(drawn, Text("\n".join(map(one_line, row.names)), style="bold"), in_one_line)
-    lines = zip(*_columns(table, plain), strict=True)
-    columns = [_cells(column, in_one_line) for column in lines]
-    for metric, *cells in zip(table.metrics, *columns, strict=True):
-        label = "  ".join(filter(None, [table.protocol(metric), count(table, metric)]))
-        drawn.add_row(Text(one_line(plain_name(metric))).append(f"  {label}", style="dim"), *cells)
+    for name in names:
+        drawn.add_column(Text(name, style="bold"), no_wrap=True)
+    for head in heads:
+        head.justify = "right"
+        drawn.add_column(head, justify="left" if in_one_line else "right", no_wrap=True)
+    cells = [_cells(column, in_one_line) for column in columns]
+    for label, *row in zip(labels, *cells, strict=True):
+        drawn.add_row(*label, *row)
     return drawn
-
-
-def _add_column(drawn: Table, heading: Text, in_one_line: bool) -> None:
-    heading.justify = "right"
-    drawn.add_column(heading, justify="left" if in_one_line else "right", no_wrap=True)
 
 
 def _columns(table: MetricTable, plain: bool) -> list[list[list[Text]]]:
@@ -213,13 +221,10 @@ def _stacked(table: MetricTable, plain: bool) -> RenderableType:
     parts: list[RenderableType] = []
     for metric in table.metrics:
         best = _best(table, metric)
-        label = "  ".join(filter(None, [table.protocol(metric), count(table, metric)]))
-        heading = Text(one_line(plain_name(metric)), style="bold").append(f"  {label}", style="dim not bold")
+        heading = _heading(table, metric, "  ", "dim not bold")
         if metric.summary:
             heading.append(f"  {one_line(metric.summary)}", style="dim not bold")
-        lines = Table.grid(padding=(0, 2))
-        lines.add_column(no_wrap=True)
-        lines.add_column(justify="right", no_wrap=True)
+        lines = plain_grid("whole", "right")
         for row in table.rows:
             if metric.name in row.values:
                 value, *rest = _parts(row.values[metric.name], metric, row in best, plain)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from emend.evals.results.papers.compare_published import PublishedComparison, PublishedLine
 from emend.evals.results.papers.tables import Cell, Disagreement, Paper, PaperTable, known_disagreements, paper
-from emend.evals.show.report.layout import INTERVALS, bounds, decimal, dim, fits
+from emend.evals.show.report.layout import INTERVALS, bounds, decimal, dim, fits, plain_grid
 from emend.memory.escape import one_line
 
 DASH, DOUBT = "—", "!"
@@ -23,10 +23,7 @@ Key = tuple[str, ...]
 def show_list(papers: list[Paper], console: Console) -> None:
     """Print which tables there are."""
     for number, match in enumerate(papers):
-        grid = Grid.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
-        grid.add_column(justify="right", no_wrap=True)
-        grid.add_column()
+        grid = plain_grid("whole", "right")
         for item in match.tables:
             cells = f"{len(item.cells)} cells" if item.cells else "no figures"
             grid.add_row(Text(item.id), Text(cells, style="dim"), Text(item.caption))
@@ -39,7 +36,7 @@ def render_paper_table(table: PaperTable, console: Console) -> RenderableType:
     doubts = [match for match in known_disagreements() if (match.paper, match.table) == (table.paper, table.number)]
     title = Text(f"{table.id}  {table.caption}", style="bold")
     parts: list[RenderableType] = [title.append(_units(table), style="not bold dim")]
-    doubted = {_key(match) for match in doubts}
+    doubted: set[Key] = {(m.model, m.method, m.data, m.setting, m.metric) for m in doubts}
     parts += paper_grids(table, lambda cell: _figure(cell, doubted), console)
     illegible = (f"not legible: {text}" for text in table.not_legible)
     notes = [*table.notes, *illegible, *(_told(match, table) for match in doubts)]
@@ -110,10 +107,6 @@ def _figure(cell: Cell | None, doubted: set[Key]) -> Text:
     if cell.drop is not None:
         text.append(f"↓{cell.drop}%".rjust(6), style="dim")
     return text.append(DOUBT, style="yellow") if cell.key() in doubted else text
-
-
-def _key(match: Disagreement) -> Key:
-    return (match.model, match.method, match.data, match.setting, match.metric)
 
 
 def _told(match: Disagreement, table: PaperTable) -> str:
@@ -190,10 +183,7 @@ def _stacked(label: Label, lines: Sequence[PublishedLine], models: Sequence[str]
     """Label by label: the method, the run's number, and under its interval the published ones."""
     parts: list[RenderableType] = []
     for name, grouped in groupby(lines, key=lambda line: str(getattr(line, label))):
-        grid = Grid.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
-        grid.add_column(justify="right", no_wrap=True)
-        grid.add_column()
+        grid = plain_grid("whole", "right")
         for line in grouped:
             value, interval, count = _ours(line)
             names = filter(None, (line.method or RUN_ONLY, _editor(line)))

@@ -205,18 +205,22 @@ def _columns(
     panel: Any, rows: Sequence[AnalysisRow], at: Sequence[float], width: float, colour: int, across: bool
 ) -> None:
     """The bars of one series, with their intervals."""
-    means = [row.mean or 0.0 for row in rows]
-    error = list(zip(*(reach(row.mean or 0.0, row.low, row.high) for row in rows), strict=True))
-    style: dict[str, Any] = {
-        "color": COLOURS[colour % len(COLOURS)],
-        "label": plain(rows[0].series),
-        "capsize": 2,
-        "error_kw": {"elinewidth": 0.9, "ecolor": "#333333"},
-    }
-    if across:
-        panel.barh(at, means, width, xerr=error, **style)
-    else:
-        panel.bar(at, means, width, yerr=error, **style)
+    draw, ends = (panel.barh, "xerr") if across else (panel.bar, "yerr")
+    draw(
+        at,
+        [row.mean for row in rows],
+        width,
+        **{ends: _reaches(rows)},
+        color=COLOURS[colour % len(COLOURS)],
+        label=plain(rows[0].series),
+        capsize=2,
+        error_kw={"elinewidth": 0.9, "ecolor": "#333333"},
+    )
+
+
+def _reaches(rows: Sequence[Estimate]) -> list[tuple[float, ...]]:
+    """Distances from the means to the lower ends of their intervals, and to the upper ones."""
+    return list(zip(*(reach(row.mean or 0.0, row.low, row.high) for row in rows), strict=True))
 
 
 def _curve(panel: Any, analysis: Analysis, name: str) -> None:
@@ -227,12 +231,11 @@ def _curve(panel: Any, analysis: Analysis, name: str) -> None:
         chosen = sorted((row for row in rows if row.series == series_name), key=lambda row: row.x or 0.0)
         if not chosen:
             continue
-        error = list(zip(*(reach(row.mean or 0.0, row.low, row.high) for row in chosen), strict=True))
         beside = APART * (place - (len(series) - 1) / 2)  # so that intervals do not hide each other
         panel.errorbar(
-            [_aside(row.x or 0.0, beside, gap, analysis.picture.log) for row in chosen],
+            [(row.x or 0.0) + beside * ((row.x or 0.0) if analysis.picture.log else gap) for row in chosen],
             [row.mean for row in chosen],
-            yerr=error,
+            yerr=_reaches(chosen),
             color=COLOURS[place % len(COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
             markersize=4,
@@ -250,11 +253,6 @@ def _curve(panel: Any, analysis: Analysis, name: str) -> None:
         panel.set_ylim(analysis.picture.limits)
     _levels(panel, analysis, name)
     panel.set_title(plain(name))
-
-
-def _aside(x: float, beside: float, gap: float, log: bool) -> float:
-    """The place a little beside x: a share of the least distance on the axis, or of x itself on a logarithmic one."""
-    return x * (1 + beside) if log else x + beside * gap
 
 
 def _levels(panel: Any, analysis: Analysis, name: str) -> None:
@@ -281,11 +279,8 @@ def _scatter(panel: Any, analysis: Analysis, name: str) -> None:
     panel.set_xscale("symlog", linthresh=1)
     panel.set_yscale("symlog", linthresh=1)
     reached = max((abs(value) for dot in dots for value in (dot.x, dot.y)), default=1.0) * 1.5
-    panel.set_xlim(-reached, reached)
-    panel.set_ylim(-reached, reached)
     ticks = _ticks(reached)
-    panel.set_xticks(ticks)
-    panel.set_yticks(ticks)
+    panel.set(xlim=(-reached, reached), ylim=(-reached, reached), xticks=ticks, yticks=ticks)
     panel.minorticks_off()
     panel.axhline(0, color="#444444", linewidth=0.6)
     panel.axvline(0, color="#444444", linewidth=0.6)
@@ -304,7 +299,10 @@ def _ticks(reached: float) -> list[float]:
 
 def _plane(panel: Any, analysis: Analysis, name: str) -> None:
     """One point per editor and label, its two means on the two axes."""
-    across, up = ({(r.series, r.label): r for r in _axis(analysis, axis)} for axis in analysis.picture.axes)
+    across, up = (
+        {(row.series, row.label): row for row in analysis.rows if row.panel.endswith(axis)}
+        for axis in analysis.picture.axes
+    )
     series = _series(analysis)
     labels = list(dict.fromkeys(label for _, label in across))
     for (series_name, label), row in across.items():
@@ -314,20 +312,15 @@ def _plane(panel: Any, analysis: Analysis, name: str) -> None:
         panel.errorbar(
             row.mean,
             other.mean,
-            xerr=[[side] for side in reach(row.mean, row.low, row.high)],
-            yerr=[[side] for side in reach(other.mean, other.low, other.high)],
+            xerr=_reaches([row]),
+            yerr=_reaches([other]),
             color=COLOURS[series[series_name] % len(COLOURS)],
             marker=MARKERS[labels.index(label) % len(MARKERS)],
             markersize=5,
             linewidth=0.7,
             label=plain(f"{series_name}, {label} (n={row.n})"),
         )
-    panel.set_xlim(analysis.picture.limits)
-    panel.set_ylim(analysis.picture.limits)
-
-
-def _axis(analysis: Analysis, axis: str) -> list[AnalysisRow]:
-    return [row for row in analysis.rows if row.panel.endswith(axis)]
+    panel.set(xlim=analysis.picture.limits, ylim=analysis.picture.limits)
 
 
 DRAW = {"bars": _bars, "across": _bars, "curve": _curve, "scatter": _scatter, "plane": _plane}

@@ -62,7 +62,11 @@ def _perplexities(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableTy
         figures = (_stacked(value, perplexity_text) for value in (row.before, row))
         further = ("" if value is None else f"{value:.3g}" for value in (row.drift, row.growth))
         table.add(row.editor, *standing, str(row.n), *figures, *further, unscored(row.unscored))
-    table = without_empty(table, "drift", "growth")
+    return _with_reasons(without_empty(table, "drift", "growth"), rows)
+
+
+def _with_reasons(table: Frame, rows: Sequence[PerplexityRow | AbilityRow]) -> RenderableType:
+    """The table, with the reasons why something is unscored below it."""
     reasons = dict.fromkeys(one_line(row.reason, 160) for row in rows if row.reason)
     return Group(table, *dim(["unscored: " + "; ".join(reasons)] if reasons else []))
 
@@ -82,8 +86,7 @@ def _abilities(rows: Sequence[AbilityRow], sequence: bool) -> RenderableType:
         figures = [_stacked(row.before, PERCENT), _stacked(row, PERCENT), change]
         labels = [row.editor, one_line(row.task), row.metric, *([str(row.standing)] if sequence else []), str(row.n)]
         table.add(*labels, *figures, unscored(row.unscored))
-    reasons = dict.fromkeys(one_line(row.reason, 160) for row in rows if row.reason)
-    return Group(table, *dim(["unscored: " + "; ".join(reasons)] if reasons else []))
+    return _with_reasons(table, rows)
 
 
 def perplexity_text(value: float) -> str:
@@ -160,7 +163,7 @@ def consistency_table(rows: Sequence[MetricRow]) -> RenderableType:
 
 
 def _stacked(
-    value: Estimate | MetricRow | None,
+    value: Estimate | None,
     digits: Callable[[float], str],
     reach: Callable[[float, float], str] | None = None,
 ) -> Text:

@@ -382,11 +382,18 @@ def show_answers(rows: Sequence[AnswerRow], folder: Path, console: Console) -> N
         )
         table.add_row(*names, Text(one_line(row.score, 40), style=style), *texts)
     console.print(table)
+    _show_next(rows, folder, ["--probe", rows[0].probe], console)
+
+
+def _show_next(
+    rows: Sequence[AnswerRow] | Sequence[CaseRow], folder: Path, options: list[str], console: Console
+) -> None:
+    """Print how many rows are not listed, and the command that shows the first of all."""
     if len(rows) > MAX_ROWS:
         console.print(Text(f"and {len(rows) - MAX_ROWS:,} more: --json lists all", style="dim"))
-    first = rows[0]
-    case = str(first.number) if len({row.setting for row in rows}) == 1 else first.case  # numbers are of a setting
-    command = ["emend", "trace", str(folder), case, "--editor", first.editor, "--probe", first.probe]
+    first, alone = rows[0], len({row.setting for row in rows}) == 1  # a number means a case of the first setting
+    case = str(first.number) if alone and first.number else first.case
+    command = ["emend", "trace", str(folder), case, "--editor", first.editor, *options]
     console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)
 
 
@@ -411,13 +418,7 @@ def show_overview(overview: Overview, folder: Path, filters: StepFilter, console
         for row in overview.cases[:MAX_ROWS]:
             if row.finding:
                 console.print(Text(f"case {row.number}, {one_line(row.editor)}: {_found(row, limit)}"))
-    if len(overview.cases) > MAX_ROWS:
-        console.print(Text(f"and {len(overview.cases) - MAX_ROWS} more: --json lists all", style="dim"))
-    first = overview.cases[0]
-    alone = len({row.setting for row in overview.cases}) == 1  # a number means a case of the first setting
-    case = str(first.number) if alone and first.number else first.case
-    command = ["emend", "trace", str(folder), case, "--editor", first.editor, *_options(filters)]
-    console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)
+    _show_next(overview.cases, folder, _options(filters), console)
 
 
 def _options(filters: StepFilter) -> list[str]:
