@@ -1,7 +1,8 @@
-"""Estimates of a run before anything is asked: units, calls, tokens, cost and time."""
+"""Estimates of a run before anything is asked: units, calls, tokens, cost, time, and needs of a local model."""
 
 import json
 import logging
+import shlex
 import tempfile
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,21 +22,32 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
+from safetensors import SafetensorError, safe_open
 
 from emend.agents.llm import check_spec, is_local_spec
+from emend.agents.local.model_folder import is_half_precision, weights_digest
 from emend.agents.providers.prices import Prices
 from emend.agents.roles.decompose import count_sampled, sample_round
 from emend.agents.roles.relation_chain import sample_chain
 from emend.agents.scoring import TargetScores
+from emend.agents.tiny import FOLDER as TINY
+from emend.editors.device_speed import device_speed
+from emend.editors.hyperparameters import (
+    covariance_editors,
+    covariance_layers,
+    folder_config,
+    shipped_settings,
+    shipped_tables,
+)
 from emend.editors.registry import EDITORS
 from emend.evals.case import Case
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.manifest import CaseList
 from emend.evals.log.records import read_records
-from emend.evals.results.local_model import local_seconds, need_lines, parameters_of
+from emend.evals.results.papers.tables import memory_factor, paper_models
 from emend.evals.run.ability import BUILT_IN, built_in_questions, load_abilities
-from emend.evals.run.run import list_cases, run
+from emend.evals.run.run import TRAINING, edit_tokens, list_cases, run
 from emend.evals.run.run_setup import RunSetup, load_setup
 from emend.memory.edit import FrozenModel
 from emend.memory.probe import Usage
@@ -192,13 +205,14 @@ def dry_run(config: RunConfig) -> DryRun:
         setup = load_setup(counting, Path(home), StandIn())
         cases = list_cases(setup, None)
         sample = _sample_config(config, setup)
-        model = make_stand_in(config, usual_answer(_first_cases(setup)))
+        firsts = (case for name in setup.source.settings for case in islice(setup.source.cases(name), SAMPLE))
+        model = make_stand_in(config, usual_answer(firsts))
         with without_warnings():  # of a sample; the run will have its own
             run(sample, Path(home) / "run", model=model)
         rows = tuple(_rows(config, Path(home) / "run", cases, setup, model.usage))
-    needs = tuple(need_lines(config)) if is_local(config) else ()
+    needs = tuple(need_lines(config)) if is_local_spec(config.model) else ()
     estimate = priced(config, rows).model_copy(update={"needs": needs})
-    if estimate.seconds is None or not is_local(config):
+    if estimate.seconds is None or not is_local_spec(config.model):
         return estimate
     # A run starts as this one did: it imports, reads the data, opens a memory and makes a report.
     return estimate.model_copy(update={"seconds": estimate.seconds + time.perf_counter() - started})
@@ -252,13 +266,9 @@ def stand_in_for(spec: str) -> type[StandIn]:
 
 def make_stand_in(config: RunConfig, text: str) -> StandIn:
     """A stand-in for the model of a run, which answers that text if the model is behind an API."""
-    if not is_local(config):
+    if not is_local_spec(config.model):
         return stand_in_for(config.model)(text=text)
     return LocalStandIn(text=text, max_reply=config.overrides.get("model", {}).get("max_new_tokens", REPLY_LIMIT))
-
-
-def _first_cases(setup: RunSetup) -> Iterator[Case]:
-    return (case for setting in setup.source.settings for case in islice(setup.source.cases(setting), SAMPLE))
 
 
 def usual_answer(cases: Iterable[Case]) -> str:
@@ -300,12 +310,8 @@ def _rows(
                 usage = _untaught(config, usage)
             needed = _scaled(usage or Usage(), count / sampled)
             needed = needed.plus(_scaled(applying.get((setting, editor), Usage()), listed.cases * times / sampled))
-            row = _row(setting, editor, round(count), needed)
-            yield (
-                row.model_copy(update=_edit_counts(setup, count, *edits[setting], config.ability))
-                if is_writing
-                else row
-            )
+            further = _edit_counts(setup, count, *edits[setting], config.ability) if is_writing else {}
+            yield _row(setting, editor, round(count), needed, **further)
     count = sum(listed.cases for listed in cases.values()) * times
     usage = _untaught(config, baseline) or baseline
     yield _row("", BASELINE, 0, _scaled(usage, count / max(1, sum(map(len, sample.cases.values())))))
@@ -324,14 +330,14 @@ class _Sample(NamedTuple):
 
 
 def _read_sample(folder: Path) -> _Sample:
-    sample = _Sample({}, {}, {}, {})
+    sample = _Sample(defaultdict(set), defaultdict(Usage), defaultdict(Usage), {})
     for record in read_records(folder):
         sample.edit_tokens[record.setting, record.editor, record.case] = record.edit_cost.tokens
-        sample.cases.setdefault(record.setting, set()).add(record.case)
+        sample.cases[record.setting].add(record.case)
         place = record.setting, record.editor
-        sample.whole[place] = sample.whole.get(place, Usage()).plus(record.usage)
+        sample.whole[place] = sample.whole[place].plus(record.usage)
         if not record.from_baseline:
-            sample.fresh[place] = sample.fresh.get(place, Usage()).plus(record.usage)
+            sample.fresh[place] = sample.fresh[place].plus(record.usage)
     return sample
 
 
@@ -351,7 +357,7 @@ def _scaled(usage: Usage, factor: float) -> Usage:
 
 def _untaught(config: RunConfig, usage: Usage | None) -> Usage | None:
     """The usage of a model that is shown no edit: one that runs here writes longer replies."""
-    if usage is None or not is_local(config):
+    if usage is None or not is_local_spec(config.model):
         return usage
     return usage.model_copy(update={"output_tokens": UNTAUGHT * usage.output_tokens})
 
@@ -370,9 +376,8 @@ def _edit_counts(
     return {"edits": round(units * edits), "edit_tokens": round(units * tokens), "perplexity_tokens": round(read)}
 
 
-def _row(setting: str, editor: str, units: int, usage: Usage) -> EstimatedRow:
-    counts = {name: getattr(usage, name) for name in COUNTS}
-    return EstimatedRow(setting=setting, editor=editor, units=units, **counts)
+def _row(setting: str, editor: str, units: int, usage: Usage, **further: int) -> EstimatedRow:
+    return EstimatedRow(setting=setting, editor=editor, units=units, **usage.model_dump(include={*COUNTS}), **further)
 
 
 def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
@@ -380,7 +385,7 @@ def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
     calls, tokens_in, tokens_out = (sum(getattr(row, name) for row in rows) for name in COUNTS)
     prices = Prices.read(Path(config.prices).expanduser()) if config.prices else Prices()
     price, seconds = prices.find(config.model), None
-    if is_local(config):
+    if is_local_spec(config.model):
         parameters = parameters_of(config.model)
         seconds = local_seconds(config, rows, parameters) if parameters else None
     else:
@@ -393,6 +398,100 @@ def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
     return DryRun(model=config.model, rows=rows, cost=cost, currency=prices.currency, seconds=seconds)
 
 
-def is_local(config: RunConfig) -> bool:
-    """True if the model runs on this machine."""
-    return is_local_spec(config.model)
+SPREAD = 3.0
+"""Factor between an estimate and either end of the range that is shown before anything is measured."""
+BUSY = 0.5
+"""Share of the calls allowed at once that write in the mean: others score, and replies end at different times."""
+
+
+def parameters_of(spec: str) -> float | None:
+    """Number of parameters of a local model: of its files, or of the paper's model of that name; None if unknown."""
+    name = spec.partition(":")[2]
+    try:
+        if count := sum(_count(file) for file in model_folder(spec).glob("*.safetensors")):
+            return float(count)
+    except (OSError, SafetensorError):
+        return None
+    billions = next((each.parameters for each in paper_models().values() if each.hub and each.hub == name), None)
+    return None if billions is None else billions * 1e9
+
+
+def model_folder(spec: str) -> Path:
+    """Folder of a local model's files, if they are on this machine."""
+    return TINY if spec == "tiny" else Path(spec.partition(":")[2] or spec).expanduser()
+
+
+def _count(file: Path) -> int:
+    with safe_open(file, "pt") as tensors:
+        return sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  no mapping
+
+
+def local_seconds(config: RunConfig, rows: Sequence[EstimatedRow], parameters: float) -> float:
+    """Seconds that a run takes: its answers' tokens, and the passes of editors that search or train."""
+    speed, architecture, total = device_speed(parameters), folder_config(model_folder(config.model)), 0.0
+    for row in rows:
+        total += (row.input_tokens + row.perplexity_tokens) * speed.reading
+        total += row.output_tokens * (speed.reading + speed.writing / _replies_at_once(config, row))
+        if row.edits:
+            settings = editor_settings(config, row.editor, architecture)
+            total += row.edits * TRAINING * edit_tokens(settings, row.edit_tokens / row.edits) * speed.reading
+    return total
+
+
+def _replies_at_once(config: RunConfig, row: EstimatedRow) -> float:
+    """Replies that are written in one pass in the mean; under edited weights only those of one unit are."""
+    calls = row.calls / max(1, row.units) if row.edits else row.calls
+    return max(1.0, BUSY * min(config.concurrency, calls))
+
+
+def editor_settings(config: RunConfig, editor: str, architecture: Any) -> dict[str, Any]:
+    """Settings of an editor in this run; of one that is not shipped only those that the run gives."""
+    shipped = shipped_settings(editor, architecture) if shipped_tables(editor) else {}
+    return shipped | config.overrides.get(editor, {})
+
+
+COLLECTED = "collected"
+GB = 1e9
+
+
+def need_lines(config: RunConfig) -> Iterator[str]:
+    """Yield a line about memory, and one about missing covariances; nothing for a model whose files are not here."""
+    folder = model_folder(config.model)
+    if not folder.is_dir():
+        return
+    architecture = folder_config(folder)
+    settings = {name: editor_settings(config, name, architecture) for name in config.editors}
+    if parameters := parameters_of(config.model):
+        yield _memory_line(config, parameters, settings)
+    missing = {name: values["layers"] for name, values in settings.items() if _lacks_covariance(folder, name, values)}
+    if missing:
+        editors = "; ".join(f"{name}: {', '.join(map(str, layers))}" for name, layers in missing.items())
+        command = _command(folder, architecture, missing)
+        yield f"missing: the covariance of layers ({editors}); collect it once: {command}"
+
+
+def _memory_line(config: RunConfig, parameters: float, settings: dict[str, dict[str, Any]]) -> str:
+    """Memory of the weights, and with the editor that takes most beside them."""
+    is_half = is_half_precision(str(config.overrides.get("model", {}).get("dtype", "auto")))
+    weights = parameters * (2 if is_half else 4) / GB
+    factors = {name: memory_factor(name, values) for name, values in settings.items()}
+    largest = max(factors, key=lambda name: factors[name])
+    line = f"memory: {weights:.1f} GB of weights"
+    return line if factors[largest] <= 1 else f"{line}, about {weights * factors[largest]:.1f} GB with {largest}"
+
+
+def _lacks_covariance(folder: Path, editor: str, settings: dict[str, Any]) -> bool:
+    """True if the editor needs a collected covariance of this model and none has all its layers."""
+    if editor not in covariance_editors() or settings["covariance"] != COLLECTED:
+        return False
+    from emend.editors.numerics.covariance import collected_folders
+
+    return not collected_folders(weights_digest(folder), settings["layers"])
+
+
+def _command(folder: Path, architecture: Any, missing: dict[str, list[int]]) -> str:
+    """Command that collects the covariance of all these layers, and of those that other editors need."""
+    needed = {*covariance_layers(architecture)}
+    layers = {layer for each in missing.values() for layer in each}
+    every = "" if layers <= needed else f" --layers {','.join(map(str, sorted(layers | needed)))}"
+    return f"emend covariance --model {shlex.quote(f'hf:{folder}')}{every}"

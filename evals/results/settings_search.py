@@ -5,7 +5,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import harmonic_mean
@@ -20,6 +19,7 @@ from emend.evals.case import Benchmark, Case
 from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.config.task_config import TuneConfig
 from emend.evals.log.lines import BROKEN_RATIO
+from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.run.resources import load_benchmark
 from emend.evals.run.run import run
@@ -40,14 +40,10 @@ FEWEST = 4
 Notify = Callable[["Trial", int, int], None]
 
 
-class Metrics(FrozenModel):
+class Metrics(Estimate):
     """The mean of a metric with its 95% interval, in the metric's unit."""
 
     metric: str
-    mean: float | None
-    low: float | None
-    high: float | None
-    n: int
 
 
 class Trial(FrozenModel):
@@ -227,7 +223,7 @@ class _Search:
         part = ChosenCases(self.benchmark, cases)
         overrides = {self.editor: self.config.overrides.get(self.editor, {}) | settings}
         config = RunConfig(
-            benchmark=name_object("tuning", partial(_as_factory, part)),
+            benchmark=name_object("tuning", lambda *_, **__: part),
             editors=(self.editor,),
             model=self.config.model,
             overrides=overrides,
@@ -250,10 +246,6 @@ class _Search:
                 "perplexity": _perplexity_ratio(measured, self.editor),
             }
         )
-
-
-def _as_factory(part: ChosenCases, *_: Any, **__: Any) -> ChosenCases:
-    return part
 
 
 def read_journal(file: Path) -> list[Trial]:

@@ -9,6 +9,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import OPTION, Triples, triples_files
 from emend.evals.judging.judged_run import Run, open_run
 from emend.evals.log.manifest import Manifest
+from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.paper_scores import AMBIGUOUS, EDITED, ERROR_FIELDS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import Report, report
@@ -18,6 +19,7 @@ from emend.evals.results.analyses.recoe import FACTS
 from emend.evals.results.papers.tables import (
     Cell,
     Dimension,
+    MetricRule,
     PaperTable,
     PublishedPlace,
     paper,
@@ -126,7 +128,7 @@ def _mode(run: Run) -> str:
 
 
 def _metric_row(row: AnalysisRow, editor: str, setting: str, mode: str) -> MetricRow:
-    values = row.model_dump(include={"mean", "n", "unscored", "low", "high"})
+    values = row.model_dump(include=set(Estimate.model_fields))
     return MetricRow(editor=editor, setting=setting, mode=mode, metric=row.label, **values)
 
 
@@ -254,39 +256,32 @@ def _refuse_other_protocol(folder: Path, manifest: Manifest) -> None:
 
 def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:
     """Why not one number has a place, and what would give some."""
-    metrics = ", ".join(dict.fromkeys(row.metric for row in outcome.rows)) or "none"
-    pairs = {(cell.data, cell.metric) for cell in published.cells}
+    metrics, metric_rules = ", ".join(dict.fromkeys(row.metric for row in outcome.rows)) or "none", _rules_of(published)
     judged = {"", *(row.judge.partition(" by ")[0] for row in outcome.rows)}
-    judges = [rule.judge for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
-    lacking = [f"--kind {name}" for name in dict.fromkeys(judges) if name not in judged]
-    extracted = any(
-        rule.derived == "triples" and (rule.data, rule.published) in pairs for rule in rules(published.paper).metrics
-    )
-    remedy = (
-        f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
-        if lacking
-        else "Choose another table; see: emend papers."
-    )
-    if extracted:
+    lacking = [f"--kind {name}" for name in dict.fromkeys(rule.judge for rule in metric_rules) if name not in judged]
+    remedy = "Choose another table; see: emend papers."
+    if any(rule.derived == "triples" for rule in metric_rules):
         remedy = (
             "Its figures are those of extracted triplets: run with --benchmark-option triples=FILE of emend extract."
         )
+    elif lacking:
+        remedy = f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
     return (
         f"no number of the run in '{folder}' (metrics: {metrics}) belongs beside {published.id} "
         f"({published.caption}). {remedy}"
     )
 
 
-def _derived_kinds(published: PaperTable) -> list[str]:
-    """Kinds of the table's figures that no metric of the benchmark has."""
+def _rules_of(published: PaperTable) -> list[MetricRule]:
+    """The rules about the table's figures."""
     pairs = {(cell.data, cell.metric) for cell in published.cells}
-    rows = [rule for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
-    return list(dict.fromkeys(rule.derived for rule in rows if rule.derived))
+    return [rule for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
 
 
 def placed_rows(folder: Path, published: PaperTable, outcome: Report, manifest: Manifest) -> list[PlacedMetric]:
     """The rows of the run that have a place in the table, each place and editor once; one with a number if it can."""
-    rows = [*outcome.rows, *derived_rows(folder, _derived_kinds(published))]
+    kinds = dict.fromkeys(rule.derived for rule in _rules_of(published) if rule.derived)
+    rows = [*outcome.rows, *derived_rows(folder, [*kinds])]
     blocks = {cell.key(BLOCK) for cell in published.cells}
     scales = {metric.name: metric.scale for metric in outcome.metrics}
     found_at: dict[tuple[str, ...], PlacedMetric] = {}
@@ -311,10 +306,9 @@ def _lines(published: PaperTable, placed: list[PlacedMetric], model: str) -> Ite
         methods = list(dict.fromkeys(cell.method for cell in cells_here))
         for method in methods:
             figures = {cell.model: cell.value for cell in cells_here if cell.method == method}
-            same = [entry for entry in ours if entry.place.method == method]
-            both: list[PlacedMetric | None] = [*same] or [None]
-            for entry in both:
-                yield _line(cells_here[0], method, figures, entry, model)
+            same: list[PlacedMetric | None] = [entry for entry in ours if entry.place.method == method]
+            for each in same or [None]:
+                yield _line(cells_here[0], method, figures, each, model)
         for entry in ours:
             if entry.place.method not in methods:
                 yield _line(cells_here[0], "", {}, entry, model)

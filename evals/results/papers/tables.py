@@ -47,15 +47,9 @@ class Cell(FrozenModel):
         """Number of printed decimals."""
         return len(self.printed.partition(".")[2])
 
-    @property
-    def half(self) -> float:
-        """Half of its last printed digit: rounding hides so much."""
-        return 0.5 * 10.0**-self.decimals
-
     def as_row(self) -> dict[str, Any]:
         """Dictionary for JSON, with the figure as a number."""
-        fields = self.model_dump(exclude={"table", "printed"})
-        return fields | {"value": self.value}
+        return self.model_dump(exclude={"table", "printed"}) | {"value": self.value}
 
     def key(self, dimensions: tuple[Dimension, ...] = DIMENSIONS) -> tuple[str, ...]:
         """Key of the cell in these dimensions."""
@@ -151,13 +145,13 @@ def paper(name: str) -> Paper:
     """
     if name not in NAMES:
         raise BadSettings(f"unknown paper '{name}': {nearest(name, list(NAMES))}")
-    fields = tomllib.loads(_text(f"{name}.toml"))
+    fields = _toml(name)
     cells = [Cell.model_validate(row | {"drop": row["drop"] or None}) for row in _rows(f"{name}.csv")]
     tables = [
         PaperTable(paper=name, cells=tuple(cell for cell in cells if cell.table == row["number"]), **row)
-        for row in fields.pop("tables")
+        for row in fields["tables"]
     ]
-    return Paper(tables=tuple(tables), **fields)
+    return Paper(**fields | {"tables": tuple(tables)})
 
 
 @cache
@@ -188,6 +182,11 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(_text(name).splitlines()))
 
 
+@cache
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads(_text(f"{name}.toml"))
+
+
 def _text(name: str) -> str:
     return (files("emend.evals.results.papers") / name).read_text(encoding="utf-8")
 
@@ -207,8 +206,8 @@ class CellRule(FrozenModel):
 
     def applies(self, cell: Cell, is_other: bool = False) -> bool:
         """Return whether the figure is one of `cells`; `is_other` where another model has its model's place."""
-        values = ((str(getattr(cell, name)), of) for name, of in self.cells.items())
-        is_one = all(value == of if isinstance(of, str) else value in of for value, of in values)
+        lists = {name: (of,) if isinstance(of, str) else of for name, of in self.cells.items()}
+        is_one = all(str(getattr(cell, name)) in values for name, values in lists.items())
         return is_one and not (is_other and "model" in self.cells)
 
 
@@ -233,36 +232,31 @@ class PaperModel(FrozenModel):
 
 
 @cache
-def _fields() -> dict[str, Any]:
-    return tomllib.loads((files("emend.evals.results.papers") / "table_rules.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def table_rules(paper: str) -> PaperRules:
     """The rules of a paper."""
-    return PaperRules.model_validate(_fields().get(paper, {}))
+    return PaperRules.model_validate(_toml("table_rules").get(paper, {}))
 
 
 @cache
 def paper_models() -> dict[str, PaperModel]:
     """The papers' models by name."""
-    return {name: PaperModel.model_validate(fields) for name, fields in _fields()["models"].items()}
+    return {name: PaperModel.model_validate(fields) for name, fields in _toml("table_rules")["models"].items()}
 
 
 def gpu_gigabytes() -> float:
     """Memory of the GPU that is assumed."""
-    return float(_fields()["gpu"]["gigabytes"])
+    return float(_toml("table_rules")["gpu"]["gigabytes"])
 
 
 def gigabytes_needed(billions: float, editor: str, settings: Mapping[str, Any]) -> float:
     """Memory that an editor with these settings takes on a model of so many parameters; a gigabyte is 10^9 bytes."""
-    per_parameter = memory_factor(editor, settings) * _fields()["memory"]["default"]
-    return float(billions * per_parameter + _fields()["gpu"]["beside"])
+    per_parameter = memory_factor(editor, settings) * _toml("table_rules")["memory"]["default"]
+    return float(billions * per_parameter + _toml("table_rules")["gpu"]["beside"])
 
 
 def memory_factor(editor: str, settings: Mapping[str, Any]) -> float:
     """Memory that an editor with these settings takes, the model's weights included, in memory of the weights."""
-    memory = _fields()["memory"]
+    memory = _toml("table_rules")["memory"]
     named = (f"{editor}.{name}={value}" for name, value in settings.items())
     key = next((name for name in (*named, editor) if name in memory), "default")
     return float(memory[key] / memory["default"])
@@ -331,45 +325,39 @@ class PublishedPlace(NamedTuple):
 
 
 @cache
-def _told() -> dict[str, Any]:
-    return tomllib.loads((files("emend.evals.results.papers") / "counterparts.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def rules(paper: str) -> Rules:
     """The rules of a paper."""
-    return Rules.model_validate(_told()[paper])
+    return Rules.model_validate(_toml("counterparts")[paper])
 
 
 def places(paper: str, row: MetricRow, manifest: Manifest) -> Iterator[PublishedPlace]:
     """Places of a run's number in the tables of a paper; none if no rule applies."""
     paper_rules = rules(paper)
     options = manifest.benchmark.get("options") or manifest.config.benchmark_options
+    setting = paper_rules.settings.get(row.setting, row.setting)
     for rule in paper_rules.metrics:
         if rule.metric != row.metric or rule.mode not in (None, row.mode):
             continue
         if rule.settings and row.setting not in rule.settings:
             continue
         if all(value in str(options.get(name, "")).split(",") for name, value in rule.when.items()):
-            method, differs = _method(paper_rules, row, manifest, rule.published)
+            is_shared = rule.method is not None
+            method, differs = ("", "") if is_shared else _method(paper_rules, row, manifest, rule)
             yield PublishedPlace(
-                method=method if rule.method is None else rule.method,
-                block=(
-                    rule.data,
-                    rule.setting if rule.setting is not None else _setting(paper_rules, row),
-                    rule.published,
-                ),
+                method=rule.method or method,
+                block=(rule.data, setting if rule.setting is None else rule.setting, rule.published),
                 n=rule.n,
-                differs=tuple(filter(None, (rule.differs, differs if rule.method is None else ""))),
-                shared=rule.method is not None,
+                differs=tuple(filter(None, (rule.differs, differs))),
+                shared=is_shared,
             )
 
 
-def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, published: str) -> tuple[str, str]:
+def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, metric: MetricRule) -> tuple[str, str]:
     """The paper's method that an editor is, and what differs from it; empty if the paper has no such method."""
     fingerprint = manifest.editors.get(row.setting, {}).get(row.editor, {})
     editor, config = fingerprint.get("editor", row.editor), manifest.config
-    here = (editor, row.mode, _setting(paper_rules, row), config.retriever, published)
+    setting = paper_rules.settings.get(row.setting, row.setting)
+    here = (editor, row.mode, setting, config.retriever, metric.published)
     for rule in paper_rules.methods:
         pairs = (rule.editor, rule.mode, rule.setting, rule.retriever, rule.metric)
         if all(want in (None, have) for want, have in zip(pairs, here, strict=True)):
@@ -380,13 +368,9 @@ def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, published: s
     return "", ""
 
 
-def _setting(paper_rules: Rules, row: MetricRow) -> str:
-    return paper_rules.settings.get(row.setting, row.setting)
-
-
 def same_model(run: str, published: str) -> bool:
     """Return True if a run's model (`hf:FOLDER`, `openai:NAME@URL`) has a name of the paper's model."""
     name = run.removeprefix("langchain:").partition(":")[2]
     name = name.partition("@")[0] if run.startswith(SERVERS) else name
     plain = re.sub(r"[^a-z0-9]", "", name.rstrip("/").rpartition("/")[2].lower())
-    return plain in _told()["models"].get(published, ())
+    return plain in _toml("counterparts")["models"].get(published, ())

@@ -19,8 +19,7 @@ from emend.evals.log.manifest import MANIFEST, Manifest, changed_fields
 from emend.evals.log.records import read_lines
 from emend.evals.measure.extraction import extract_documents
 from emend.evals.results.aggregate.runs import list_runs
-from emend.evals.results.dry_run import COUNTS, DryRun, dry_run, is_local, priced
-from emend.evals.results.local_model import parameters_of
+from emend.evals.results.dry_run import COUNTS, DryRun, dry_run, parameters_of, priced
 from emend.evals.results.papers.tables import gigabytes_needed
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun, lacking, plan_recipe
 from emend.evals.run.resources import LIMITS
@@ -351,7 +350,7 @@ def _need(config: RunConfig) -> DryRun | str:
 
 
 def _run_estimate(config: RunConfig, outcome: RunOutcome, need: DryRun | str) -> RunEstimate:
-    parameters = parameters_of(config.model) if is_local(config) else None
+    parameters = parameters_of(config.model) if is_local_spec(config.model) else None
     units = outcome.units or (0 if isinstance(need, str) else need.total("units"))
     left = units - outcome.finished
     known = RunEstimate(config=config, units=units, left=left, gigabytes=_gigabytes(config, parameters))

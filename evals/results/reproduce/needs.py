@@ -12,6 +12,7 @@ from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.results.papers.tables import (
     Cell,
     CellRule,
+    Dimension,
     MethodRule,
     MetricRule,
     PaperTable,
@@ -85,18 +86,15 @@ def plan_cells(table: PaperTable, models: Mapping[str, str], cells: Sequence[Cel
     """
     plans = {cell.key(): _plan_cell(table.paper, cell, models.get(cell.model, "")) for cell in table.cells}
     for cell in (cell for cell in table.cells if cell.data == table_rules(table.paper).average):
-        parts = [plans[each.key()] for each in table.cells if each.data != cell.data and _is_beside(each, cell)]
+        others: tuple[Dimension, ...] = ("model", "method", "setting", "metric")
+        beside = [each for each in table.cells if each.data != cell.data and each.key(others) == cell.key(others)]
+        parts = [plans[each.key()] for each in beside]
         worst = max(parts, key=lambda part: [*STATUSES].index(part.status))
         fields = {"status": worst.status, "reason": worst.reason, "parts": tuple(part.cell for part in parts)}
         plans[cell.key()] = plans[cell.key()].model_copy(update=fields | {"need": None})
     keys = {cell.key() for cell in cells or table.cells}
     keys |= {part.key() for key in keys for part in plans[key].parts}
     return [plan for key, plan in plans.items() if key in keys]
-
-
-def _is_beside(each: Cell, other: Cell) -> bool:
-    """Return whether two figures differ in their data alone."""
-    return each.key() == other.model_copy(update={"data": each.data}).key()
 
 
 def _plan_cell(name: str, cell: Cell, model: str) -> PlannedCell:

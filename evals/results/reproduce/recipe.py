@@ -80,12 +80,13 @@ class Recipe(FrozenModel):
 
         dumps = [run.config.model_dump(mode="json", exclude_defaults=True) for run in self.runs]
         runs = [{MODEL: run.config.model} | fields for run, fields in zip(self.runs, dumps, strict=True)]
-        common = {
-            key: value for key, value in (runs[0] if runs else {}).items() if all(_has(run, key, value) for run in runs)
-        }
-        rows = [{key: value for key, value in run.items() if key not in common} for run in runs]
-        for row, run in zip(rows, self.runs, strict=True):
-            row |= {JUDGED_BY: list(run.judged_by)} if run.judged_by else {}
+        first = runs[0] if runs else {}
+        common = {key: value for key, value in first.items() if all(run.get(key, ...) == value for run in runs)}
+        rows = [
+            {key: value for key, value in fields.items() if key not in common}
+            | ({JUDGED_BY: list(run.judged_by)} if run.judged_by else {})
+            for fields, run in zip(runs, self.runs, strict=True)
+        ]
         fields = self.model_dump(mode="json", exclude_defaults=True, exclude={"runs"})
         text = yaml.safe_dump(fields | {"common": common, "runs": rows}, sort_keys=False, allow_unicode=True)
         try:
@@ -112,10 +113,6 @@ class Recipe(FrozenModel):
         except ValidationError as error:
             first = error.errors()[0]
             raise BadSettings(f"'{path}', field '{first['loc'][0]}': {first['msg']}.") from error
-
-
-def _has(run: Mapping[str, Any], key: str, value: Any) -> bool:
-    return key in run and run[key] == value
 
 
 def _read_run(common: Mapping[str, Any], row: Any, path: Path, changes: Mapping[str, Any]) -> RecipeRun:

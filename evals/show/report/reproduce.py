@@ -1,7 +1,5 @@
 """A reproduced table, for eyes and for other programs, what a run or a recipe is expected to need, and coverage."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -9,22 +7,29 @@ from typing import Any
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.table import Table as Grid
 from rich.text import Text
 
 from emend.agents.llm import is_local_spec
 from emend.agents.weight_differences import difference_remedy
 from emend.editors.device_speed import device_speed
 from emend.evals.config.run_config import MODEL
-from emend.evals.results.dry_run import COUNTS, HOPS, REPLY_SHARE, SECONDS_PER_CALL, UNTAUGHT, DryRun, is_local
-from emend.evals.results.local_model import SPREAD, parameters_of
+from emend.evals.results.dry_run import (
+    COUNTS,
+    HOPS,
+    REPLY_SHARE,
+    SECONDS_PER_CALL,
+    SPREAD,
+    UNTAUGHT,
+    DryRun,
+    parameters_of,
+)
 from emend.evals.results.papers.tables import Cell, PaperTable, gpu_gigabytes, paper_models
 from emend.evals.results.papers.tables import table as find_table
 from emend.evals.results.reproduce.collect import Figure
 from emend.evals.results.reproduce.execute import RecipeEstimate, title
 from emend.evals.results.reproduce.needs import EXECUTABLE, METHOD, STATUSES, CoverageRow, status_counts
-from emend.evals.show.report.export import TextTable, check_form, latex_text, markdown_text, safe_cell
-from emend.evals.show.report.layout import INTERVALS, bounds, decimal, dim, frame
+from emend.evals.show.report.export import TextTable, check_form, csv_text, latex_text, markdown_text
+from emend.evals.show.report.layout import INTERVALS, bounds, decimal, dim, frame, plain_grid
 from emend.evals.show.report.papers import DASH, paper_grids
 from emend.evals.show.report.progress import duration
 from emend.memory.escape import one_line
@@ -141,7 +146,8 @@ def _time_text(estimated: RecipeEstimate) -> str:
     text = f"about {duration(estimated.seconds)}"
     if measured := sum(each.measured for each in estimated.runs):
         return f"{text}, at the pace of the {measured:,} units that are finished"
-    local = next((parameters_of(each.config.model) for each in estimated.runs if is_local(each.config)), None)
+    models = [each.config.model for each in estimated.runs if is_local_spec(each.config.model)]
+    local = parameters_of(models[0]) if models else None
     if local is None:
         return text
     speed = device_speed(local)
@@ -192,7 +198,7 @@ def render_figures(table: PaperTable, figures: Sequence[Figure], console: Consol
         return Text(DASH, style="dim") if cell is None else _stacked(by_key[cell.key()], marks)
 
     part = table.part(figure.cell for figure in figures)
-    notes = Grid.grid(padding=(0, 1))
+    notes = Table.grid(padding=(0, 1))
     for note, letter in marks.letters.items():
         notes.add_row(Text(letter, style="yellow"), Text(one_line(note)))
     common = [Text(f"everywhere: {one_line(note)}", style="yellow") for note in marks.common]
@@ -242,9 +248,7 @@ def summary(figures: Sequence[Figure]) -> Iterator[str]:
 
 def render_cells(figures: Sequence[Figure]) -> RenderableType:
     """The figures one by one: where each stands in the table, and its number, or whether it can be run."""
-    grid = Grid.grid(padding=(0, 2))
-    for _ in range(3):
-        grid.add_column(overflow="fold")
+    grid = plain_grid("fold", "fold", "fold")
     for figure in figures:
         cell = figure.cell
         place = ", ".join(filter(None, (cell.model, cell.method, cell.data, cell.setting, cell.metric)))
@@ -280,12 +284,8 @@ def export(table: PaperTable, figures: Sequence[Figure], form: str) -> str:
     check_form(form, FORMS)
     if form != "csv":
         return (markdown_text if form == "markdown" else latex_text)(_texts(table, figures))
-    out, listed = io.StringIO(), rows(figures)
-    writer = csv.DictWriter(out, list(listed[0]) if listed else [], lineterminator="\n")
-    writer.writeheader()
-    for row in listed:
-        writer.writerow({key: safe_cell(value) for key, value in row.items()})
-    return out.getvalue().rstrip("\n")
+    listed = rows(figures)
+    return csv_text(list(listed[0]) if listed else [], listed)
 
 
 def _texts(table: PaperTable, figures: Sequence[Figure]) -> TextTable:

@@ -10,8 +10,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.records import read_records
 from emend.evals.results import dry_run as dry_running
-from emend.evals.results.dry_run import COUNTS, HOPS, ScoringStandIn, StandIn, dry_run
-from emend.evals.results.local_model import SPREAD
+from emend.evals.results.dry_run import COUNTS, HOPS, SPREAD, ScoringStandIn, StandIn, dry_run
 from emend.evals.run.run import run
 from emend.evals.show.report.progress import duration
 from emend.evals.show.report.reproduce import dry_run_lines

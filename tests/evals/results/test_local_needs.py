@@ -7,7 +7,7 @@ import pytest
 from emend.agents.tiny import FOLDER as TINY
 from emend.editors.numerics.covariance import collected_folders
 from emend.evals.config.run_config import RunConfig
-from emend.evals.results.local_model import need_lines
+from emend.evals.results.dry_run import need_lines
 
 
 def lines(*editors: str, **changed: object) -> list[str]:

@@ -10,7 +10,7 @@ from emend.evals.data.benchmarks.elken import ELKEN
 from emend.evals.data.benchmarks.recoe import SCHEMES, ReCoE
 from emend.evals.results.aggregate.judged import judged_columns
 from emend.evals.results.papers.compare_published import DERIVED
-from emend.evals.results.papers.tables import NAMES, _told, paper, papers, rules, same_model
+from emend.evals.results.papers.tables import NAMES, _toml, paper, papers, rules, same_model
 from tests.paths import DATA
 
 BUILT: dict[str, list[Any]] = {
@@ -42,7 +42,7 @@ def test_every_rule_leads_to_a_published_figure_and_from_a_metric_of_the_benchma
 
 def test_every_model_of_a_table_has_the_names_it_goes_by_and_no_other_has() -> None:
     models = {cell.model for told in papers() for found in told.tables for cell in found.cells if cell.model}
-    assert set(_told()["models"]) == models
+    assert set(_toml("counterparts")["models"]) == models
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,11 @@ WHOLE = 100.0
 Parts = Sequence[Cell]
 
 
+def half_digit(cell: Cell) -> float:
+    """Half of the last printed digit: rounding hides so much."""
+    return 0.5 * 10.0**-cell.decimals
+
+
 def find_disagreements() -> list[Disagreement]:
     """Disagreements found by each check over each figure that it applies to."""
     return [disagreement for check in CHECKS for disagreement in check() if disagreement]
@@ -31,8 +36,8 @@ def _compare(
     paper: str, check: str, cell: Cell, parts: Parts, formula: Callable[..., float], printed: float | None = None
 ) -> Disagreement | None:
     """Disagreement of a printed figure with its parts; None if unrounded parts exist that explain it."""
-    printed_value, half = (cell.value, cell.half) if printed is None else (printed, 0.5)
-    corners = [formula(*ends) for ends in product(*((p.value - p.half, p.value + p.half) for p in parts))]
+    printed_value, half = (cell.value, half_digit(cell)) if printed is None else (printed, 0.5)
+    corners = [formula(*ends) for ends in product(*((p.value - half_digit(p), p.value + half_digit(p)) for p in parts))]
     if min(corners) - half - 1e-9 <= printed_value <= max(corners) + half + 1e-9:
         return None
     computed = formula(*(part.value for part in parts))

@@ -10,8 +10,7 @@ from emend.editors.device_speed import DeviceSpeed, device_speed
 from emend.evals.config.run_config import RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.results import dry_run as dry_running
-from emend.evals.results.dry_run import EstimatedRow
-from emend.evals.results.local_model import BUSY, local_seconds, parameters_of
+from emend.evals.results.dry_run import BUSY, EstimatedRow, local_seconds, parameters_of
 from emend.evals.results.reproduce.execute import RunOutcome, estimate
 from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.run.run import LAST_LAYERS, SEARCHED, TRAINED, WRITTEN
@@ -28,7 +27,7 @@ def rows(editor: str, edits: int) -> list[EstimatedRow]:
 
 
 def test_time_grows_with_edits_steps_and_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    import emend.evals.results.local_model as module
+    import emend.evals.results.dry_run as module
 
     monkeypatch.setattr(module, "device_speed", lambda parameters: DeviceSpeed("cpu", 0.001, 0.01))
     of = RunConfig(benchmark="tinyworld", editors=("rome", "ft"), model="hf:nowhere")
