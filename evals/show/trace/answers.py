@@ -98,9 +98,7 @@ class StepFilter(FrozenModel):
         Raises:
             BadSettings: there is no such node; names the nearest.
         """
-        names = sorted(set(known))
-        if self.node is not None and self.node not in names:
-            raise BadSettings(f"{where} has no node '{self.node}': {nearest(self.node, names)}")
+        check_name(f"{where} has no node", self.node, sorted(set(known)))
 
 
 class AnswerFilter(FrozenModel):
@@ -229,45 +227,33 @@ def list_answers(folder: Path, answers: AnswerFilter, records: RecordFilter = AL
     """
     manifest = Manifest.read(folder)
     editors = parse_where(answers.where, manifest.config.editors)
-    if records.editor is not None and records.editor not in manifest.config.editors:
-        raise BadSettings(
-            f"the run has no editor '{records.editor}': {nearest(records.editor, list(manifest.config.editors))}"
-        )
+    check_name("the run has no editor", records.editor, manifest.config.editors)
     conditions = [ScoreCondition.parse(text) for text in answers.score]
     probes = None if editors is None else _where(folder, editors, manifest.metrics)
     verdicts = [name for name in ("right", "wrong") if getattr(answers, name)] or VERDICTS
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
-    known, rows = _Known(), list[AnswerRow]()
+    kinds, scores, rows = set[str](), set[str](), list[AnswerRow]()
     for record in read_fields(folder, (*SHOWN, *JUDGED), None):
-        known.add(record)
+        kinds.add(record.kind)
+        scores.update(record.values, record.unscored)
         chosen = probes is None or (_asked(record) in probes and record.editor in (editors or {}))
         if chosen and records.fits(record) and all(condition.holds(record) for condition in conditions):
             row = _row(record, manifest.metrics, numbers.get((record.setting, record.case), 0))
             rows += [row] if row.verdict in verdicts else []
-    known.check(records, conditions)
+    check_name("the run has no probes of kind", records.kind, sorted(kinds))
+    for condition in conditions:
+        check_name("the run has no score", condition.name, sorted(scores))
     return rows if probes is None else sorted(rows, key=lambda row: (row.setting, row.number, row.probe))
 
 
-class _Known:
-    """Kinds of probes and names of scores in a run."""
+def check_name(problem: str, name: str | None, known: Sequence[str]) -> None:
+    """Check that a name that a user gave is known.
 
-    def __init__(self) -> None:
-        self.kinds, self.scores = set[str](), set[str]()
-
-    def add(self, record: Record) -> None:
-        self.kinds.add(record.kind)
-        self.scores.update(record.values, record.unscored)
-
-    def check(self, records: RecordFilter, conditions: Sequence[ScoreCondition]) -> None:
-        if records.kind is not None and records.kind not in self.kinds:
-            raise BadSettings(
-                f"the run has no probes of kind '{records.kind}': {nearest(records.kind, sorted(self.kinds))}"
-            )
-        for condition in conditions:
-            if condition.name not in self.scores:
-                raise BadSettings(
-                    f"the run has no score '{condition.name}': {nearest(condition.name, sorted(self.scores))}"
-                )
+    Raises:
+        BadSettings: it is not; says the problem, and names the nearest.
+    """
+    if name is not None and name not in known:
+        raise BadSettings(f"{problem} '{name}': {nearest(name, list(known))}")
 
 
 def parse_where(text: str | None, known: Sequence[str]) -> dict[str, Verdict] | None:
@@ -285,8 +271,7 @@ def parse_where(text: str | None, known: Sequence[str]) -> dict[str, Verdict] | 
             raise BadSettings(
                 f"--where '{text[:60]}': write editors and right, wrong or unscored: 'rag right, ike wrong'."
             )
-        if editor.strip() not in known:
-            raise BadSettings(f"the run has no editor '{editor.strip()}': {nearest(editor.strip(), list(known))}")
+        check_name("the run has no editor", editor.strip(), known)
         verdicts[editor.strip()] = cast("Verdict", verdict)
     return verdicts
 

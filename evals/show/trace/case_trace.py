@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from emend.agents.judging.base import Item
 from emend.evals.case import Record
@@ -28,11 +28,10 @@ from emend.evals.log.lines import CASES, ERRORS, split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.log.run_index import RunIndex
-from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
+from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, check_name
 from emend.evals.show.trace.graph_paths import GraphEdges, edges_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.registry import nearest
 
 KEY = itemgetter("kind", "judge", "repeat", "swapped")
 
@@ -210,7 +209,7 @@ def trace(
     finished = {record.unit for record in of_case}
     failures = [failure for failure in open_failures(folder, finished) if failure["case"] == line["case"]]
     if not chosen and (of_case or not failures):
-        raise BadSettings(_nothing_fits(folder, line["case"], of_case, manifest, records))
+        _refuse_nothing(folder, line["case"], of_case, manifest, records)
     whole = Trace(
         case=line["case"],
         number=line["number"],
@@ -319,16 +318,21 @@ def find_case(index: RunIndex, name: str) -> dict[str, Any]:
     )
 
 
-def _nothing_fits(folder: Path, case: str, of_case: list[Record], manifest: Manifest, records: RecordFilter) -> str:
-    """Say why nothing is shown, and what could be."""
+def _refuse_nothing(
+    folder: Path, case: str, of_case: list[Record], manifest: Manifest, records: RecordFilter
+) -> NoReturn:
+    """Say why nothing is shown, and what could be.
+
+    Raises:
+        BadSettings: always.
+    """
     if not of_case:
-        return f"case {case} has not been asked yet: finish the run with: emend resume {folder}"
+        raise BadSettings(f"case {case} has not been asked yet: finish the run with: emend resume {folder}")
     editors = [name for name in manifest.config.editors if any(record.editor == name for record in of_case)]
     kinds = sorted({record.kind for record in of_case})
-    for name, value, known in (("editor", records.editor, editors), ("kind", records.kind, kinds)):
-        if value is not None and value not in known:
-            return f"case {case} has no {name} '{value}': {nearest(value, known)}"
-    return (
+    check_name(f"case {case} has no editor", records.editor, editors)
+    check_name(f"case {case} has no kind", records.kind, kinds)
+    raise BadSettings(
         f"nothing in case {case} fits {records}: it has the editors {', '.join(editors)}; "
         f"the kinds {', '.join(kinds)}; the probes {_some(list(dict.fromkeys(record.probe for record in of_case)))}."
     )

@@ -11,11 +11,11 @@ from emend.evals.log.lines import CASES, COSTS, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
+from emend.evals.show.trace.answers import check_name
 from emend.evals.show.trace.case_trace import find_case, judged_steps, open_failures
 from emend.evals.show.trace.otlp_spans import Span, UnitTrace, Value, run_id, spans_of, spans_of_failure
 from emend.memory.distribution import install_command
-from emend.memory.errors import BadSettings, MissingExtra
-from emend.memory.registry import nearest
+from emend.memory.errors import MissingExtra
 
 
 class ExportSummary(NamedTuple):
@@ -58,8 +58,7 @@ def export(
     from emend.evals.show.trace.otlp_client import send
 
     manifest = Manifest.read(folder)
-    if editor is not None and editor not in manifest.config.editors:
-        raise BadSettings(f"the run has no editor '{editor}': {nearest(editor, list(manifest.config.editors))}")
+    check_name("the run has no editor", editor, manifest.config.editors)
     with RunIndex(folder) as index:
         case_id = None if case is None else str(find_case(index, case)["case"])
     run, cases = _run_span(folder, manifest), 0

@@ -20,11 +20,10 @@ from emend.evals.log.records import parse_record
 from emend.evals.log.run_table import RunTable
 from emend.evals.log.table_sources import CASE_SOURCE, ERROR_SOURCE, NAMES, RECORD_SOURCE, quoted
 from emend.evals.log.table_sources import text as literal
-from emend.evals.show.trace.answers import VERDICTS, deciding_scores, parse_where
+from emend.evals.show.trace.answers import VERDICTS, check_name, deciding_scores, parse_where
 from emend.evals.show.view.views import CaseFilter
 from emend.memory.errors import BadSettings
 from emend.memory.files import open_file
-from emend.memory.registry import nearest
 
 SOURCES = (RECORD_SOURCE, CASE_SOURCE, ERROR_SOURCE)
 LARGE = 2**20
@@ -238,13 +237,11 @@ class RunAnswers:
         parts = [Condition("position IS NOT NULL")]
         for kind, name in (("editor", chosen.editor), ("kind", chosen.kind)):
             if name:
-                known = self.counts[kind]
-                if name not in known and name not in self.editors:
-                    raise BadSettings(f"the run has no {kind} '{name}': {nearest(name, list(known))}")
+                if name not in self.editors:
+                    check_name(f"the run has no {kind}", name, [*self.counts[kind]])
                 parts.append(Condition(f"{kind} = ?", (name,)))
         if chosen.verdict:
-            if chosen.verdict not in VERDICTS:
-                raise BadSettings(f"no verdict '{chosen.verdict}': {nearest(chosen.verdict, VERDICTS)}")
+            check_name("no verdict", chosen.verdict, VERDICTS)
             parts.append(Condition("verdict = ?", (VERDICTS.index(chosen.verdict),)))
         if chosen.tag:
             parts.append(self._tagged(chosen.tag))
@@ -259,9 +256,7 @@ class RunAnswers:
         )
 
     def _tagged(self, tag: str) -> Condition:
-        known = self._tags
-        if tag not in known:
-            raise BadSettings(f"the run has no tag '{tag}': {nearest(tag, known)}")
+        check_name("the run has no tag", tag, self._tags)
         has_tag = "contains(tag_lines, ?)"
         sql = f"({has_tag} OR position IN (SELECT position FROM cases WHERE {has_tag}))"
         return Condition(sql, (f"\n{tag}\n", f"\n{tag}\n"))

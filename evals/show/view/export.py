@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.show.view.environment import LEFT_OUT, STATIC, environment, page_key, render
-from emend.evals.show.view.pages.compare import CompareView
 from emend.evals.show.view.scan import require_runs
 from emend.evals.show.view.server import PageMissing, Site
 from emend.evals.show.view.views import Page, RunEntry
@@ -73,8 +72,7 @@ class Exporter:
 
     def _flips(self, path: str) -> Iterator[str]:
         """Links of a comparison to the pages with both traces of a case."""
-        data = self.site.page(path).data
-        for pair in data.pairs if isinstance(data, CompareView) else ():
+        for pair in getattr(self.site.page(path).data, "pairs", ()):
             yield from (flip.href.partition("#")[0] for flip in pair.flips)
 
     def pages(self) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """The viewer's pages by path, and its server, for this machine alone unless a token is given."""
 
-import asyncio
 import hmac
 import json
 import re
@@ -8,7 +7,7 @@ import socket
 import threading
 import time
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.cookies import SimpleCookie
@@ -22,7 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,7 +35,7 @@ from emend.evals.show.view.pages.compare import beside_page, choice_page, compar
 from emend.evals.show.view.pages.live import errors_page, live_page, live_view
 from emend.evals.show.view.pages.run import about_page, judges_page, retrieval_page, run_page, runs_page
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import Page, ProblemView, RunEntry
+from emend.evals.show.view.views import Page, RunEntry, View
 from emend.memory.errors import BadSettings, EmendError
 from emend.memory.escape import safe
 from emend.memory.files import open_file
@@ -102,7 +101,7 @@ class Site:
     def problem(self, path: str, title: str, text: str, status: int) -> Page:
         """A page that says why there is no other."""
         request = PageRequest(self.library, path, {}, self.static)
-        return Page(request.head("problem", title), ProblemView(text=text), status)
+        return Page(request.head("problem", title), View(text=text), status)
 
     def _find(self, request: PageRequest) -> Page | None:
         if make := GENERAL_PAGES.get(request.path):
@@ -170,12 +169,10 @@ HEADERS = {
 }
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
 COOKIE = "emend_view"
-SSE_SECONDS = 1.0
-MAX_STREAMS = 16
 MAX_PORT = 2**16 - 1
 MAX_PATH, MAX_PARAMETERS = 2000, 40
 _STATIC_NAME = re.compile(r"[a-zA-Z0-9_-]+\.(css|js|svg|png)")
-_LIVE = re.compile(r"run/([a-z0-9-]{1,60})/live\.(json|sse)")
+_LIVE = re.compile(r"run/([a-z0-9-]{1,60})/live\.json")
 _IPV6 = "[0-9a-f]*:[0-9a-f:.]*"
 _HOST = re.compile(
     rf"(?:\[(?P<bracketed>{_IPV6})\]|(?P<name>[a-z0-9.-]+))(?::(?P<port>[0-9]{{1,5}}))?|(?P<bare>{_IPV6})"
@@ -256,19 +253,18 @@ class Guard:
 
 def make_app(site: Site, token: str = "") -> ASGIApp:
     """The application of a site; with a token it answers under any host name, to those who know it."""
-    streams = asyncio.Semaphore(MAX_STREAMS)
     routes = [
         Route("/", partial(_page, site, "index.html")),
         Route("/static/{name}", _static),
-        Route("/{path:path}", partial(_any, site, streams)),
+        Route("/{path:path}", partial(_any, site)),
     ]
     return Guard(Starlette(routes=routes), token)
 
 
-async def _any(site: Site, streams: asyncio.Semaphore, request: Request) -> Response:
+async def _any(site: Site, request: Request) -> Response:
     path = request.scope["path"][1:]  # that of the route lacks a line end
     if match := _LIVE.fullmatch(path):
-        return await _live(site, streams, match[1], match[2], request)
+        return await run_in_threadpool(_live, site, match[1], path)
     return await _page(site, path, request)
 
 
@@ -311,43 +307,16 @@ def _harmless(value: Any) -> Any:
     return [_harmless(part) for part in value] if isinstance(value, list) else value
 
 
-async def _live(site: Site, streams: asyncio.Semaphore, name: str, form: str, request: Request) -> Response:
-    def view() -> str | None:
-        place = site.library.scan.find(name)
-        if place is None:
-            return None
-        try:
-            progress = live_view(PageRequest(site.library, request.path_params["path"], {}), place)
-            return json.dumps(_harmless(progress.model_dump(mode="json")))
-        except EmendError as error:
-            return json.dumps({"problem": str(error)})
-
-    content = await run_in_threadpool(view)
-    if content is None:
+def _live(site: Site, name: str, path: str) -> Response:
+    """Progress of a run as JSON, for which its page asks again and again."""
+    place = site.library.scan.find(name)
+    if place is None:
         return PlainTextResponse("no such run", 404)
-    if form == "json":
-        return Response(content, media_type="application/json")
-    if streams.locked():
-        return PlainTextResponse("too many pages watch runs already: the page asks again by itself", 503)
-    events = _events(view, streams, request)
-    return StreamingResponse(events, media_type="text/event-stream")
-
-
-async def _events(view: Callable[[], str | None], streams: asyncio.Semaphore, request: Request) -> AsyncIterator[str]:
-    """Progress whenever it changes, until the run has ended or the browser leaves."""
-    async with streams:
-        last = ""
-        while not await request.is_disconnected():
-            content = await run_in_threadpool(view)
-            if content is None:
-                return
-            fields = json.loads(content)
-            content_now = json.dumps({name: value for name, value in fields.items() if name != "at"})
-            yield f"event: progress\ndata: {content}\n\n" if content_now != last else ": nothing new\n\n"
-            last = content_now
-            if fields.get("run", {}).get("state") != "running":
-                return
-            await asyncio.sleep(SSE_SECONDS)
+    try:
+        progress = live_view(PageRequest(site.library, path, {}), place).model_dump(mode="json")
+    except EmendError as error:
+        progress = {"problem": str(error)}
+    return Response(json.dumps(_harmless(progress)), media_type="application/json")
 
 
 OPEN_SECONDS = 10.0

@@ -1,15 +1,21 @@
-"""Views, the data of the viewer's pages: frozen, filled by `emend.evals.show.view.pages` and laid out by the templates.
+"""Data of the viewer's pages, filled by `emend.evals.show.view.pages` and laid out by the templates.
 
 Links are paths from the viewer's root without a leading slash, so that one scheme serves the server and the export.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
-from emend.evals.case import Metric, Record
-from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
-from emend.evals.show.trace.case_trace import JudgedItem
+from emend.evals.case import Record
 from emend.memory.edit import FrozenModel
+
+
+class View(SimpleNamespace):
+    """Values of a template by name, as domain objects where those have what it shows.
+
+    A template that asks for a name that is not there fails, so that tests find it.
+    """
 
 
 class Link(FrozenModel):
@@ -26,15 +32,6 @@ class NamedValue(FrozenModel):
     name: str
     value: str
     href: str = ""
-
-
-class Choice(FrozenModel):
-    """A value of a filter; `count` is the number of answers that have it, where that is known."""
-
-    value: str
-    text: str
-    count: int | None = None
-    chosen: bool = False
 
 
 class PageHead(FrozenModel):
@@ -62,19 +59,6 @@ class Status(FrozenModel):
     state: Literal["ready", "computing", "failed"] = "ready"
     text: str = ""
     records: int = 0
-
-
-class AboutView(FrozenModel):
-    """Versions and folders."""
-
-    versions: tuple[NamedValue, ...]
-    folders: tuple[str, ...]
-
-
-class ProblemView(FrozenModel):
-    """Why there is no page."""
-
-    text: str
 
 
 @dataclass
@@ -116,117 +100,6 @@ class CaseFilter(FrozenModel):
     after: str = ""
 
 
-class Tally(FrozenModel):
-    """The fitting answers of a case under one editor, and its units that failed."""
-
-    editor: str
-    right: int = 0
-    wrong: int = 0
-    unscored: int = 0
-    failed: int = 0
-
-
-class CaseRowView(FrozenModel):
-    """A case in a list: its first edit, tallies by editor, and the first fitting answer."""
-
-    number: int
-    setting: str
-    href: str
-    title: str
-    edits: int
-    tallies: tuple[Tally, ...]
-    example: AnswerView | None = None
-
-
-class CasesView(FrozenModel):
-    """The cases of a run that fit a filter; counts are None until they are known."""
-
-    filter: CaseFilter
-    choices: dict[str, tuple[Choice, ...]] = {}
-    rows: tuple[CaseRowView, ...] = ()
-    cases: int | None = None
-    answers: int | None = None
-    first: str = ""
-    next: str = ""
-    problem: str = ""
-
-
-class EditView(FrozenModel):
-    """An edit of a case."""
-
-    id: str
-    form: str
-    text: str
-    subject: str = ""
-    target_new: str = ""
-    target_true: str = ""
-
-
-class HitView(FrozenModel):
-    """A retrieved entry: its score, whether it is an edit of this case, and whether it was kept, by which node and why.
-
-    An entry is kept if the last node that changed the entries left it there, or else if the prompt has its text.
-    """
-
-    place: int
-    text: str
-    score: float | None = None
-    edit_id: str = ""
-    of_case: bool = False
-    decision: Literal["kept", "dropped", ""] = ""
-    why: str = ""
-    by: str = ""
-
-
-class FieldView(FrozenModel):
-    """A field of a node's state update; `grown` where only the new part of a longer value is shown."""
-
-    name: str
-    text: str
-    grown: bool = False
-
-
-class MessageView(FrozenModel):
-    """A message of a call, with the tools that it calls and their arguments."""
-
-    role: str
-    text: str
-    tools: tuple[NamedValue, ...] = ()
-
-
-class CallView(FrozenModel):
-    """A call to a model, without the texts that are the step's own prompt or reply, and the attempts before it."""
-
-    messages: tuple[MessageView, ...]
-    reply: MessageView | None
-    finish: str
-    cached: bool
-    error: str
-    retries: tuple[dict[str, Any], ...]
-
-
-class StepView(FrozenModel):
-    """A step of a graph: what the node retrieved, sent, received and wrote into the state.
-
-    `start_ms` counts from the first step; `routed` says that a router chose the node; `repeats` that the update is that
-    of an earlier step of the same node.
-    """
-
-    place: int
-    node: str
-    ms: float
-    start_ms: float
-    routed: bool
-    repeats: bool
-    about: str
-    hits: tuple[HitView, ...] | None = None
-    prompt: str | None = None
-    reply: str | None = None
-    fields: tuple[FieldView, ...] = ()
-    calls: tuple[CallView, ...] = ()
-    error: str = ""
-
-
 class GraphNodeView(FrozenModel):
     """A node in the drawing of a graph, in a layer from the start on and a column of it."""
 
@@ -257,57 +130,6 @@ class GraphView(FrozenModel):
     columns: int
 
 
-class JudgedView(FrozenModel):
-    """A judgement of an answer, with the steps of the judge's graph."""
-
-    item: JudgedItem
-    steps: tuple[StepView, ...]
-
-
-class ProbeView(AnswerView):
-    """An answer under an editor, and all that led to it; a probe may go through the graph in several passes."""
-
-    log_probs: str
-    cost: str
-    passes: tuple[tuple[StepView, ...], ...]
-    graph: GraphView | None
-    judged: tuple[JudgedView, ...]
-
-
-class FailureView(FrozenModel):
-    """A unit that failed and was not finished since, with the steps up to the failure."""
-
-    editor: str
-    setting: str
-    error: str
-    message: str
-    at: str
-    steps: tuple[StepView, ...]
-    number: int = 0
-    href: str = ""
-
-
-class CaseView(FrozenModel):
-    """A case: its edits, the answers to each of its questions, and its failures.
-
-    `next_probes` leads to the other questions of very many.
-    """
-
-    setting: str
-    tags: tuple[NamedValue, ...]
-    edits: tuple[EditView, ...]
-    questions: tuple[tuple[ProbeView, ...], ...]
-    failures: tuple[FailureView, ...]
-    previous: str = ""
-    next: str = ""
-    next_probes: str = ""
-
-    @property
-    def editors(self) -> tuple[str, ...]:
-        """The editors in the order of their first answers."""
-        return tuple(dict.fromkeys(probe.record.editor for probes in self.questions for probe in probes))
-
-
 State = Literal["running", "finished", "stopped"]
 """Of a run: a process works in it, every unit is finished or failed, or neither."""
 
@@ -334,14 +156,6 @@ class RunEntry(FrozenModel):
     cost: float | None = None
 
 
-class RunsView(FrozenModel):
-    """All runs below the viewer's folders."""
-
-    runs: tuple[RunEntry, ...]
-    folders: tuple[str, ...]
-    problems: tuple[str, ...] = ()
-
-
 class CellView(FrozenModel):
     """An estimate: as text, and as numbers in the metric's unit.
 
@@ -362,35 +176,6 @@ class CellView(FrozenModel):
     href: str = ""
 
 
-class GridMetric(FrozenModel):
-    """A column of a grid: a metric, the number of observations, its protocol, the judge, and the ends of an axis."""
-
-    metric: Metric
-    name: str
-    """The metric's, without that of its protocol."""
-    count: str
-    protocol: str
-    judge: str
-    axis: tuple[float, float]
-
-
-class GridRow(FrozenModel):
-    """A row of a grid: its names, one for each heading, and a cell or None for each metric."""
-
-    names: tuple[str, ...]
-    cells: tuple[CellView | None, ...]
-
-
-class MetricGrid(FrozenModel):
-    """A table of editors by metrics."""
-
-    title: str
-    anchor: str
-    headings: tuple[str, ...]
-    metrics: tuple[GridMetric, ...]
-    rows: tuple[GridRow, ...]
-
-
 class CurvePoint(FrozenModel):
     """A metric after `standing` edits, beside the score of the same cases right after their own edits."""
 
@@ -409,43 +194,3 @@ class Curve(FrozenModel):
     unit: str
     points: tuple[CurvePoint, ...]
     axis: tuple[float, float]
-
-
-class PerplexityView(FrozenModel):
-    """Perplexity of held-out texts under an editor's edits, and before any."""
-
-    row: PerplexityRow
-    cell: CellView
-    before: CellView
-
-
-class AbilityView(FrozenModel):
-    """A task's score under an editor's edits, before any, and the difference."""
-
-    row: AbilityRow
-    cell: CellView
-    before: CellView
-    change: CellView
-
-
-class RunView(FrozenModel):
-    """A run: its metrics, costs, checkpoints and notes, and what it was run with."""
-
-    run: RunEntry
-    status: Status
-    tables: tuple[MetricGrid, ...] = ()
-    costs: tuple[MetricGrid, ...] = ()
-    forgetting: tuple[Curve, ...] = ()
-    perplexity: tuple[PerplexityView, ...] = ()
-    ability: tuple[AbilityView, ...] = ()
-    spent: tuple[NamedValue, ...] = ()
-    reasons: tuple[NamedValue, ...] = ()
-    notes: tuple[str, ...] = ()
-    settings: tuple[NamedValue, ...] = ()
-    provenance: tuple[NamedValue, ...] = ()
-    versions: tuple[NamedValue, ...] = ()
-    run_config: str = ""
-    cases: int = 0
-    cut: int = 0
-    missing: int = 0
-    compare: tuple[Link, ...] = ()

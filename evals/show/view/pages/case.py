@@ -23,26 +23,7 @@ from emend.evals.show.view.answers import CaseKey, RunAnswers
 from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PageRequest, case_path, facts, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import (
-    CallView,
-    CaseView,
-    EditView,
-    FailureView,
-    FieldView,
-    GraphEdgeView,
-    GraphNodeView,
-    GraphView,
-    HitView,
-    JudgedView,
-    Link,
-    MessageView,
-    NamedValue,
-    Page,
-    ProbeView,
-    ProblemView,
-    Status,
-    StepView,
-)
+from emend.evals.show.view.views import GraphEdgeView, GraphNodeView, GraphView, Link, NamedValue, Page, Status, View
 
 MAX_NODES = 60
 
@@ -115,8 +96,10 @@ MAX_HITS, MAX_MESSAGES = 100, 200
 
 def pass_views(
     steps: Sequence[dict[str, Any]], ways: GraphEdges | None, case_edits: frozenset[str] = frozenset()
-) -> tuple[tuple[StepView, ...], ...]:
-    """The steps of a probe, pass by pass.
+) -> tuple[tuple[View, ...], ...]:
+    """The steps of a probe, pass by pass: what each node retrieved, sent, received and wrote into the state.
+
+    `start_ms` counts from the first step; `repeats` says that the update is that of an earlier step of the same node.
 
     Args:
         steps: of one probe.
@@ -128,7 +111,7 @@ def pass_views(
     passes = []
     for part in split_passes(steps):
         decided = Decisions(part)
-        views, state, last = list[StepView](), dict[str, Any](), dict[str, Any]()
+        views, state, last = list[View](), dict[str, Any](), dict[str, Any]()
         for step in part:
             before = updates.setdefault(step["node"], [])
             repeats = step["update"] in before
@@ -141,7 +124,7 @@ def pass_views(
     return tuple(passes)
 
 
-def flat_steps(steps: Sequence[dict[str, Any]], ways: GraphEdges | None = None) -> tuple[StepView, ...]:
+def flat_steps(steps: Sequence[dict[str, Any]], ways: GraphEdges | None = None) -> tuple[View, ...]:
     """The steps of all passes after each other."""
     return tuple(step for part in pass_views(steps, ways) for step in part)
 
@@ -154,11 +137,11 @@ def _step_view(
     repeats: bool,
     routed: bool,
     start: float,
-) -> StepView:
+) -> View:
     update = step["update"] or {}
     conversation, hits = is_conversation(state), update.get("hits")
     hits = [hit for hit in hits if isinstance(hit, dict)] if isinstance(hits, list) else None
-    return StepView(
+    return View(
         place=step["place"],
         node=step["node"],
         ms=step["ms"] or 0.0,
@@ -182,8 +165,11 @@ def _text(value: Any) -> str:
     return text if left <= 0 else f"{text[:MAX_TEXT]}\n… {left:,} more characters"
 
 
-def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[FieldView]:
-    """Fields of an update that are shown nowhere else, without those that stayed the same or are still empty."""
+def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[View]:
+    """Fields of an update that are shown nowhere else, without those that stayed the same or are still empty.
+
+    Of a value that only grew at its end, the new part is shown.
+    """
     for name, value in update.items():
         nothing = value in ("", [], False, None) and name not in before
         if name in SAID_ELSEWHERE or value == before.get(name) or nothing:
@@ -193,46 +179,44 @@ def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Fi
             for entry in new[:MAX_MESSAGES]:
                 aside, text = entry_texts(entry)
                 title = f"{name}, {aside}" if aside and len(aside) < 80 else name
-                yield FieldView(
+                yield View(
                     name=title, text=_text(text if title != name or not aside else f"{aside}\n{text}"), grown=grown
                 )
         else:
-            yield FieldView(name=name, text=_text(new), grown=grown)
+            yield View(name=name, text=_text(new), grown=grown)
 
 
-def _call(call: dict[str, Any]) -> CallView:
+def _call(call: dict[str, Any]) -> View:
+    """A call to a model, without the texts that are the step's own prompt or reply, and the attempts before it."""
     messages = () if call["messages_field"] else call["messages"][:MAX_MESSAGES]
-    return CallView(
+    return View(
         messages=tuple(map(_message, messages)),
         reply=_message(call["reply"]) if call["reply"] and not call["reply_field"] else None,
         finish=call["finish"],
         cached=call["cached"],
         error=call["error"] or "",
-        retries=tuple(call["retries"]),
+        retries=call["retries"],
     )
 
 
-def _message(message: dict[str, Any]) -> MessageView:
+def _message(message: dict[str, Any]) -> View:
     tools = tuple(
         NamedValue(name=str(call["function"].get("name", "")), value=_text(call["function"].get("arguments", "")))
         for call in message.get("tool_calls") or ()
     )
     text = _text(content_of({**message, "tool_calls": ()}))
-    return MessageView(role=str(message.get("role", "")), text=text, tools=tools)
+    return View(role=str(message.get("role", "")), text=text, tools=tools)
 
 
-def hit_views(
-    hits: Sequence[Mapping[str, Any]], case_edits: frozenset[str], decided: "Decisions | None" = None
-) -> tuple[HitView, ...]:
-    """Retrieved entries, the best first, with the decision on each."""
+def hit_views(hits: Sequence[Mapping[str, Any]], case_edits: frozenset[str], decided: "Decisions") -> tuple[View, ...]:
+    """Retrieved entries, the best first, with the decision on each, and whether it is an edit of this case."""
     return tuple(
-        HitView(
+        View(
             place=place,
             text=_text(hit.get("text", "")),
             score=hit["score"] if isinstance(hit.get("score"), (int, float)) else None,
-            edit_id=str(hit.get("edit_id", "")),
             of_case=str(hit.get("edit_id", "")) in case_edits,
-            **(decided.about(hit) if decided else {}),
+            **decided.about(hit),
         )
         for place, hit in enumerate(hits[:MAX_HITS], 1)
     )
@@ -283,18 +267,14 @@ class Decisions:
     def about(self, hit: Mapping[str, Any]) -> dict[str, Any]:
         """Decision, reason and deciding node of an entry."""
         key, text = _key(hit), str(hit.get("text", ""))
-        why = self._why.get(key, "")
+        decision, why, by = "", self._why.get(key, ""), ""
         if key in self._dropped:
-            return {"decision": "dropped", "why": why or "left out of the entries", "by": self._dropped[key]}
-        if text and self._prompts:
+            decision, why, by = "dropped", why or "left out of the entries", self._dropped[key]
+        elif text and self._prompts:
             used = any(text in prompt for prompt in self._prompts)
-            use = "its text is in the prompt" if used else "its text is not in the prompt"
-            return {
-                "decision": "kept" if used else "dropped",
-                "why": "; ".join([*([why] if why else []), use]),
-                "by": self._narrowed,
-            }
-        return {"why": why}
+            decision, by = "kept" if used else "dropped", self._narrowed
+            why = f"{why}; " * bool(why) + f"its text is {'' if used else 'not '}in the prompt"
+        return {"decision": decision, "why": why, "by": by}
 
 
 def _key(entry: Any) -> str:
@@ -318,11 +298,13 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
     visible = trace.probes if request.static else trace.probes[start : start + MAX_PROBES]
     path = case_path(place, *key)
     end = start + MAX_PROBES
-    data = CaseView(
+    questions = _by_question(probe_views(place, key, trace, visible))
+    data = View(
         setting=trace.setting,
         tags=facts(answers.read_case(position).get("tags", {})),
-        edits=edit_views(trace.edits),
-        questions=_by_question(probe_views(place, key, trace, visible)),
+        edits=trace.edits,
+        questions=questions,
+        editors=list(dict.fromkeys(probe.record.editor for probes in questions for probe in probes)),
         failures=tuple(failure_view(line, trace.ways.get(line["editor"])) for line in trace.failures),
         previous=_beside(place, answers, position - 1),
         next=_beside(place, answers, position + 1),
@@ -336,7 +318,7 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
 def waiting_page(request: PageRequest, place: RunPlace, title: str, status: Status) -> Page:
     """The page that is shown while the run is being indexed."""
     head = request.head("problem", title, place, waiting=status.state == "computing", tab="cases")
-    return Page(head, ProblemView(text=f"{status.text}; the page loads again by itself."))
+    return Page(head, View(text=f"{status.text}; the page loads again by itself."))
 
 
 def read_trace(request: PageRequest, place: RunPlace, answers: RunAnswers, position: int) -> Trace:
@@ -358,43 +340,33 @@ def _beside(place: RunPlace, answers: RunAnswers, position: int) -> str:
     return case_path(place, *answers.key_of(position)) if 0 <= position < answers.cases else ""
 
 
-def edit_views(edits: Sequence[Mapping[str, Any]]) -> tuple[EditView, ...]:
-    """The edits of a case."""
-    names = EditView.model_fields
-    return tuple(EditView(**{name: str(edit.get(name) or "") for name in names}) for edit in edits)
-
-
-def probe_views(place: RunPlace, key: CaseKey, trace: Trace, probes: Sequence[TracedProbe]) -> tuple[ProbeView, ...]:
-    """Answers with their steps."""
+def probe_views(place: RunPlace, key: CaseKey, trace: Trace, probes: Sequence[TracedProbe]) -> tuple[View, ...]:
+    """Answers with all that led to them; a probe may go through the graph in several passes."""
     case_edits = frozenset(str(edit["id"]) for edit in trace.edits)
     return tuple(_probe_view(place, key, probe, trace.ways.get(probe.record.editor), case_edits) for probe in probes)
 
 
 def _probe_view(
     place: RunPlace, key: CaseKey, probe: TracedProbe, ways: GraphEdges | None, case_edits: frozenset[str]
-) -> ProbeView:
-    return ProbeView(
+) -> View:
+    return View(
         **dict(answer_view(place, probe.record, key)),
         log_probs=log_probs(probe.record),
         cost=probe_cost(probe.record),
         passes=pass_views(probe.steps, ways, case_edits),
         graph=graph_view(ways, probe.steps),
-        judged=tuple(JudgedView(item=item, steps=flat_steps(item.steps)) for item in probe.judged),
+        judged=tuple(View(item=item, steps=flat_steps(item.steps)) for item in probe.judged),
     )
 
 
-def _by_question(probes: Sequence[ProbeView]) -> tuple[tuple[ProbeView, ...], ...]:
+def _by_question(probes: Sequence[View]) -> list[list[View]]:
     """The answers to the same question together."""
-    members: dict[tuple[str, str], list[ProbeView]] = {}
+    members: dict[tuple[str, str], list[View]] = {}
     for probe in probes:
         members.setdefault((probe.record.probe, probe.record.prompt), []).append(probe)
-    return tuple(map(tuple, members.values()))
+    return list(members.values())
 
 
-def failure_view(
-    line: Mapping[str, Any], ways: GraphEdges | None = None, number: int = 0, href: str = ""
-) -> FailureView:
-    """A failed unit with its steps."""
-    names = ("editor", "setting", "error", "message", "at")
-    fields: dict[str, Any] = {name: str(line.get(name) or "") for name in names}
-    return FailureView(steps=flat_steps(line.get("steps", ()), ways), number=number, href=href, **fields)
+def failure_view(line: Mapping[str, Any], ways: GraphEdges | None = None, number: int = 0, href: str = "") -> View:
+    """A failed unit with the steps up to the failure."""
+    return View(line=line, steps=flat_steps(line.get("steps", ()), ways), number=number, href=href)

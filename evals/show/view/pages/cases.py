@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from emend.evals.case import Record
-from emend.evals.show.trace.answers import deciding_scores, verdict_and_score
+from emend.evals.show.trace.answers import VERDICTS, deciding_scores, verdict_and_score
 from emend.evals.show.view.answers import SORTS, CaseKey, Condition, RunAnswers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import AnswerView, CaseFilter, CaseRowView, CasesView, Choice, Page, Tally
+from emend.evals.show.view.views import AnswerView, CaseFilter, Page, View
 from emend.memory.errors import BadSettings
 
 SIZE = 50
@@ -36,14 +36,13 @@ def cases_page(request: PageRequest, place: RunPlace) -> Page:
     """The cases that fit the query."""
     chosen = CaseFilter(**{name: request.value(name)[:500] for name in FILTERS}, errors=bool(request.value("errors")))
     answers, status = request.library.answers(place)
-    data = CasesView(filter=chosen, problem=status.text)
+    data = View(filter=chosen, problem=status.text, counts={}, rows=[], cases=None, answers=None, first="", next="")
     if answers is not None:
-        data = data.model_copy(update={"choices": _choices(answers, chosen)})
+        data.counts, data.sorts = _counts(answers), SORTS
         try:
-            selection = _select(request, answers, chosen)
-            data = data.model_copy(update=_view(request, place, answers, chosen, selection))
+            vars(data).update(_selected(request, place, answers, chosen, _select(request, answers, chosen)))
         except BadSettings as error:
-            data = data.model_copy(update={"problem": str(error)})
+            data.problem = str(error)
     words = ["trace", str(place.folder), *_options(chosen)]
     return Page(request.head("cases", f"Cases of {place.name}", place, words=words, waiting=answers is None), data)
 
@@ -97,7 +96,7 @@ def _start(order: Any, values: Any, answers: RunAnswers, after: str) -> int:
     return int(before.sum())
 
 
-def _view(
+def _selected(
     request: PageRequest, place: RunPlace, answers: RunAnswers, chosen: CaseFilter, selection: CaseSelection
 ) -> dict[str, Any]:
     """The fields of the page that depend on the selection."""
@@ -105,50 +104,41 @@ def _view(
     query |= {"errors": "1"} if chosen.errors else {}
     path = run_path(place, "cases.html")
     return {
-        "rows": tuple(_rows(place, answers, selection)),
+        "rows": list(_rows(place, answers, selection)),
         "cases": selection.cases,
         "answers": answers.matches(selection.fits),
-        "problem": "",
         "first": request.link(path, **query) if chosen.after else "",
         "next": request.link(path, **query, after=selection.next) if selection.next else "",
     }
 
 
-def _choices(answers: RunAnswers, chosen: CaseFilter) -> dict[str, tuple[Choice, ...]]:
+def _counts(answers: RunAnswers) -> dict[str, dict[str, int]]:
     """The values of each filter, and how many answers have them."""
-    counts = answers.counts | {
+    return answers.counts | {
         "editor": dict.fromkeys(answers.editors, 0) | answers.counts["editor"],
         "tag": dict([*answers.counts["tag"].items()][:MAX_TAGS]),
     }
-    choices = {
-        kind: tuple(
-            Choice(value=name, text=name, count=count, chosen=name == getattr(chosen, kind))
-            for name, count in values.items()
-        )
-        for kind, values in counts.items()
-    }
-    sorts = (Choice(value=name, text=text, chosen=name == (chosen.sort or "number")) for name, text in SORTS.items())
-    return choices | {"sort": tuple(sorts)}
 
 
-def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Iterator[CaseRowView]:
+def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Iterator[View]:
+    """The cases with the first edit of each, the tallies of its fitting answers by editor, and the first of these."""
     tallies = answers.tallies(selection.fits, selection.positions)
     first_lines = answers.first_lines(selection.fits, selection.positions)
     examples = dict(zip(first_lines, read_answers(place, answers, [*first_lines.values()]), strict=True))
     for position in selection.positions:
         key, line = answers.key_of(position), answers.read_case(position)
         counts, failed = tallies.get(position, {}), selection.failed.get(position, Counter())
-        yield CaseRowView(
+        yield View(
             number=key.number,
             setting=line["setting"],
             href=case_path(place, *key),
             title=str(line["edits"][0]["text"]) if line["edits"] else "",
             edits=len(line["edits"]),
-            tallies=tuple(
-                Tally(editor=name, failed=failed[name], **counts.get(name, {}))
+            tallies=[
+                View(editor=name, failed=failed[name], **dict.fromkeys(VERDICTS, 0) | counts.get(name, {}))
                 for name in answers.editors
                 if name in counts or name in failed
-            ),
+            ],
             example=examples.get(position),
         )
 

@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,113 +13,18 @@ from emend.evals.show.report.analysis import difference_text, interval_text, p_t
 from emend.evals.show.trace.answers import VERDICTS, deciding_scores
 from emend.evals.show.trace.case_trace import Trace
 from emend.evals.show.view.answers import CaseKey, Numbers, RunAnswers
-from emend.evals.show.view.pages.case import edit_views, probe_views, read_trace, waiting_page
+from emend.evals.show.view.pages.case import probe_views, read_trace, waiting_page
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import AnswerView, EditView, Link, NamedValue, Page, ProbeView, Status
-from emend.memory.edit import FrozenModel
-
-
-class Side(FrozenModel):
-    """An editor of a run, as one side of a comparison; the key is the run's id, a full stop and the editor's place."""
-
-    key: str
-    run: str
-    editor: str
-    label: str
-
-
-class FourCells(FrozenModel):
-    """The 2 x 2 counts of a comparison: probes that both, one or neither of the sides has right.
-
-    The links lead to the cases of those that one side alone has right, where both are of one run.
-    """
-
-    both: int
-    only_a: int
-    only_b: int
-    neither: int
-    href_a: str = ""
-    href_b: str = ""
-
-
-class PairRow(ComparisonRow):
-    """A metric of both sides as text; `mean`, `low` and `high` are those of the difference, in the metric's unit."""
-
-    unit: str
-    a: str
-    b: str
-    difference: str
-    interval: str
-    mean: float | None
-    low: float | None
-    high: float | None
-    p: str
-    cells: FourCells | None = None
-    verdict: str = ""
-
-
-class Flip(FrozenModel):
-    """A probe that one side has right and the other has not."""
-
-    a: AnswerView
-    b: AnswerView
-    href: str
-
-
-class PairView(FrozenModel):
-    """The comparison of a side with the base."""
-
-    a: Side
-    b: Side
-    coverage: tuple[NamedValue, ...] = ()
-    notes: tuple[str, ...] = ()
-    rows: tuple[PairRow, ...] = ()
-    flips: tuple[Flip, ...] = ()
-    flips_total: int = 0
-
-
-class CompareView(FrozenModel):
-    """Several sides, each compared with the first."""
-
-    sides: tuple[Side, ...]
-    pairs: tuple[PairView, ...]
-    status: Status
-
-
-class CompareChoice(FrozenModel):
-    """The sides that can be compared."""
-
-    sides: tuple[Side, ...]
-    chosen: tuple[str, ...] = ()
-    problem: str = ""
-
-
-class ProbePair(FrozenModel):
-    """The answers of both sides to one probe."""
-
-    a: ProbeView | None
-    b: ProbeView | None
-    flipped: bool
-
-
-class BesideView(FrozenModel):
-    """A case under two sides, probe by probe."""
-
-    a: Side
-    b: Side
-    setting: str
-    edits: tuple[EditView, ...]
-    pairs: tuple[ProbePair, ...]
-
+from emend.evals.show.view.views import Link, NamedValue, Page, Status, View
 
 MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
 
 
 class ChosenSide(NamedTuple):
-    """An editor of a run that is compared, by its number in the run."""
+    """An editor of a run, as one side of a comparison, by its number in the run."""
 
     place: RunPlace
     number: int
@@ -129,10 +34,20 @@ class ChosenSide(NamedTuple):
         """The editor's name."""
         return self.place.manifest.config.editors[self.number]
 
-    def view(self) -> Side:
-        """Return what a page shows of it."""
-        place, name = self.place, self.place.name
-        return Side(key=f"{place.id}.{self.number}", run=name, editor=self.editor, label=f"{self.editor} · {name}")
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.place.name
+
+    @property
+    def key(self) -> str:
+        """The run's id, a full stop, and the number."""
+        return f"{self.place.id}.{self.number}"
+
+    @property
+    def label(self) -> str:
+        """The names of editor and run."""
+        return f"{self.editor} · {self.run}"
 
 
 def find_sides(request: PageRequest, keys: Sequence[str]) -> list[ChosenSide] | None:
@@ -151,7 +66,7 @@ def find_sides(request: PageRequest, keys: Sequence[str]) -> list[ChosenSide] | 
 
 def compare_page(request: PageRequest, sides: Sequence[ChosenSide]) -> Page:
     """The first side beside each of the others."""
-    pairs, states = list[PairView](), list[Status]()
+    pairs, states = list[View](), list[Status]()
     for other in sides[1:]:
         pair, status = _pair(request, sides[0], other)
         pairs.append(pair)
@@ -163,25 +78,25 @@ def compare_page(request: PageRequest, sides: Sequence[ChosenSide]) -> Page:
     head = request.head(
         "compare", title, crumbs=[Link(text="Compare", href="compare.html")], words=words, waiting=waiting
     )
-    return Page(head, CompareView(sides=tuple(s.view() for s in sides), pairs=tuple(pairs), status=status))
+    return Page(head, View(pairs=pairs, status=status))
 
 
 def choice_page(request: PageRequest) -> Page:
     """The sides that can be compared."""
-    sides = tuple(
-        ChosenSide(place, number).view()
+    sides = [
+        ChosenSide(place, number)
         for place in request.library.scan.runs().values()
         for number in range(len(place.manifest.config.editors))
-    )
-    chosen = tuple(request.query.get("side", ()))
+    ]
+    chosen = request.query.get("side", ())
     problem = f"choose 2 to {MAX_SIDES} different editors of runs that are here" if chosen else ""
-    return Page(request.head("compare_choose", "Compare"), CompareChoice(sides=sides, chosen=chosen, problem=problem))
+    return Page(request.head("compare_choose", "Compare"), View(sides=sides, chosen=chosen, problem=problem))
 
 
 def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey) -> Page | None:
     """Both traces of a case beside each other; None where one of the runs has no such case."""
     a, b = sides[:2]
-    views, traces = list[tuple[ProbeView, ...]](), list[Trace]()
+    views, traces = list[tuple[View, ...]](), list[Trace]()
     for side in (a, b):
         answers, status = request.library.answers(side.place)
         if answers is None:
@@ -193,22 +108,19 @@ def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey)
         traces.append(read_trace(request, side.place, answers, position))
         probes = [probe for probe in traces[-1].probes if probe.record.editor == side.editor]
         views.append(probe_views(side.place, place, traces[-1], probes))
-    edits, pairs = edit_views(traces[0].edits), tuple(_pairs_of(*views))
-    data = BesideView(a=a.view(), b=b.view(), setting=traces[0].setting, edits=edits, pairs=pairs)
-    path = f"compare/{data.a.key}~{data.b.key}.html"
+    data = View(a=a, b=b, edits=traces[0].edits, pairs=_pairs_of(*views))
+    path = f"compare/{a.key}~{b.key}.html"
     crumbs = [Link(text="Compare", href="compare.html"), Link(text=f"{a.editor} and {b.editor}", href=path)]
     words = ["trace", str(a.place.folder), str(key.number), "--editor", a.editor]
     return Page(request.head("beside", f"Case {key.number}", crumbs=crumbs, words=words), data)
 
 
-def _pairs_of(first: Sequence[ProbeView], second: Sequence[ProbeView]) -> Iterator[ProbePair]:
+def _pairs_of(first: Sequence[View], second: Sequence[View]) -> list[View]:
     """The answers of both sides to each probe; those that flipped first."""
     sides = [{(p.record.probe, p.record.repeat, p.record.checkpoint): p for p in probes} for probes in (first, second)]
     both = [(sides[0].get(key), sides[1].get(key)) for key in dict.fromkeys([*sides[0], *sides[1]])]
-    pairs = [
-        ProbePair(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"})) for a, b in both
-    ]
-    yield from sorted(pairs, key=lambda pair: not pair.flipped)
+    pairs = [View(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"})) for a, b in both]
+    return sorted(pairs, key=lambda pair: not pair.flipped)
 
 
 def _words(a: ChosenSide, b: ChosenSide) -> list[str]:
@@ -216,11 +128,12 @@ def _words(a: ChosenSide, b: ChosenSide) -> list[str]:
     return ["compare", *folders, "--editor-a", a.editor, "--editor-b", b.editor]
 
 
-def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[PairView, Status]:
+def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[View, Status]:
+    """The comparison of a side with the base."""
     folders = [a.place.folder] + ([b.place.folder] if b.place.id != a.place.id else [])
     comparison, status = request.library.results.get("compare", folders, a.editor, b.editor, "0")
     if not isinstance(comparison, Comparison):
-        return PairView(a=a.view(), b=b.view()), status
+        return View(a=a, b=b, coverage=(), notes=(), rows=(), flips=(), flips_total=0), status
     outcomes = Outcomes(request, a, b)
     metrics = {metric.name: metric for metric in comparison.metrics}
     coverage = [
@@ -228,19 +141,20 @@ def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[PairView,
         for each in comparison.coverage
     ]
     flips, total = outcomes.flips()
-    view = PairView(
-        a=a.view(),
-        b=b.view(),
-        coverage=tuple(coverage),
+    view = View(
+        a=a,
+        b=b,
+        coverage=coverage,
         notes=comparison.notes,
-        rows=tuple(_row(row, metrics[row.metric], outcomes) for row in comparison.rows),
+        rows=[_row(row, metrics[row.metric], outcomes) for row in comparison.rows],
         flips=flips,
         flips_total=total,
     )
     return view, status if status.state != "ready" or outcomes.complete else Status(state="computing")
 
 
-def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> PairRow:
+def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> View:
+    """A metric of both sides as text; `mean`, `low` and `high` are those of the difference, in the metric's unit."""
     paired = row.paired
     better = ""
     if paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high:
@@ -248,7 +162,7 @@ def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> PairRow:
     mean, low, high = (
         None if end is None else end * metric.scale for end in (paired.difference, paired.low, paired.high)
     )
-    return PairRow(
+    return View(
         **dict(row),
         unit="%" if metric.scale == PERCENT else "",
         a=difference_text(paired.mean_a, metric),
@@ -314,8 +228,11 @@ class Outcomes:
             self._answers = read[0], read[1]
             self._pairing = _paired(*self._answers, a.editor, b.editor)
 
-    def cells(self, row: ComparisonRow, metric: Metric) -> FourCells | None:
-        """The 2 x 2 counts of a metric whose probes are each right or wrong; None for any other."""
+    def cells(self, row: ComparisonRow, metric: Metric) -> View | None:
+        """The 2 x 2 counts of a metric whose probes are each right or wrong; None for any other.
+
+        The links lead to the cases of those that one side alone has right, where both are of one run.
+        """
         if self._pairing is None or not metric.share or metric.per not in ("record", "case") or row.judge:
             return None
         kinds, answers = [row.kind] if row.kind else list(metric.kinds), self._answers[0]
@@ -330,29 +247,29 @@ class Outcomes:
         if both + only_a + only_b + neither != row.paired.n:
             return None  # a case's best or worst probe counts, or the values are judged: these counts are of others
         links = self._links(kinds[0] if len(kinds) == 1 else "")
-        return FourCells(both=both, only_a=only_a, only_b=only_b, neither=neither, **links)
+        return View(both=both, only_a=only_a, only_b=only_b, neither=neither, **links)
 
     def _links(self, kind: str) -> dict[str, str]:
         """Links to the cases that one side alone has right, where a filter of one run can select them."""
         a, b = self._sides
         if a.place.id != b.place.id or self._request.static:
-            return {}
+            return {"href_a": "", "href_b": ""}
         path = run_path(a.place, "cases.html")
         return {
             name: self._request.link(path, where=f"{right.editor} right, {wrong.editor} wrong", kind=kind)
             for name, right, wrong in (("href_a", a, b), ("href_b", b, a))
         }
 
-    def flips(self) -> tuple[tuple[Flip, ...], int]:
+    def flips(self) -> tuple[list[View], int]:
         """The first probes that one side has right and the other wrong, and the number of all."""
         if self._pairing is None:
-            return (), 0
-        sides = "~".join(side.view().key for side in self._sides)
+            return [], 0
+        sides = "~".join(side.key for side in self._sides)
         views = (
             read_answers(side.place, answers, lines[:MAX_FLIPS])
             for side, answers, lines in zip(self._sides, self._answers, self._pairing.flipped, strict=True)
         )
-        flips = (
-            Flip(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}") for a, b in zip(*views, strict=True)
-        )
-        return tuple(flips), len(self._pairing.flipped[0])
+        flips = [
+            View(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}") for a, b in zip(*views, strict=True)
+        ]
+        return flips, len(self._pairing.flipped[0])

@@ -13,27 +13,8 @@ from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import AnswerView, FailureView, NamedValue, Page, RunEntry
+from emend.evals.show.view.views import AnswerView, NamedValue, Page, RunEntry, View
 from emend.memory.edit import FrozenModel
-
-
-class ErrorGroup(FrozenModel):
-    """Failed units with the same error."""
-
-    error: str
-    message: str
-    count: int
-    editors: tuple[str, ...]
-
-
-class ErrorsView(FrozenModel):
-    """Failures, reasons of what is unscored, and the number of answers for which a provider was asked again."""
-
-    groups: tuple[ErrorGroup, ...]
-    failures: tuple[FailureView, ...]
-    failures_total: int
-    reasons: tuple[NamedValue, ...]
-    retried: int
 
 
 class EditorProgress(FrozenModel):
@@ -130,9 +111,9 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     failures = answers.failures if answers else []
     unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
     reasons = report.reasons if isinstance(report, Report) else {}
-    data = ErrorsView(
-        groups=tuple(_groups(failures)),
-        failures=tuple(_failure_views(place, answers, failures)) if answers and failures else (),
+    data = View(
+        groups=list(_groups(failures)),
+        failures=list(_failure_views(place, answers, failures)) if answers and failures else [],
         failures_total=len(failures),
         reasons=tuple(NamedValue(name=why, value=str(count), href=unscored) for why, count in reasons.items()),
         retried=answers.totals.retried if answers else 0,
@@ -142,16 +123,17 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     return Page(request.head("errors", f"Errors of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _groups(failures: Sequence[Failure]) -> Iterator[ErrorGroup]:
+def _groups(failures: Sequence[Failure]) -> Iterator[View]:
+    """Failed units with the same error."""
     editors: dict[tuple[str, str], Counter[str]] = {}
     for failure in failures:
         editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[failure.editor] += 1
     most = sorted(editors.items(), key=lambda item: -item[1].total())[:MAX_FAILURES]
     for (error, message), counts in most:
-        yield ErrorGroup(error=error, message=message, count=counts.total(), editors=tuple(counts))
+        yield View(error=error, message=message, count=counts.total(), editors=list(counts))
 
 
-def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[FailureView]:
+def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[View]:
     """The first failures with the steps before them."""
     first_units = {failure.unit for failure in failures[:MAX_FAILURES]}
     finished = {failure.unit for failure in failures[MAX_FAILURES:]}

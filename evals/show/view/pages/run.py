@@ -7,7 +7,6 @@ from typing import Any
 
 from emend.evals.case import Metric
 from emend.evals.config.run_file import RunPlan
-from emend.evals.judging.panel import Judgement
 from emend.evals.judging.store import Scoring, list_scorings
 from emend.evals.log.lines import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest, versions
@@ -28,91 +27,12 @@ from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.show.view.results import SplitVotes
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import (
-    AbilityView,
-    AboutView,
-    AnswerView,
-    CellView,
-    Choice,
-    Curve,
-    CurvePoint,
-    GridMetric,
-    GridRow,
-    HitView,
-    Link,
-    MetricGrid,
-    NamedValue,
-    Page,
-    PerplexityView,
-    RunsView,
-    RunView,
-    Status,
-)
-from emend.memory.edit import FrozenModel
+from emend.evals.show.view.views import CellView, Curve, CurvePoint, Link, NamedValue, Page, View
 
-
-class AgreementView(FrozenModel):
-    """Measured agreement of judges with people on one kind of item."""
-
-    kind: str
-    text: str
-    facts: tuple[NamedValue, ...] = ()
-
-
-class ScoringView(FrozenModel):
-    """A scoring: who judged, what, and how well that agrees with people."""
-
-    scoring: Scoring
-    notes: tuple[str, ...]
-    agreements: tuple[AgreementView, ...]
-
-
-class DisagreementView(FrozenModel):
-    """An answer on which judges, repeats or orders differ."""
-
-    kind: str
-    answer: AnswerView
-    votes: tuple[Judgement, ...]
-
-
-class JudgesView(FrozenModel):
-    """The scorings of a run, and the answers on which the newest one's votes differ."""
-
-    status: Status
-    scorings: tuple[ScoringView, ...] = ()
-    disagreements: tuple[DisagreementView, ...] = ()
-    disagreements_total: int = 0
-    judgements: int = 0
-
-
-class HitRate(FrozenModel):
-    """Share of probes whose first retrieved entry is the right edit."""
-
-    setting: str
-    kind: str
-    editor: str
-    cell: CellView
-
-
-class Miss(FrozenModel):
-    """An answer whose first retrieved entry is of another edit than the case's, and what was retrieved."""
-
-    answer: AnswerView
-    edits: tuple[str, ...]
-    hits: tuple[HitView, ...]
-
-
-class RetrievalView(FrozenModel):
-    """Hit rates of the editors that retrieve, and their misses."""
-
-    status: Status
-    rows: tuple[HitRate, ...] = ()
-    editors: tuple[Choice, ...] = ()
-    misses: tuple[Miss, ...] = ()
-    misses_total: int = 0
-    next: str = ""
-
-
+NOTHING_YET: dict[str, Any] = dict.fromkeys(
+    ("tables", "costs", "forgetting", "perplexity", "ability", "spent", "reasons", "notes"), ()
+) | dict.fromkeys(("cases", "cut", "missing"), 0)
+"""The numbers of a run that are not computed yet."""
 Cells = Sequence[CellView | None]
 
 
@@ -127,7 +47,7 @@ def run_page(request: PageRequest, place: RunPlace) -> Page:
     head = request.head(
         "run", place.name, place, words=["report", str(place.folder), "--all"], waiting=status.state == "computing"
     )
-    return Page(head, RunView(run=run, status=status, **about))
+    return Page(head, View(run=run, status=status, **NOTHING_YET | about))
 
 
 def _about(request: PageRequest, place: RunPlace) -> dict[str, Any]:
@@ -155,11 +75,11 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
     metrics = {metric.name: metric for metric in report.metrics}
     unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
     return {
-        "tables": tuple(_metric_grid(request, place, table, judges, n) for n, table in enumerate(tables)),
-        "costs": tuple(_cost_grids(report.costs)),
-        "forgetting": tuple(_curves(report.forgetting, metrics)),
-        "perplexity": tuple(map(_perplexity, report.perplexity)),
-        "ability": tuple(map(_ability, report.ability)),
+        "tables": [_metric_grid(request, place, table, judges, n) for n, table in enumerate(tables)],
+        "costs": list(_cost_grids(report.costs)),
+        "forgetting": list(_curves(report.forgetting, metrics)),
+        "perplexity": list(map(_perplexity, report.perplexity)),
+        "ability": list(map(_ability, report.ability)),
         "spent": _spent(report, place.manifest),
         "reasons": tuple(NamedValue(name=why, value=str(n), href=unscored) for why, n in report.reasons.items()),
         "notes": (*gap_notes(report, tables), *report.choices, *report.notes),
@@ -180,7 +100,7 @@ def _spent(report: Report, manifest: Manifest) -> tuple[NamedValue, ...]:
 
 def _metric_grid(
     request: PageRequest, place: RunPlace, table: MetricTable, judges: dict[str, str], number: int
-) -> MetricGrid:
+) -> View:
     path = run_path(place, "cases.html")
 
     def linked(row: MetricRow, metric: Metric) -> CellView:
@@ -199,21 +119,22 @@ def _grid(
     as_cell: Callable[[MetricRow, Metric], CellView],
     mark: Callable[[Cells, bool, Sequence[bool]], Cells] = lambda cells, *_: cells,
     judges: Mapping[str, str] = MappingProxyType({}),
-) -> MetricGrid:
-    metrics, columns = list[GridMetric](), list[Cells]()
+) -> View:
+    """A table of editors by metrics; a column has the ends of its axis, a row its names and a cell for each metric."""
+    metrics, columns = list[View](), list[Cells]()
     broken = [row.broken for row in table.rows]
     for metric in table.metrics:
         values = [row.values.get(metric.name) for row in table.rows]
         cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better, broken)
         ends, judge = axis(cells, metric.scale), judges.get(metric.name, "")
         about = {"name": plain_name(metric), "count": count(table, metric), "protocol": table.protocol(metric)}
-        metrics.append(GridMetric(metric=metric, **about, judge=judge, axis=ends))
+        metrics.append(View(metric=metric, **about, judge=judge, axis=ends))
         columns.append(cells)
-    rows = (GridRow(names=row.names, cells=tuple(cells)) for row, *cells in zip(table.rows, *columns, strict=True))
-    return MetricGrid(title=title, anchor=anchor, headings=table.headings, metrics=tuple(metrics), rows=tuple(rows))
+    rows = [View(names=row.names, cells=cells) for row, *cells in zip(table.rows, *columns, strict=True)]
+    return View(title=title, anchor=anchor, headings=table.headings, metrics=metrics, rows=rows)
 
 
-def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[MetricGrid]:
+def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[View]:
     """A table for probes and one for edits, for each setting and mode, as `emend report --all` has them."""
     for number, ((setting, _), group) in enumerate(groupby(rows, key=lambda row: (row.setting, row.mode))):
         values: dict[str, dict[str, MetricRow]] = {}
@@ -244,8 +165,8 @@ def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterat
         )
 
 
-def _ability(row: AbilityRow) -> AbilityView:
-    return AbilityView(
+def _ability(row: AbilityRow) -> View:
+    return View(
         row=row,
         cell=cell(row, "{:.1f}".format),
         before=cell(row.before, "{:.1f}".format),
@@ -253,8 +174,8 @@ def _ability(row: AbilityRow) -> AbilityView:
     )
 
 
-def _perplexity(row: PerplexityRow) -> PerplexityView:
-    return PerplexityView(row=row, cell=cell(row, perplexity_text), before=cell(row.before, perplexity_text))
+def _perplexity(row: PerplexityRow) -> View:
+    return View(row=row, cell=cell(row, perplexity_text), before=cell(row.before, perplexity_text))
 
 
 def runs_page(request: PageRequest) -> Page:
@@ -265,13 +186,13 @@ def runs_page(request: PageRequest) -> Page:
     folders = tuple(str(folder) for folder in library.scan.folders)
     words = ["list", "runs", *folders[:1]]
     head = request.head("runs", "Runs", words=words, waiting=not complete)
-    return Page(head, RunsView(runs=entries, folders=folders, problems=library.scan.problems))
+    return Page(head, View(runs=entries, folders=folders, problems=library.scan.problems))
 
 
 def about_page(request: PageRequest) -> Page:
     """Versions and folders."""
     folders = tuple(str(folder) for folder in request.library.scan.folders)
-    data = AboutView(versions=facts(versions()), folders=folders)
+    data = View(versions=facts(versions()), folders=folders)
     return Page(request.head("about", "About this viewer", words=["doctor"]), data)
 
 
@@ -282,37 +203,40 @@ def judges_page(request: PageRequest, place: RunPlace) -> Page:
     """Scorings with their calibration, and disagreements."""
     votes, status = request.library.results.get("votes", [place.folder])
     answers, indexed = request.library.answers(place)
-    scorings = tuple(_scoring_view(place, scoring) for scoring in list_scorings(place.folder))
-    data = JudgesView(status=status, scorings=scorings)
-    if isinstance(votes, SplitVotes):
-        listed = tuple(_disagreements(place, answers, votes)) if answers else ()
-        data = data.model_copy(
-            update={"disagreements": listed, "disagreements_total": votes.total, "judgements": votes.judgements}
-        )
+    votes = votes or SplitVotes()
+    data = View(
+        status=status,
+        scorings=[_scoring_view(place, scoring) for scoring in list_scorings(place.folder)],
+        disagreements=list(_disagreements(place, answers, votes)) if answers else [],
+        disagreements_total=votes.total,
+        judgements=votes.judgements,
+    )
     words = ["report", str(place.folder), "--all"]
     waiting = "computing" in (status.state, indexed.state)
     return Page(request.head("judges", f"Judges of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _scoring_view(place: RunPlace, scoring: Scoring) -> ScoringView:
-    return ScoringView(
+def _scoring_view(place: RunPlace, scoring: Scoring) -> View:
+    """A scoring: who judged, what, and how well that agrees with people."""
+    return View(
         scoring=scoring,
-        notes=tuple(judged_notes(place.folder, scoring)) if "tendency" not in scoring.kinds else (),
-        agreements=tuple(_agreement(scoring, kind) for kind in scoring.kinds),
+        notes=judged_notes(place.folder, scoring) if "tendency" not in scoring.kinds else (),
+        agreements=[_agreement(scoring, kind) for kind in scoring.kinds],
     )
 
 
-def _agreement(scoring: Scoring, kind: str) -> AgreementView:
+def _agreement(scoring: Scoring, kind: str) -> View:
     known = scoring.calibrated(kind) or {}
     measured = {name: value for name, value in known.items() if name not in HIDDEN and value is not None}
-    return AgreementView(kind=kind, text=calibration_of(scoring, kind), facts=facts(measured))
+    return View(kind=kind, text=calibration_of(scoring, kind), facts=facts(measured))
 
 
-def _disagreements(place: RunPlace, answers: RunAnswers, votes: SplitVotes) -> Iterator[DisagreementView]:
+def _disagreements(place: RunPlace, answers: RunAnswers, votes: SplitVotes) -> Iterator[View]:
+    """The answers on which judges, repeats or orders differ."""
     for vote in votes.votes:
         key = answers.find(vote.record.setting, vote.record.case)
         if key:
-            yield DisagreementView(kind=vote.kind, answer=answer_view(place, vote.record, key), votes=vote.judgements)
+            yield View(kind=vote.kind, answer=answer_view(place, vote.record, key), votes=vote.judgements)
 
 
 SIZE = 20
@@ -324,19 +248,20 @@ def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
     analysis, status = request.library.results.get("retrieval", [place.folder])
     answers, indexed = request.library.answers(place)
     editor = request.value("editor")
-    data = RetrievalView(status=status)
+    data = View(status=status, rows=[], misses=[], misses_total=0, editors={}, editor=editor, next="")
     if isinstance(analysis, Analysis):
-        data = data.model_copy(update={"rows": tuple(map(_rate, analysis.rows))})
+        data.rows = list(map(_rate, analysis.rows))
     if answers is not None:
-        data = data.model_copy(update=_misses(request, place, answers, editor))
+        vars(data).update(_misses(request, place, answers, editor))
     waiting = "computing" in (status.state, indexed.state)
     words = ["analyse", str(place.folder), "retrieval"]
     return Page(request.head("retrieval", f"Retrieval of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _rate(row: AnalysisRow) -> HitRate:
+def _rate(row: AnalysisRow) -> View:
+    """Share of probes whose first retrieved entry is the right edit."""
     value = Estimate.model_validate(row.model_dump(include=set(Estimate.model_fields)))
-    return HitRate(setting=row.label, kind=row.panel, editor=row.series, cell=cell(value, HIT_RATE))
+    return View(setting=row.label, kind=row.panel, editor=row.series, cell=cell(value, HIT_RATE))
 
 
 def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: str) -> dict[str, Any]:
@@ -347,31 +272,28 @@ def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: 
     visible, has_more = lines[:SIZE], len(lines) > SIZE and not request.static
     path = run_path(place, "retrieval.html")
     return {
-        "misses": tuple(_miss_views(request, place, answers, visible)),
+        "misses": list(_miss_views(request, place, answers, visible)),
         "misses_total": counts.get(editor, 0) if editor in answers.editors else sum(counts.values()),
-        "editors": tuple(
-            Choice(value=name, text=name, count=counts[name], chosen=name == editor)
-            for name in answers.editors
-            if name in counts
-        ),
+        "editors": {name: counts[name] for name in answers.editors if name in counts},
         "next": request.link(path, editor=editor, after=str(visible[-1])) if has_more else "",
     }
 
 
-def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[Miss]:
+def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[View]:
+    """Answers whose first retrieved entry is of another edit than the case's, and what was retrieved."""
     with request.library.index(place) as index:
         for position, record in answers.read_answers(lines):
             answer, line = answer_view(place, record, answers.key_of(position)), answers.read_case(position)
             case_edits = frozenset(str(edit["id"]) for edit in line["edits"])
             events = index.events(record.unit).get(record.probe, ())
-            yield Miss(
+            yield View(
                 answer=answer,
-                edits=tuple(str(edit["text"]) for edit in line["edits"]),
+                edits=[str(edit["text"]) for edit in line["edits"]],
                 hits=_first_hits(list(steps_from_events(events)), case_edits),
             )
 
 
-def _first_hits(steps: list[dict[str, Any]], case_edits: frozenset[str]) -> tuple[HitView, ...]:
+def _first_hits(steps: list[dict[str, Any]], case_edits: frozenset[str]) -> tuple[View, ...]:
     """Entries that the first step that retrieved anything retrieved."""
     for part in split_passes(steps):
         for step in part:

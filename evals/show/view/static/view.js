@@ -171,16 +171,9 @@
         .then(function (reply) { return reply.json(); })
         .then(function (data) { on = fill(progress, data); })
         .catch(function () {})
-        .then(function () { if (on) setTimeout(poll, 2000); });
+        .then(function () { if (on) setTimeout(poll, 1000); });
     }
-    if (!window.EventSource) return poll();
-    var source = new EventSource(progress.dataset.events);
-    source.addEventListener("progress", function (event) {
-      if (!fill(progress, JSON.parse(event.data))) source.close();
-    });
-    source.onerror = function () {
-      if (source.readyState === EventSource.CLOSED) poll();
-    };
+    poll();
   }
 
   // in a notebook's frame a link to a part of the page would be one to a part of the notebook

@@ -145,7 +145,7 @@ def test_the_filters_of_cases_choose_the_answers_that_the_trace_lists(rough, smo
         pages_of(site)
         for run in site.runs():
             path = f"run/{run.id}/cases.html"
-            kinds = [choice.value for choice in site.page(path).data.choices["kind"]]
+            kinds = list(site.page(path).data.counts["kind"])
             filters = [{"verdict": "wrong"}, {"verdict": "right"}, {"verdict": "wrong", "kind": kinds[0]}]
             filters += [{"where": f"{run.editors[0]} right, {run.editors[-1]} wrong"}]
             for chosen in filters:
@@ -173,7 +173,7 @@ def test_text_is_found_in_answers_and_edits_whatever_its_case(smooth):
         by_question = site.page(path, {"text": [question.upper()]}).data
         assert by_question.rows and all(question in row.example.record.prompt for row in by_question.rows)
         nothing = site.page(path, {"text": ["no such text"]}).data
-        assert (nothing.cases, nothing.answers, nothing.rows) == (0, 0, ())
+        assert (nothing.cases, nothing.answers, nothing.rows) == (0, 0, [])
 
 
 @pytest.mark.slow
@@ -207,7 +207,7 @@ def test_a_case_shows_steps_calls_decisions_and_failures(rough, smooth):
         assert any(call.retries for step in steps for call in step.calls)
         assert any(probe.record.unscored for probe in probes)
         failures = [failure for case in cases for failure in case.failures]
-        assert failures and failures[0].error and failures[0].message
+        assert failures and failures[0].line["error"] and failures[0].line["message"]
         graph = next(probe.graph for probe in probes if probe.graph)
         assert {node.state for node in graph.nodes} >= {"taken"} and any(edge.walked for edge in graph.edges)
         assert any(len(probes) == 2 for probes in questions)

@@ -4,17 +4,15 @@ import json
 import re
 import shutil
 import sys
-import threading
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from emend.evals.cli.viewer import require_view
 from emend.evals.show.view.environment import STATIC, TEMPLATES, environment
-from emend.evals.show.view.server import HEADERS, Site, is_loopback, listen, make_app, make_server
+from emend.evals.show.view.server import HEADERS, Site, is_loopback, make_app
 from emend.memory.errors import MissingExtra
 from tests.evals.command_line import emend
 
@@ -150,31 +148,16 @@ def test_progress_grows_while_a_run_is_written(smooth, tmp_path):
     lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
     of = json.loads(lines[0])["of"]
     (folder / "records.jsonl").write_bytes(b"".join(lines[:of]))
-    with Site([folder]) as site, listen("127.0.0.1", 0) as listener:
-        server = make_server(site)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
-            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            run = next(iter(site.library.scan.runs()))
-            path = f"{address}/run/{run}/live"
-            states = []
-            with httpx.stream("GET", f"{path}.sse", timeout=10) as stream:
-                assert stream.headers["content-type"].startswith("text/event-stream")
-                for line in stream.iter_lines():
-                    if line.startswith("data: "):
-                        states.append(json.loads(line.removeprefix("data: ")))
-                        with (folder / "records.jsonl").open("ab") as file:
-                            file.write(b"".join(lines[of:]))
-                    if len(states) == 2:
-                        break
-            first, second = (state["run"] for state in states)
-            assert [first["finished"], second["finished"]] == [1, first["units"]]
-            assert (first["state"], second["state"]) == ("running", "finished")
-            assert httpx.get(f"{path}.json").json()["run"]["records"] == len(lines)
-        finally:
-            server.should_exit = True
-            thread.join(10)
+    with Site([folder]) as site:
+        client = TestClient(make_app(site), base_url="http://127.0.0.1")
+        path = f"/run/{next(iter(site.library.scan.runs()))}/live.json"
+        first = client.get(path).json()["run"]
+        with (folder / "records.jsonl").open("ab") as file:
+            file.write(b"".join(lines[of:]))
+        second = client.get(path).json()["run"]
+    assert [first["finished"], second["finished"]] == [1, first["units"]]
+    assert (first["state"], second["state"]) == ("running", "finished")
+    assert second["records"] == len(lines)
 
 
 def test_templates_escape_everything(monkeypatch):
