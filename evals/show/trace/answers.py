@@ -307,18 +307,9 @@ def verdict_and_score(
 ) -> tuple[Verdict, str]:
     """The verdict, and the score that it is about, by the names that `deciding_scores` gives."""
     name = next((name for name in names if name in values or name in unscored), "")
-    score = f"{name}={values[name]:g}" if name in values else unscored.get(name, "no score")
-    return verdict_of(names, values, unscored), score
-
-
-def verdict_of(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> Verdict:
-    """The verdict, by the names that `deciding_scores` gives."""
-    for name in names:
-        if name in values:
-            return "right" if values[name] >= 1 else "wrong"
-        if name in unscored:
-            break
-    return "unscored"
+    if name in values:
+        return "right" if values[name] >= 1 else "wrong", f"{name}={values[name]:g}"
+    return "unscored", unscored.get(name, "no score")
 
 
 def _row(record: Record, metrics: Sequence[Metric], number: int) -> AnswerRow:

@@ -6,6 +6,7 @@ that two paths are alike when they call the same tools in the same order.
 
 import difflib
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from operator import itemgetter
@@ -73,24 +74,15 @@ def judged_steps(
         for record, items in plan(folder, installed_judges(scoring), None if isinstance(case, str) else case, index)
         if not isinstance(case, str) or record.case == case
     }
-    judged = _judged(folder, scoring, {item for ids in items_of.values() for item in ids}, index)
-    return {
-        key: [judgement for item in ids for judgement in judged.get(item, ())] for key, ids in items_of.items() if ids
-    }
-
-
-def _judged(folder: Path, scoring: Scoring, items: set[str], index: RunIndex | None) -> dict[str, list[JudgedItem]]:
-    steps = _steps(folder, scoring, items, index)
-    judged: dict[str, list[JudgedItem]] = {}
+    items = {item for ids in items_of.values() for item in ids}
+    calls, judged = _calls(folder, scoring, items, index), defaultdict[str, list[JudgedItem]](list)
     for judgement in read_judgements(folder, scoring, items, index):
-        together, own_steps = steps.get(judgement.key, (1, []))
-        judged.setdefault(judgement.item, []).append(
-            JudgedItem(judgement=judgement, together=together, steps=tuple(own_steps))
-        )
-    return judged
+        together, steps = calls.get(judgement.key, (1, []))
+        judged[judgement.item].append(JudgedItem(judgement=judgement, together=together, steps=tuple(steps)))
+    return {key: [item for name in ids for item in judged[name]] for key, ids in items_of.items() if ids}
 
 
-def _steps(
+def _calls(
     folder: Path, scoring: Scoring, items: set[str], index: RunIndex | None
 ) -> dict[JudgementKey | tuple[Any, ...], tuple[int, list[dict[str, Any]]]]:
     """By key of a judgement, the number of items its call judged, and the call's steps."""
@@ -119,15 +111,15 @@ def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str
     with_reply = (part for part in passes if any("reply" in (step["update"] or {}) for step in part))
     chosen = next(with_reply, passes[-1])
     stored = (step["update"]["messages"] for step in reversed(chosen) if "messages" in (step["update"] or {}))
-    if conversation := _conversation(next(stored, None)):
-        return conversation
-    messages: list[dict[str, Any]] = [{"role": "user", "content": record.prompt}]
+    if messages := conversation(next(stored, None)):
+        return messages
+    messages = [{"role": "user", "content": record.prompt}]
     for number, step in enumerate(chosen[:-1], 1):
         messages += _tool_messages(number, step)
     return [*messages, {"role": "assistant", "content": record.reply or record.answer or ""}]
 
 
-def _conversation(stored: Any) -> list[dict[str, Any]]:
+def conversation(stored: Any) -> list[dict[str, Any]]:
     """Convert a state's messages as LangChain stores them; empty for what a user's graph keeps under that name."""
     if not stored:
         return []

@@ -1,6 +1,5 @@
 """Export of a finished run's trace to a collector over OTLP/HTTP; exporting again sends the same spans, not more."""
 
-import importlib.util
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import groupby
@@ -53,9 +52,10 @@ def export(
         BadData: the folder holds no run, or a damaged line.
         ExportFailed: the collector does not answer, or refuses.
     """
-    if not _installed("opentelemetry.exporter.otlp.proto.http"):
-        raise MissingExtra(f"--otlp needs a package: {install_command('otel')}.")
-    from emend.evals.show.trace.otlp_client import send
+    try:
+        from emend.evals.show.trace.otlp_client import send
+    except ImportError as error:
+        raise MissingExtra(f"--otlp needs a package: {install_command('otel')}.") from error
 
     manifest = Manifest.read(folder)
     check_name("the run has no editor", editor, manifest.config.editors)
@@ -72,13 +72,6 @@ def export(
 
     sent, url = send(spans(), address, manifest.versions.get("emend", ""))
     return ExportSummary(sent, cases, url)
-
-
-def _installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package around it
-        return False
 
 
 def _unit_spans(

@@ -112,20 +112,14 @@ def spans_of(unit: UnitTrace) -> Iterator[Span]:
 
 def _starts(unit: UnitTrace) -> list[float]:
     """Start of each probe: its first step; without times, after or before the probe beside it."""
-    timed = [[step["at"] for step in unit.steps.get(record.probe, ()) if step["at"]] for record in unit.records]
-    starts: list[float | None] = [min(times, default=None) for times in timed]
-    took = [record.seconds for record in unit.records]
-    if not any(timed):
-        starts[0] = unit.run_start
-    for place in range(1, len(starts)):
-        before = starts[place - 1]
-        if starts[place] is None and before is not None:
-            starts[place] = before + took[place - 1]
-    for place in reversed(range(len(starts) - 1)):
-        after = starts[place + 1]
-        if starts[place] is None and after is not None:
-            starts[place] = after - took[place]
-    return [start or unit.run_start for start in starts]
+    times = [[step["at"] for step in unit.steps.get(record.probe, ()) if step["at"]] for record in unit.records]
+    first = next((place for place, known in enumerate(times) if known), 0)
+    starts = [min(times[first], default=unit.run_start)]
+    for record in reversed(unit.records[:first]):
+        starts.insert(0, starts[0] - record.seconds)
+    for before, known in zip(unit.records[first:], times[first + 1 :], strict=False):
+        starts.append(min(known, default=starts[-1] + before.seconds))
+    return starts
 
 
 def _probe(unit: UnitTrace, above: tuple[str, ...], record: Record, start: float) -> Iterator[Span]:
@@ -163,14 +157,15 @@ def _probe_attributes(unit: UnitTrace, record: Record) -> dict[str, Value]:
 
 def _results(record: Record, at: float, content: bool) -> Iterator[SpanEvent]:
     """Each score as an evaluation event; the reason for a missing one may quote the reply, and counts as content."""
-    name = "gen_ai.evaluation.result"
     for metric, value in record.values.items():
-        yield SpanEvent(name, at, {"gen_ai.evaluation.name": metric, "gen_ai.evaluation.score.value": value})
+        yield _evaluation(at, metric, "gen_ai.evaluation.score.value", value)
     for metric, why in record.unscored.items():
-        reason = {"gen_ai.evaluation.explanation": why} if content else {}
-        yield SpanEvent(
-            name, at, {"gen_ai.evaluation.name": metric, "gen_ai.evaluation.score.label": "unscored", **reason}
-        )
+        yield _evaluation(at, metric, "gen_ai.evaluation.score.label", "unscored", why if content else "")
+
+
+def _evaluation(at: float, metric: str, name: str, value: Value, why: str = "") -> SpanEvent:
+    reason: dict[str, Value] = {"gen_ai.evaluation.explanation": why} if why else {}
+    return SpanEvent("gen_ai.evaluation.result", at, {"gen_ai.evaluation.name": metric, name: value, **reason})
 
 
 def _steps(above: tuple[str, ...], steps: Sequence[dict[str, Any]], content: bool, began: float) -> Iterator[Span]:
@@ -253,11 +248,10 @@ def _judged(key: tuple[str, ...], item: JudgedItem, content: bool, answered: flo
     attributes: dict[str, Value] = {KIND: "EVALUATOR", "emend.judge": judgement.judge, "emend.repeat": judgement.repeat}
     attributes |= {"emend.swapped": judgement.swapped, "emend.together": item.together}
     span = Span(f"judge {judgement.kind}", key, start, end, attributes)
-    for name, value in judgement.values.items():
-        result: dict[str, Value] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
-        if content and judgement.reason:
-            result["gen_ai.evaluation.explanation"] = judgement.reason
-        span.events.append(SpanEvent("gen_ai.evaluation.result", end, result))
+    span.events = [
+        _evaluation(end, name, "gen_ai.evaluation.score.value", value, judgement.reason if content else "")
+        for name, value in judgement.values.items()
+    ]
     span.error = (judgement.problem if content else "unscored") if judgement.problem else ""
     yield span
     yield from steps

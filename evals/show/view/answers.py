@@ -144,8 +144,6 @@ class RunAnswers:
         self.folder, self.settings, self.editors = folder, tuple(manifest.cases), manifest.config.editors
         self._lock = threading.Lock()
         self._needles: list[str] = []
-        self.pairings: dict[Any, Any] = {}
-        """Answers that were paired with another editor's; kept here, since they hold as long as these answers."""
         with ExitStack() as stack:
             self._table = stack.enter_context(RunTable(folder, SOURCES, large=LARGE))
             self._make_tables(manifest.metrics)
@@ -311,16 +309,15 @@ class RunAnswers:
         """Number of answers that fit."""
         return self._numbers(f"SELECT count(*) FROM answers WHERE {fits.sql}", *fits.values)[0]
 
-    def sorted_cases(self, fits: Condition, sort: str, further: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
-        """Positions of cases with fitting answers, and of further ones, in order; the number by which each sorts."""
+    def sorted_cases(self, fits: Condition, sort: str, further: Sequence[int] = ()) -> Numbers:
+        """Positions of cases with fitting answers, and of further ones, in order."""
         query = f"""
-        SELECT position, coalesce(max(value), 0)::DOUBLE AS value FROM (
+        SELECT position FROM (
             SELECT position, {VALUES.get(sort, "0")} AS value FROM answers WHERE {fits.sql} GROUP BY position
             UNION ALL SELECT unnest(?::BIGINT[]), 0
-        ) GROUP BY position ORDER BY value DESC, position
+        ) GROUP BY position ORDER BY coalesce(max(value), 0) DESC, position
         """
-        columns = self._arrays(query, *fits.values, [*further])
-        return columns["position"], columns["value"]
+        return self._arrays(query, *fits.values, [*further])["position"]
 
     def tallies(self, fits: Condition, positions: Sequence[int]) -> dict[int, dict[str, dict[str, int]]]:
         """Numbers of verdicts among the fitting answers of some cases, by position and editor."""
@@ -404,7 +401,7 @@ class RunAnswers:
 
 
 def _verdict(metrics: Sequence[Metric], kinds: Sequence[str]) -> str:
-    """The number of an answer's verdict in SQL, as `verdict_of` has it."""
+    """The number of an answer's verdict in SQL, as `verdict_and_score` has it."""
     unscored = VERDICTS.index("unscored")
     whens = list[str]()
     for kind in kinds:

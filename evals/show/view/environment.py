@@ -14,7 +14,7 @@ from jinja2.runtime import Context
 
 from emend.evals.show.report.secondary import cost_text
 from emend.evals.show.view.pages.common import text_of
-from emend.evals.show.view.views import CellView, Curve, GraphEdgeView, GraphNodeView, GraphView, Page
+from emend.evals.show.view.views import CellView, Page, ViewData
 from emend.memory.escape import visible_controls
 from emend.memory.redaction import hide_keys, key_hider
 
@@ -50,9 +50,7 @@ def whisker(
 
 
 def _place(value: float, axis: tuple[float, float], width: float) -> float:
-    low, high = axis
-    share = (value - low) / (high - low) if high > low else 0.5
-    return round(INSET + min(1.0, max(0.0, share)) * (width - 2 * INSET), 1)
+    return round(INSET + min(1.0, max(0.0, _share(value, axis))) * (width - 2 * INSET), 1)
 
 
 def symmetric(values: Iterable[float | None]) -> tuple[float, float]:
@@ -89,9 +87,9 @@ class CurvePanel(NamedTuple):
     up: tuple[tuple[float, str], ...]
 
 
-def panels(curves: Sequence[Curve]) -> list[CurvePanel]:
+def panels(curves: Sequence[ViewData]) -> list[CurvePanel]:
     """One panel for each setting, mode and metric, in their order."""
-    groups: dict[tuple[str, str, str], list[Curve]] = {}
+    groups: dict[tuple[str, str, str], list[ViewData]] = {}
     for curve in curves:
         if any(point.cell.mean is not None for point in curve.points):
             groups.setdefault((curve.setting, curve.mode, curve.metric), []).append(curve)
@@ -102,7 +100,7 @@ def panels(curves: Sequence[Curve]) -> list[CurvePanel]:
     ]
 
 
-def _panel(title: str, curves: Sequence[Curve]) -> CurvePanel:
+def _panel(title: str, curves: Sequence[ViewData]) -> CurvePanel:
     steps = sorted({point.standing for curve in curves for point in curve.points})
     wide = (float(min(steps, default=0)), float(max(steps, default=1)))
     tall = round_ends(min(curve.axis[0] for curve in curves), max(curve.axis[1] for curve in curves))
@@ -165,7 +163,7 @@ def _line(marks: Sequence[Mark]) -> str:
 class DrawnEdge(NamedTuple):
     """An edge with its path and arrowhead, and the place of its label."""
 
-    edge: GraphEdgeView
+    edge: ViewData
     path: str
     head: str
     at: Point
@@ -182,7 +180,7 @@ class Drawing(NamedTuple):
     words: str
 
 
-def draw_graph(graph: GraphView) -> Drawing:
+def draw_graph(graph: ViewData) -> Drawing:
     """Place the nodes in layers; edges that go back or pass over a layer run around the nodes."""
     wide = max(graph.columns, 1) * COLUMN
     places = {node.id: _center(node, graph, wide) for node in graph.nodes}
@@ -194,20 +192,20 @@ def draw_graph(graph: GraphView) -> Drawing:
     return Drawing(-44.0, wide + 88.0, height, corners, ordered, _words(graph))
 
 
-def _words(graph: GraphView) -> str:
+def _words(graph: ViewData) -> str:
     labels = {node.id: node.label for node in graph.nodes}
     walk = [edge for edge in graph.edges if edge.walked]
     way = [f"{labels.get(edge.source, edge.source)} to {labels.get(edge.target, edge.target)}" for edge in walk]
     return f"Graph {graph.name}; taken: {', '.join(way) or 'nothing'}"
 
 
-def _center(node: GraphNodeView, graph: GraphView, wide: float) -> Point:
+def _center(node: ViewData, graph: ViewData, wide: float) -> Point:
     beside = [other.column for other in graph.nodes if other.layer == node.layer]
     shift = (wide - COLUMN * (max(beside) + 1)) / 2
     return shift + (node.column + 0.5) * COLUMN, (node.layer + 0.5) * LAYER
 
 
-def _edge(edge: GraphEdgeView, places: dict[str, Point], wide: float) -> DrawnEdge:
+def _edge(edge: ViewData, places: dict[str, Point], wide: float) -> DrawnEdge:
     (x, y), (to_x, to_y) = places[edge.source], places[edge.target]
     half_width, half_height = NODE_WIDTH / 2, NODE_HEIGHT / 2
     if abs(to_y - y) < 1 and abs(to_x - x) > 1:  # to a node beside it

@@ -1,14 +1,14 @@
 """The runs of a viewer with what is read and computed of them; safe for many threads."""
 
-import json
 import shlex
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 from emend.evals.log.lines import CASES, ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
@@ -19,9 +19,7 @@ from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals
 from emend.evals.show.view.results import ResultCache
 from emend.evals.show.view.scan import FileState, RunPlace, Scan, file_state, is_written
 from emend.evals.show.view.views import RunEntry, State, Status
-from emend.memory.errors import BadData, EmendError
-from emend.memory.files import private_folder, read_input, replace_file
-from emend.memory.paths import cache_folder
+from emend.memory.errors import EmendError
 
 AT_ONCE = 6 * 2**20
 """Bytes of which tables may have to be made before a page is shown; those of more are made by another process."""
@@ -35,10 +33,7 @@ PAUSE = 5
 """The answers of a run that goes on are read again after this many times as long as they took, if that is long."""
 LONG = 0.5
 """CPU seconds of reading that are long."""
-COUNTED_BETWEEN = 50
-"""Number of runs after which their counts are kept for the next time."""
 ANSWER_FILES = (RECORDS, CASES, ERRORS)
-_TOTALS = "totals.json"
 
 
 class LoadedAnswers(NamedTuple):
@@ -70,21 +65,19 @@ class Library:
     def __init__(self, folders: Sequence[Path], patient: bool = False) -> None:
         self.scan, self.results, self.patient = Scan(folders), ResultCache(patient), patient
         self._answers: OrderedDict[Path, LoadedAnswers] = OrderedDict()
-        self._totals: dict[str, tuple[FileState, Totals]] = {}
-        self._lock, self._counting = threading.Lock(), threading.Lock()
-        self._stopped = threading.Event()
+        self._totals: dict[Path, tuple[FileState, Totals | None]] = {}
+        """Counts of the runs, None for one that cannot be read."""
+        self._lock, self._stopped = threading.Lock(), threading.Event()
         self._locks: dict[Path, threading.Lock] = {}
-        self._loading: set[Path] = set()
-        self._read_totals()
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="emend-view-library")
+        self._jobs: dict[Path | None, Future[Any]] = {}
+        """Runs that are being loaded; None for the counting of all."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End what is under way."""
         self._stopped.set()
         self.results.close()
-        with self._counting:
-            pass
+        self._pool.shutdown(cancel_futures=True)
 
     @contextmanager
     def index(self, place: RunPlace) -> Iterator[RunIndex]:
@@ -109,7 +102,8 @@ class Library:
             if waiting := self._wait_for_tables(place):
                 return None, waiting
             if known is None and not self.patient and state[0][1] > LOADED_AT_ONCE:
-                return None, self._load_meanwhile(place)
+                self._start(place.folder, self._load, place)  # it takes longer than a page may
+                return None, Status(state="computing", text="reading the tables")
             known = self._load(place)
         return known.answers, Status(records=known.answers.totals.records)
 
@@ -132,19 +126,11 @@ class Library:
         size = sum(size for _, size, _ in file_state(place.folder)) / 2**20
         return status if status.state == "failed" else Status(state="computing", text=f"reading {size:,.0f} MB")
 
-    def _load_meanwhile(self, place: RunPlace) -> Status:
-        """Read the answers of a large run, which takes longer than a page may."""
-        if place.folder not in self._loading:
-            self._loading.add(place.folder)
-            threading.Thread(target=self._load_large, args=(place,), name="emend-view-load", daemon=True).start()
-        return Status(state="computing", text="reading the tables")
-
-    def _load_large(self, place: RunPlace) -> None:
-        try:
-            with suppress(EmendError, OSError):
-                self._load(place)
-        finally:
-            self._loading.discard(place.folder)
+    def _start(self, key: Path | None, function: Callable[..., Any], *values: Any) -> None:
+        """Call a function on another thread, unless it works on the same thing already."""
+        with self._lock:
+            if key not in self._jobs or self._jobs[key].done():
+                self._jobs[key] = self._pool.submit(function, *values)
 
     def _load(self, place: RunPlace) -> LoadedAnswers:
         state, start = file_state(place.folder, ANSWER_FILES), time.thread_time()
@@ -158,7 +144,7 @@ class Library:
             self._answers.move_to_end(place.folder)
             while len(self._answers) > KEPT_ANSWERS:
                 self._answers.popitem(last=False)
-        self._totals[str(place.resolved)] = state, known.answers.totals
+        self._totals[place.folder] = state, known.answers.totals
         return known
 
     def entry(self, place: RunPlace, wait: bool = True) -> RunEntry:
@@ -170,42 +156,33 @@ class Library:
         return entry_of(place, totals)
 
     def _totals_of(self, place: RunPlace) -> Totals | None:
-        state, totals = self._totals.get(str(place.resolved), ((), None))
-        return totals if state == file_state(place.folder, ANSWER_FILES) else None
+        return self._totals[place.folder][1] if self._is_counted(place) else None
+
+    def _is_counted(self, place: RunPlace) -> bool:
+        return self._totals.get(place.folder, ((), None))[0] == file_state(place.folder, ANSWER_FILES)
 
     def count_all(self) -> bool:
         """Count the answers of all runs in the background; True when that is done."""
-        missing = [place for place in self.scan.runs().values() if self._totals_of(place) is None]
+        missing = [place for place in self.scan.runs().values() if not self._is_counted(place)]
         if missing and self.patient:
             self._count(missing)
-        elif missing and not self._counting.locked():
-            threading.Thread(target=self._count, args=(missing,), name="emend-view-count", daemon=True).start()
+        elif missing:
+            self._start(None, self._count, missing)
         return not missing
 
     def _count(self, places: Sequence[RunPlace]) -> None:
-        with self._counting:
-            for number, place in enumerate(places):
-                if self._stopped.is_set():
-                    break
-                if number % COUNTED_BETWEEN == COUNTED_BETWEEN - 1:
-                    self._write_totals()
-                with suppress(EmendError, OSError):
-                    if file_state(place.folder, [RECORDS])[0][1] > COUNTED_AT_ONCE:
-                        self.answers(place)
-                        continue
-                    state = file_state(place.folder, ANSWER_FILES)
-                    self._totals[str(place.resolved)] = state, count_answers(place.folder)
-            self._write_totals()
-
-    def _read_totals(self) -> None:
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            for folder, (state, totals) in json.loads(read_input(cache_folder("views") / _TOTALS)).items():
-                self._totals[folder] = tuple((int(a), int(b), int(c)) for a, b, c in state), Totals(*map(int, totals))
-
-    def _write_totals(self) -> None:
-        with suppress(OSError, BadData):
-            folder = private_folder(cache_folder("views"), links=True)
-            replace_file(folder / _TOTALS, json.dumps(self._totals).encode())
+        for place in places:
+            if self._stopped.is_set():
+                return
+            state = file_state(place.folder, ANSWER_FILES)
+            try:
+                if state[0][1] <= COUNTED_AT_ONCE:
+                    self._totals[place.folder] = state, count_answers(place.folder)
+                is_readable = state[0][1] <= COUNTED_AT_ONCE or self.answers(place)[1].state != "failed"
+            except (EmendError, OSError):
+                is_readable = False
+            if not is_readable:
+                self._totals[place.folder] = state, None
 
 
 def count_answers(folder: Path) -> Totals:

@@ -108,22 +108,10 @@ class TablesMade(FrozenModel):
     """A run's tables and its index are as far as its files."""
 
 
-def _report(folders: Sequence[Path], words: Sequence[str]) -> Report:
-    return report(folders[0])
-
-
 def _compare(folders: Sequence[Path], words: Sequence[str]) -> Comparison:
     editor_a, editor_b, checkpoint = words
     other = folders[1] if len(folders) > 1 else None
     return compare(folders[0], other, editor_a, editor_b, int(checkpoint))
-
-
-def _retrieval(folders: Sequence[Path], words: Sequence[str]) -> Analysis:
-    return analyse_runs("retrieval", [open_run(folders[0])], AnalysisRequest())
-
-
-def _votes(folders: Sequence[Path], words: Sequence[str]) -> SplitVotes:
-    return split_votes(folders[0])
 
 
 def _make_tables(folders: Sequence[Path], words: Sequence[str]) -> TablesMade:
@@ -137,10 +125,12 @@ def _make_tables(folders: Sequence[Path], words: Sequence[str]) -> TablesMade:
 
 
 COMPUTATIONS = {
-    "report": Computation(Report, _report),
+    "report": Computation(Report, lambda folders, words: report(folders[0])),
     "compare": Computation(Comparison, _compare),
-    "retrieval": Computation(Analysis, _retrieval),
-    "votes": Computation(SplitVotes, _votes),
+    "retrieval": Computation(
+        Analysis, lambda folders, words: analyse_runs("retrieval", [open_run(folders[0])], AnalysisRequest())
+    ),
+    "votes": Computation(SplitVotes, lambda folders, words: split_votes(folders[0])),
     "tables": Computation(TablesMade, _make_tables, stored=False),
 }
 

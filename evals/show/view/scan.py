@@ -30,12 +30,11 @@ FileState = tuple[tuple[int, int, int], ...]
 
 
 class RunPlace(NamedTuple):
-    """A run folder with its id, its place without links, and its manifest."""
+    """A run folder with its id, its name without links, and its manifest."""
 
     id: str
     name: str
     folder: Path
-    resolved: Path
     manifest: Manifest
 
 
@@ -91,7 +90,6 @@ class Scan:
         self.problems: tuple[str, ...] = ()
         self._runs: dict[str, RunPlace] = {}
         self._manifests: dict[Path, tuple[tuple[int, int, int], Manifest | str]] = {}
-        self._resolved: dict[Path, Path] = {}
         self._until = 0.0
 
     def runs(self) -> dict[str, RunPlace]:
@@ -113,10 +111,8 @@ class Scan:
             if isinstance(manifest, str):
                 problems.append(manifest)
             else:
-                if folder not in self._resolved:
-                    self._resolved[folder] = folder.resolve()
-                resolved = self._resolved[folder]
-                yield RunPlace(run_id(resolved), resolved.name, folder, resolved, manifest)
+                resolved = folder.resolve()
+                yield RunPlace(run_id(resolved), resolved.name, folder, manifest)
         self.problems = tuple(problems)
 
     def _manifest(self, folder: Path) -> Manifest | str:
@@ -148,11 +144,10 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as entries:
-            names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
+        inside = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        return sorted(path for path in inside if path.is_dir() and not path.is_symlink())
     except OSError:
         return []
-    return [folder / name for name in sorted(names)]
 
 
 def require_runs(scan: Scan) -> None:

@@ -5,7 +5,6 @@ import json
 import re
 import socket
 import threading
-import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from emend.evals.show.view.pages.compare import beside_page, choice_page, compar
 from emend.evals.show.view.pages.live import errors_page, live_page, live_view
 from emend.evals.show.view.pages.run import about_page, judges_page, retrieval_page, run_page, runs_page
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import Page, RunEntry, View
+from emend.evals.show.view.views import Page, RunEntry, ViewData
 from emend.memory.errors import BadSettings, EmendError
 from emend.memory.escape import safe
 from emend.memory.files import open_file
@@ -77,7 +76,7 @@ class Site:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.library.__exit__(*error)
+        self.library.close()
 
     def page(self, path: str, query: Query | None = None) -> Page:
         """The page at a path, such as `run/ID/cases.html`.
@@ -101,7 +100,7 @@ class Site:
     def problem(self, path: str, title: str, text: str, status: int) -> Page:
         """A page that says why there is no other."""
         request = PageRequest(self.library, path, {}, self.static)
-        return Page(request.head("problem", title), View(text=text), status)
+        return Page(request.head("problem", title), ViewData(text=text), status)
 
     def _find(self, request: PageRequest) -> Page | None:
         if make := GENERAL_PAGES.get(request.path):
@@ -319,9 +318,6 @@ def _live(site: Site, name: str, path: str) -> Response:
     return Response(json.dumps(_harmless(progress)), media_type="application/json")
 
 
-OPEN_SECONDS = 10.0
-
-
 @contextmanager
 def listen(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that listens at an address; where the port is taken, the next free one of some is.
@@ -352,7 +348,8 @@ def serve(site: Site, listener: socket.socket, token: str = "", address: str = "
     server = make_server(site, token)
     if address:
         page = f"{address}?token={quote(token)}" if token else address
-        threading.Thread(target=_open, args=(server, page), name="emend-view-browser", daemon=True).start()
+        # the socket listens already, so that a browser waits for the first answer
+        threading.Thread(target=webbrowser.open, args=(page,), name="emend-view-browser", daemon=True).start()
     server.run(sockets=[listener])
 
 
@@ -372,10 +369,3 @@ def make_server(site: Site, token: str = "") -> uvicorn.Server:
         proxy_headers=False,
     )
     return uvicorn.Server(config)
-
-
-def _open(server: uvicorn.Server, page: str) -> None:
-    end = time.monotonic() + OPEN_SECONDS
-    while not server.started and time.monotonic() < end:
-        time.sleep(0.05)
-    webbrowser.open(page)

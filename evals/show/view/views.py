@@ -11,7 +11,7 @@ from emend.evals.case import Record
 from emend.memory.edit import FrozenModel
 
 
-class View(SimpleNamespace):
+class ViewData(SimpleNamespace):
     """Values of a template by name, as domain objects where those have what it shows.
 
     A template that asks for a name that is not there fails, so that tests find it.
@@ -87,7 +87,7 @@ class AnswerView(FrozenModel):
 
 
 class CaseFilter(FrozenModel):
-    """Filter and order of a run's cases; all that is given must hold, and `after` is the key of the last page's end."""
+    """Filter and order of a run's cases; all that is given must hold; `after` is the number of cases before it."""
 
     editor: str = ""
     kind: str = ""
@@ -98,36 +98,6 @@ class CaseFilter(FrozenModel):
     errors: bool = False
     sort: str = ""
     after: str = ""
-
-
-class GraphNodeView(FrozenModel):
-    """A node in the drawing of a graph, in a layer from the start on and a column of it."""
-
-    id: str
-    label: str
-    layer: int
-    column: int
-    state: Literal["taken", "failed", ""] = ""
-
-
-class GraphEdgeView(FrozenModel):
-    """An edge in the drawing of a graph: dashed where a router chooses, thick where it was taken."""
-
-    source: str
-    target: str
-    label: str
-    walked: bool
-    chosen: bool
-
-
-class GraphView(FrozenModel):
-    """A graph and the way that a probe took through it."""
-
-    name: str
-    nodes: tuple[GraphNodeView, ...]
-    edges: tuple[GraphEdgeView, ...]
-    layers: int
-    columns: int
 
 
 State = Literal["running", "finished", "stopped"]
@@ -174,23 +144,3 @@ class CellView(FrozenModel):
     remarks: tuple[str, ...] = ()
     mark: Literal["best", "tied", ""] = ""
     href: str = ""
-
-
-class CurvePoint(FrozenModel):
-    """A metric after `standing` edits, beside the score of the same cases right after their own edits."""
-
-    standing: int
-    cell: CellView
-    first: CellView
-
-
-class Curve(FrozenModel):
-    """A metric of an editor over the checkpoints of a sequence of edits."""
-
-    setting: str
-    mode: str
-    editor: str
-    metric: str
-    unit: str
-    points: tuple[CurvePoint, ...]
-    axis: tuple[float, float]

@@ -1,7 +1,7 @@
 """The page of a case: its edits, and every answer with all that led to it: steps, prompts, the way through a graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from emend.evals.log.lines import split_passes
 from emend.evals.show.report.tracing import (
@@ -23,13 +23,16 @@ from emend.evals.show.view.answers import CaseKey, RunAnswers
 from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PageRequest, case_path, facts, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import GraphEdgeView, GraphNodeView, GraphView, Link, NamedValue, Page, Status, View
+from emend.evals.show.view.views import Link, NamedValue, Page, Status, ViewData
 
 MAX_NODES = 60
 
 
-def graph_view(ways: GraphEdges | None, steps: Sequence[dict[str, Any]]) -> GraphView | None:
-    """The graph with the edges that the probe's passes took; None without a graph, or with too large a one."""
+def graph_view(ways: GraphEdges | None, steps: Sequence[dict[str, Any]]) -> ViewData | None:
+    """The graph with the edges that the probe's passes took; None without a graph, or with too large a one.
+
+    A node has a layer from the start on and a column of it; an edge is `chosen` where a router chooses.
+    """
     if ways is None or not steps or max(len(ways.nodes), len(ways.edges) // 4) > MAX_NODES:
         return None
     paths = paths_of(ways, steps)
@@ -44,10 +47,10 @@ def graph_view(ways: GraphEdges | None, steps: Sequence[dict[str, Any]]) -> Grap
     nodes = []
     for node, layer in layers.items():
         column = columns[layer] = columns.get(layer, -1) + 1
-        state: Literal["failed", "taken", ""] = "failed" if node in failed else "taken" if node in ran else ""
-        nodes.append(GraphNodeView(id=node, label=ENDS.get(node, node), layer=layer, column=column, state=state))
+        state = "failed" if node in failed else "taken" if node in ran else ""
+        nodes.append(ViewData(id=node, label=ENDS.get(node, node), layer=layer, column=column, state=state))
     edges = [
-        GraphEdgeView(
+        ViewData(
             source=edge.source,
             target=edge.target,
             label=", ".join(map(str, sorted(set(walked.get((edge.source, edge.target), ())))[:6])),
@@ -57,9 +60,7 @@ def graph_view(ways: GraphEdges | None, steps: Sequence[dict[str, Any]]) -> Grap
         for edge in dict.fromkeys(ways.edges)
     ]
     width = max(columns.values()) + 1
-    return GraphView(
-        name=ways.graph, nodes=tuple(nodes), edges=tuple(edges), layers=max(layers.values()) + 1, columns=width
-    )
+    return ViewData(name=ways.graph, nodes=nodes, edges=edges, layers=max(layers.values()) + 1, columns=width)
 
 
 def _layers(ways: GraphEdges) -> dict[str, int]:
@@ -96,7 +97,7 @@ MAX_HITS, MAX_MESSAGES = 100, 200
 
 def pass_views(
     steps: Sequence[dict[str, Any]], ways: GraphEdges | None, case_edits: frozenset[str] = frozenset()
-) -> tuple[tuple[View, ...], ...]:
+) -> tuple[tuple[ViewData, ...], ...]:
     """The steps of a probe, pass by pass: what each node retrieved, sent, received and wrote into the state.
 
     `start_ms` counts from the first step; `repeats` says that the update is that of an earlier step of the same node.
@@ -111,51 +112,43 @@ def pass_views(
     passes = []
     for part in split_passes(steps):
         decided = Decisions(part)
-        views, state, last = list[View](), dict[str, Any](), dict[str, Any]()
+        views, state, last = list[ViewData](), dict[str, Any](), dict[str, Any]()
         for step in part:
             before = updates.setdefault(step["node"], [])
             repeats = step["update"] in before
             before.append(step["update"])
             start = (step["at"] - begin) * 1000 if step["at"] and begin else 0.0
-            routed = is_routed(step, last, ways)
-            views.append(_step_view(step, state, decided, case_edits, repeats, routed, start))
+            place = {"routed": is_routed(step, last, ways), "repeats": repeats, "start_ms": max(0.0, start)}
+            views.append(ViewData(**place, **_step_fields(step, state, decided, case_edits)))
             state, last = state | (step["update"] or {}), step
         passes.append(tuple(views))
     return tuple(passes)
 
 
-def flat_steps(steps: Sequence[dict[str, Any]], ways: GraphEdges | None = None) -> tuple[View, ...]:
+def flat_steps(steps: Sequence[dict[str, Any]], ways: GraphEdges | None = None) -> tuple[ViewData, ...]:
     """The steps of all passes after each other."""
     return tuple(step for part in pass_views(steps, ways) for step in part)
 
 
-def _step_view(
-    step: dict[str, Any],
-    state: dict[str, Any],
-    decided: "Decisions",
-    case_edits: frozenset[str],
-    repeats: bool,
-    routed: bool,
-    start: float,
-) -> View:
-    update = step["update"] or {}
-    conversation, hits = is_conversation(state), update.get("hits")
-    hits = [hit for hit in hits if isinstance(hit, dict)] if isinstance(hits, list) else None
-    return View(
-        place=step["place"],
-        node=step["node"],
-        ms=step["ms"] or 0.0,
-        start_ms=max(0.0, start),
-        routed=routed,
-        repeats=repeats,
-        about=step_cost(step),
-        hits=None if hits is None else hit_views(new_hits(hits, state.get("hits") or ()), case_edits, decided),
-        prompt=_text(update["prompt"]) if "prompt" in update and not conversation else None,
-        reply=_text(update["reply"]) if "reply" in update else None,
-        fields=tuple(_fields(update, state)),
-        calls=tuple(map(_call, step["calls"])),
-        error=step["error"] or "",
-    )
+def _step_fields(
+    step: dict[str, Any], state: dict[str, Any], decided: "Decisions", case_edits: frozenset[str]
+) -> dict[str, Any]:
+    update, hits = step["update"] or {}, None
+    if isinstance(update.get("hits"), list):
+        entries = [hit for hit in update["hits"] if isinstance(hit, dict)]
+        hits = hit_views(new_hits(entries, state.get("hits") or ()), case_edits, decided)
+    return {
+        "place": step["place"],
+        "node": step["node"],
+        "ms": step["ms"] or 0.0,
+        "about": step_cost(step),
+        "hits": hits,
+        "prompt": _text(update["prompt"]) if "prompt" in update and not is_conversation(state) else None,
+        "reply": _text(update["reply"]) if "reply" in update else None,
+        "fields": list(_fields(update, state)),
+        "calls": list(map(_call, step["calls"])),
+        "error": step["error"] or "",
+    }
 
 
 def _text(value: Any) -> str:
@@ -165,7 +158,7 @@ def _text(value: Any) -> str:
     return text if left <= 0 else f"{text[:MAX_TEXT]}\n… {left:,} more characters"
 
 
-def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[View]:
+def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[ViewData]:
     """Fields of an update that are shown nowhere else, without those that stayed the same or are still empty.
 
     Of a value that only grew at its end, the new part is shown.
@@ -179,17 +172,17 @@ def _fields(update: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Vi
             for entry in new[:MAX_MESSAGES]:
                 aside, text = entry_texts(entry)
                 title = f"{name}, {aside}" if aside and len(aside) < 80 else name
-                yield View(
+                yield ViewData(
                     name=title, text=_text(text if title != name or not aside else f"{aside}\n{text}"), grown=grown
                 )
         else:
-            yield View(name=name, text=_text(new), grown=grown)
+            yield ViewData(name=name, text=_text(new), grown=grown)
 
 
-def _call(call: dict[str, Any]) -> View:
+def _call(call: dict[str, Any]) -> ViewData:
     """A call to a model, without the texts that are the step's own prompt or reply, and the attempts before it."""
     messages = () if call["messages_field"] else call["messages"][:MAX_MESSAGES]
-    return View(
+    return ViewData(
         messages=tuple(map(_message, messages)),
         reply=_message(call["reply"]) if call["reply"] and not call["reply_field"] else None,
         finish=call["finish"],
@@ -199,19 +192,21 @@ def _call(call: dict[str, Any]) -> View:
     )
 
 
-def _message(message: dict[str, Any]) -> View:
+def _message(message: dict[str, Any]) -> ViewData:
     tools = tuple(
         NamedValue(name=str(call["function"].get("name", "")), value=_text(call["function"].get("arguments", "")))
         for call in message.get("tool_calls") or ()
     )
     text = _text(content_of({**message, "tool_calls": ()}))
-    return View(role=str(message.get("role", "")), text=text, tools=tools)
+    return ViewData(role=str(message.get("role", "")), text=text, tools=tools)
 
 
-def hit_views(hits: Sequence[Mapping[str, Any]], case_edits: frozenset[str], decided: "Decisions") -> tuple[View, ...]:
+def hit_views(
+    hits: Sequence[Mapping[str, Any]], case_edits: frozenset[str], decided: "Decisions"
+) -> tuple[ViewData, ...]:
     """Retrieved entries, the best first, with the decision on each, and whether it is an edit of this case."""
     return tuple(
-        View(
+        ViewData(
             place=place,
             text=_text(hit.get("text", "")),
             score=hit["score"] if isinstance(hit.get("score"), (int, float)) else None,
@@ -294,12 +289,12 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
     if position is None:
         return None
     trace = read_trace(request, place, answers, position)
-    start = _start(request.value("from"))
+    start = request.offset("from")
     visible = trace.probes if request.static else trace.probes[start : start + MAX_PROBES]
     path = case_path(place, *key)
     end = start + MAX_PROBES
     questions = _by_question(probe_views(place, key, trace, visible))
-    data = View(
+    data = ViewData(
         setting=trace.setting,
         tags=facts(answers.read_case(position).get("tags", {})),
         edits=trace.edits,
@@ -318,7 +313,7 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
 def waiting_page(request: PageRequest, place: RunPlace, title: str, status: Status) -> Page:
     """The page that is shown while the run is being indexed."""
     head = request.head("problem", title, place, waiting=status.state == "computing", tab="cases")
-    return Page(head, View(text=f"{status.text}; the page loads again by itself."))
+    return Page(head, ViewData(text=f"{status.text}; the page loads again by itself."))
 
 
 def read_trace(request: PageRequest, place: RunPlace, answers: RunAnswers, position: int) -> Trace:
@@ -332,41 +327,36 @@ def read_trace(request: PageRequest, place: RunPlace, answers: RunAnswers, posit
         return trace_case(place.folder, case, index=index)
 
 
-def _start(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 10 else 0
-
-
 def _beside(place: RunPlace, answers: RunAnswers, position: int) -> str:
     return case_path(place, *answers.key_of(position)) if 0 <= position < answers.cases else ""
 
 
-def probe_views(place: RunPlace, key: CaseKey, trace: Trace, probes: Sequence[TracedProbe]) -> tuple[View, ...]:
+def probe_views(place: RunPlace, key: CaseKey, trace: Trace, probes: Sequence[TracedProbe]) -> list[ViewData]:
     """Answers with all that led to them; a probe may go through the graph in several passes."""
     case_edits = frozenset(str(edit["id"]) for edit in trace.edits)
-    return tuple(_probe_view(place, key, probe, trace.ways.get(probe.record.editor), case_edits) for probe in probes)
+    views = []
+    for probe in probes:
+        ways = trace.ways.get(probe.record.editor)
+        view = ViewData(
+            **dict(answer_view(place, probe.record, key)),
+            log_probs=log_probs(probe.record),
+            cost=probe_cost(probe.record),
+            passes=pass_views(probe.steps, ways, case_edits),
+            graph=graph_view(ways, probe.steps),
+            judged=[ViewData(item=item, steps=flat_steps(item.steps)) for item in probe.judged],
+        )
+        views.append(view)
+    return views
 
 
-def _probe_view(
-    place: RunPlace, key: CaseKey, probe: TracedProbe, ways: GraphEdges | None, case_edits: frozenset[str]
-) -> View:
-    return View(
-        **dict(answer_view(place, probe.record, key)),
-        log_probs=log_probs(probe.record),
-        cost=probe_cost(probe.record),
-        passes=pass_views(probe.steps, ways, case_edits),
-        graph=graph_view(ways, probe.steps),
-        judged=tuple(View(item=item, steps=flat_steps(item.steps)) for item in probe.judged),
-    )
-
-
-def _by_question(probes: Sequence[View]) -> list[list[View]]:
+def _by_question(probes: Sequence[ViewData]) -> list[list[ViewData]]:
     """The answers to the same question together."""
-    members: dict[tuple[str, str], list[View]] = {}
+    members: dict[tuple[str, str], list[ViewData]] = {}
     for probe in probes:
         members.setdefault((probe.record.probe, probe.record.prompt), []).append(probe)
     return list(members.values())
 
 
-def failure_view(line: Mapping[str, Any], ways: GraphEdges | None = None, number: int = 0, href: str = "") -> View:
+def failure_view(line: Mapping[str, Any], ways: GraphEdges | None = None, number: int = 0, href: str = "") -> ViewData:
     """A failed unit with the steps up to the failure."""
-    return View(line=line, steps=flat_steps(line.get("steps", ()), ways), number=number, href=href)
+    return ViewData(line=line, steps=flat_steps(line.get("steps", ()), ways), number=number, href=href)

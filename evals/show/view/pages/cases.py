@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from emend.evals.show.trace.answers import VERDICTS, deciding_scores, verdict_an
 from emend.evals.show.view.answers import SORTS, CaseKey, Condition, RunAnswers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import AnswerView, CaseFilter, Page, View
+from emend.evals.show.view.views import AnswerView, CaseFilter, Page, ViewData
 from emend.memory.errors import BadSettings
 
 SIZE = 50
@@ -21,26 +20,15 @@ MAX_TAGS = 60
 FILTERS = ("editor", "kind", "tag", "verdict", "text", "where", "sort", "after")
 
 
-@dataclass
-class CaseSelection:
-    """The cases that fit: their positions in order, those of this page, and what fits of their answers."""
-
-    positions: list[int]
-    fits: Condition
-    failed: dict[int, Counter[str]]
-    cases: int
-    next: str = ""
-
-
 def cases_page(request: PageRequest, place: RunPlace) -> Page:
     """The cases that fit the query."""
     chosen = CaseFilter(**{name: request.value(name)[:500] for name in FILTERS}, errors=bool(request.value("errors")))
     answers, status = request.library.answers(place)
-    data = View(filter=chosen, problem=status.text, counts={}, rows=[], cases=None, answers=None, first="", next="")
+    data = ViewData(filter=chosen, problem=status.text, counts={}, rows=[], cases=None, answers=None, first="", next="")
     if answers is not None:
         data.counts, data.sorts = _counts(answers), SORTS
         try:
-            vars(data).update(_selected(request, place, answers, chosen, _select(request, answers, chosen)))
+            vars(data).update(_select(request, place, answers, chosen))
         except BadSettings as error:
             data.problem = str(error)
     words = ["trace", str(place.folder), *_options(chosen)]
@@ -61,54 +49,26 @@ def _options(chosen: CaseFilter) -> list[str]:
     return words + (["--errors"] if chosen.errors and not (chosen.where or chosen.verdict) else [])
 
 
-def _select(request: PageRequest, answers: RunAnswers, chosen: CaseFilter) -> CaseSelection:
+def _select(request: PageRequest, place: RunPlace, answers: RunAnswers, chosen: CaseFilter) -> dict[str, Any]:
     """The cases of the page, and what fits in all."""
     fits, failed, further = answers.condition(chosen), answers.failed_cases, list[int]()
     if chosen.errors and not (chosen.kind or chosen.verdict or chosen.where or chosen.tag):
         further = [at for at, editors in failed.items() if chosen.editor in ("", *editors)]
-    order, values = answers.sorted_cases(fits, chosen.sort, further)
+    order = answers.sorted_cases(fits, chosen.sort, further)
+    end = request.offset("after") + SIZE
+    visible = order[end - SIZE : end]
     if request.static:  # those that have a page
-        visible = order[np.isin(order, answers.chosen_cases(request.value("cases") or "all"))].tolist()
-        return CaseSelection(visible, fits, failed, len(order))
-    start = _start(order, values, answers, chosen.after)
-    visible = order[start : start + SIZE].tolist()
-    has_more = start + SIZE < len(order)
-    next_key = _key(answers.key_of(visible[-1]), float(values[start + SIZE - 1])) if has_more else ""
-    return CaseSelection(visible, fits, failed, len(order), next_key)
-
-
-def _key(case: CaseKey, value: float) -> str:
-    """Key of the last case of a page, by which the next page finds its place though the run goes on meanwhile."""
-    return f"{value!r}:{case.setting}-{case.number}"
-
-
-def _start(order: Any, values: Any, answers: RunAnswers, after: str) -> int:
-    """Number of cases before the page that begins after a key."""
-    value, _, case = after.partition(":")
-    try:
-        last = float(value)
-        position = answers.position_of(CaseKey(*map(int, case.split("-"))))
-    except (ValueError, TypeError):
-        return 0
-    if position is None:
-        return 0
-    before = (values > last) | ((values == last) & (order <= position))
-    return int(before.sum())
-
-
-def _selected(
-    request: PageRequest, place: RunPlace, answers: RunAnswers, chosen: CaseFilter, selection: CaseSelection
-) -> dict[str, Any]:
-    """The fields of the page that depend on the selection."""
+        visible = order[np.isin(order, answers.chosen_cases(request.value("cases") or "all"))]
     query = {name: value for name, value in chosen.model_dump(exclude={"after", "errors"}).items() if value}
     query |= {"errors": "1"} if chosen.errors else {}
     path = run_path(place, "cases.html")
+    has_more = end < len(order) and not request.static
     return {
-        "rows": list(_rows(place, answers, selection)),
-        "cases": selection.cases,
-        "answers": answers.matches(selection.fits),
+        "rows": list(_rows(place, answers, visible.tolist(), fits)),
+        "cases": len(order),
+        "answers": answers.matches(fits),
         "first": request.link(path, **query) if chosen.after else "",
-        "next": request.link(path, **query, after=selection.next) if selection.next else "",
+        "next": request.link(path, **query, after=str(end)) if has_more else "",
     }
 
 
@@ -120,22 +80,21 @@ def _counts(answers: RunAnswers) -> dict[str, dict[str, int]]:
     }
 
 
-def _rows(place: RunPlace, answers: RunAnswers, selection: CaseSelection) -> Iterator[View]:
+def _rows(place: RunPlace, answers: RunAnswers, positions: Sequence[int], fits: Condition) -> Iterator[ViewData]:
     """The cases with the first edit of each, the tallies of its fitting answers by editor, and the first of these."""
-    tallies = answers.tallies(selection.fits, selection.positions)
-    first_lines = answers.first_lines(selection.fits, selection.positions)
+    tallies, first_lines = answers.tallies(fits, positions), answers.first_lines(fits, positions)
     examples = dict(zip(first_lines, read_answers(place, answers, [*first_lines.values()]), strict=True))
-    for position in selection.positions:
+    for position in positions:
         key, line = answers.key_of(position), answers.read_case(position)
-        counts, failed = tallies.get(position, {}), selection.failed.get(position, Counter())
-        yield View(
+        counts, failed = tallies.get(position, {}), answers.failed_cases.get(position, Counter())
+        yield ViewData(
             number=key.number,
             setting=line["setting"],
             href=case_path(place, *key),
             title=str(line["edits"][0]["text"]) if line["edits"] else "",
             edits=len(line["edits"]),
             tallies=[
-                View(editor=name, failed=failed[name], **dict.fromkeys(VERDICTS, 0) | counts.get(name, {}))
+                ViewData(editor=name, failed=failed[name], **dict.fromkeys(VERDICTS, 0) | counts.get(name, {}))
                 for name in answers.editors
                 if name in counts or name in failed
             ],

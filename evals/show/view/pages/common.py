@@ -44,6 +44,11 @@ class PageRequest(NamedTuple):
         """The first value of a parameter, or an empty text."""
         return next(iter(self.query.get(name, ())), "")
 
+    def offset(self, name: str) -> int:
+        """The number of a parameter, with which a page of a long list begins; 0 without one."""
+        text = self.value(name)
+        return int(text) if text.isdecimal() and len(text) < 12 else 0
+
     def link(self, path: str, **query: str) -> str:
         """A path with a query, which a static page's links have not."""
         parameters = {name: value for name, value in query.items() if value}

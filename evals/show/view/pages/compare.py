@@ -1,7 +1,6 @@
 """Editors or runs side by side: the numbers of `emend compare`, the probes that flipped, and both traces of a case."""
 
 import math
-import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,9 +16,9 @@ from emend.evals.show.view.pages.case import probe_views, read_trace, waiting_pa
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import Link, NamedValue, Page, Status, View
+from emend.evals.show.view.views import Link, NamedValue, Page, Status, ViewData
 
-MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
+MAX_SIDES, MAX_FLIPS = 6, 200
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
 
 
@@ -66,7 +65,7 @@ def find_sides(request: PageRequest, keys: Sequence[str]) -> list[ChosenSide] | 
 
 def compare_page(request: PageRequest, sides: Sequence[ChosenSide]) -> Page:
     """The first side beside each of the others."""
-    pairs, states = list[View](), list[Status]()
+    pairs, states = list[ViewData](), list[Status]()
     for other in sides[1:]:
         pair, status = _pair(request, sides[0], other)
         pairs.append(pair)
@@ -78,7 +77,7 @@ def compare_page(request: PageRequest, sides: Sequence[ChosenSide]) -> Page:
     head = request.head(
         "compare", title, crumbs=[Link(text="Compare", href="compare.html")], words=words, waiting=waiting
     )
-    return Page(head, View(pairs=pairs, status=status))
+    return Page(head, ViewData(pairs=pairs, status=status))
 
 
 def choice_page(request: PageRequest) -> Page:
@@ -90,13 +89,13 @@ def choice_page(request: PageRequest) -> Page:
     ]
     chosen = request.query.get("side", ())
     problem = f"choose 2 to {MAX_SIDES} different editors of runs that are here" if chosen else ""
-    return Page(request.head("compare_choose", "Compare"), View(sides=sides, chosen=chosen, problem=problem))
+    return Page(request.head("compare_choose", "Compare"), ViewData(sides=sides, chosen=chosen, problem=problem))
 
 
 def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey) -> Page | None:
     """Both traces of a case beside each other; None where one of the runs has no such case."""
     a, b = sides[:2]
-    views, traces = list[tuple[View, ...]](), list[Trace]()
+    views, traces = list[list[ViewData]](), list[Trace]()
     for side in (a, b):
         answers, status = request.library.answers(side.place)
         if answers is None:
@@ -108,18 +107,20 @@ def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey)
         traces.append(read_trace(request, side.place, answers, position))
         probes = [probe for probe in traces[-1].probes if probe.record.editor == side.editor]
         views.append(probe_views(side.place, place, traces[-1], probes))
-    data = View(a=a, b=b, edits=traces[0].edits, pairs=_pairs_of(*views))
+    data = ViewData(a=a, b=b, edits=traces[0].edits, pairs=_pairs_of(*views))
     path = f"compare/{a.key}~{b.key}.html"
     crumbs = [Link(text="Compare", href="compare.html"), Link(text=f"{a.editor} and {b.editor}", href=path)]
     words = ["trace", str(a.place.folder), str(key.number), "--editor", a.editor]
     return Page(request.head("beside", f"Case {key.number}", crumbs=crumbs, words=words), data)
 
 
-def _pairs_of(first: Sequence[View], second: Sequence[View]) -> list[View]:
+def _pairs_of(first: Sequence[ViewData], second: Sequence[ViewData]) -> list[ViewData]:
     """The answers of both sides to each probe; those that flipped first."""
     sides = [{(p.record.probe, p.record.repeat, p.record.checkpoint): p for p in probes} for probes in (first, second)]
     both = [(sides[0].get(key), sides[1].get(key)) for key in dict.fromkeys([*sides[0], *sides[1]])]
-    pairs = [View(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"})) for a, b in both]
+    pairs = [
+        ViewData(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"})) for a, b in both
+    ]
     return sorted(pairs, key=lambda pair: not pair.flipped)
 
 
@@ -128,12 +129,12 @@ def _words(a: ChosenSide, b: ChosenSide) -> list[str]:
     return ["compare", *folders, "--editor-a", a.editor, "--editor-b", b.editor]
 
 
-def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[View, Status]:
+def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[ViewData, Status]:
     """The comparison of a side with the base."""
     folders = [a.place.folder] + ([b.place.folder] if b.place.id != a.place.id else [])
     comparison, status = request.library.results.get("compare", folders, a.editor, b.editor, "0")
     if not isinstance(comparison, Comparison):
-        return View(a=a, b=b, coverage=(), notes=(), rows=(), flips=(), flips_total=0), status
+        return ViewData(a=a, b=b, coverage=(), notes=(), rows=(), flips=(), flips_total=0), status
     outcomes = Outcomes(request, a, b)
     metrics = {metric.name: metric for metric in comparison.metrics}
     coverage = [
@@ -141,7 +142,7 @@ def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[View, Sta
         for each in comparison.coverage
     ]
     flips, total = outcomes.flips()
-    view = View(
+    view = ViewData(
         a=a,
         b=b,
         coverage=coverage,
@@ -153,7 +154,7 @@ def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[View, Sta
     return view, status if status.state != "ready" or outcomes.complete else Status(state="computing")
 
 
-def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> View:
+def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> ViewData:
     """A metric of both sides as text; `mean`, `low` and `high` are those of the difference, in the metric's unit."""
     paired = row.paired
     better = ""
@@ -162,7 +163,7 @@ def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> View:
     mean, low, high = (
         None if end is None else end * metric.scale for end in (paired.difference, paired.low, paired.high)
     )
-    return View(
+    return ViewData(
         **dict(row),
         unit="%" if metric.scale == PERCENT else "",
         a=difference_text(paired.mean_a, metric),
@@ -185,19 +186,8 @@ class Pairing(NamedTuple):
     flipped: tuple[list[int], list[int]]
 
 
-def _paired(a: RunAnswers, b: RunAnswers, editor_a: str, editor_b: str) -> Pairing:
-    """Pair the answers, once as long as both are held."""
-    key = editor_a, editor_b, weakref.ref(b)
-    pairing: Pairing | None = a.pairings.get(key)
-    if pairing is None:
-        pairing = _pair_answers(a, b, editor_a, editor_b)
-        if len(a.pairings) >= KEPT_PAIRINGS:
-            a.pairings.clear()
-        a.pairings[key] = pairing
-    return pairing
-
-
 def _pair_answers(a: RunAnswers, b: RunAnswers, editor_a: str, editor_b: str) -> Pairing:
+    """Pair the answers by the question that was asked."""
     sides = a.first_answers(editor_a), b.first_answers(editor_b)
     _, *rows = np.intersect1d(sides[0]["question"], sides[1]["question"], return_indices=True)
     verdicts = [side["verdict"][at].astype(np.int64) for side, at in zip(sides, rows, strict=True)]
@@ -226,9 +216,9 @@ class Outcomes:
         self.complete = None not in read
         if read[0] is not None and read[1] is not None:
             self._answers = read[0], read[1]
-            self._pairing = _paired(*self._answers, a.editor, b.editor)
+            self._pairing = _pair_answers(*self._answers, a.editor, b.editor)
 
-    def cells(self, row: ComparisonRow, metric: Metric) -> View | None:
+    def cells(self, row: ComparisonRow, metric: Metric) -> ViewData | None:
         """The 2 x 2 counts of a metric whose probes are each right or wrong; None for any other.
 
         The links lead to the cases of those that one side alone has right, where both are of one run.
@@ -247,7 +237,7 @@ class Outcomes:
         if both + only_a + only_b + neither != row.paired.n:
             return None  # a case's best or worst probe counts, or the values are judged: these counts are of others
         links = self._links(kinds[0] if len(kinds) == 1 else "")
-        return View(both=both, only_a=only_a, only_b=only_b, neither=neither, **links)
+        return ViewData(both=both, only_a=only_a, only_b=only_b, neither=neither, **links)
 
     def _links(self, kind: str) -> dict[str, str]:
         """Links to the cases that one side alone has right, where a filter of one run can select them."""
@@ -260,7 +250,7 @@ class Outcomes:
             for name, right, wrong in (("href_a", a, b), ("href_b", b, a))
         }
 
-    def flips(self) -> tuple[list[View], int]:
+    def flips(self) -> tuple[list[ViewData], int]:
         """The first probes that one side has right and the other wrong, and the number of all."""
         if self._pairing is None:
             return [], 0
@@ -270,6 +260,6 @@ class Outcomes:
             for side, answers, lines in zip(self._sides, self._answers, self._pairing.flipped, strict=True)
         )
         flips = [
-            View(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}") for a, b in zip(*views, strict=True)
+            ViewData(a=a, b=b, href=f"compare/{sides}/{a.case.rpartition('/')[2]}") for a, b in zip(*views, strict=True)
         ]
         return flips, len(self._pairing.flipped[0])

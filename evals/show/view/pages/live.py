@@ -13,7 +13,7 @@ from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import AnswerView, NamedValue, Page, RunEntry, View
+from emend.evals.show.view.views import AnswerView, NamedValue, Page, RunEntry, ViewData
 from emend.memory.edit import FrozenModel
 
 
@@ -111,7 +111,7 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     failures = answers.failures if answers else []
     unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
     reasons = report.reasons if isinstance(report, Report) else {}
-    data = View(
+    data = ViewData(
         groups=list(_groups(failures)),
         failures=list(_failure_views(place, answers, failures)) if answers and failures else [],
         failures_total=len(failures),
@@ -123,17 +123,17 @@ def errors_page(request: PageRequest, place: RunPlace) -> Page:
     return Page(request.head("errors", f"Errors of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _groups(failures: Sequence[Failure]) -> Iterator[View]:
+def _groups(failures: Sequence[Failure]) -> Iterator[ViewData]:
     """Failed units with the same error."""
     editors: dict[tuple[str, str], Counter[str]] = {}
     for failure in failures:
         editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[failure.editor] += 1
     most = sorted(editors.items(), key=lambda item: -item[1].total())[:MAX_FAILURES]
     for (error, message), counts in most:
-        yield View(error=error, message=message, count=counts.total(), editors=list(counts))
+        yield ViewData(error=error, message=message, count=counts.total(), editors=list(counts))
 
 
-def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[View]:
+def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[ViewData]:
     """The first failures with the steps before them."""
     first_units = {failure.unit for failure in failures[:MAX_FAILURES]}
     finished = {failure.unit for failure in failures[MAX_FAILURES:]}

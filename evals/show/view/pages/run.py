@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, groupby
-from types import MappingProxyType
 from typing import Any
 
 from emend.evals.case import Metric
@@ -13,7 +12,7 @@ from emend.evals.log.manifest import Manifest, versions
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.scores import plain_name
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE, AbilityRow, PerplexityRow
+from emend.evals.results.aggregate.costs import PER_EDIT, PER_PROBE, AbilityRow
 from emend.evals.results.aggregate.judged import calibration_of, judged_notes
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.evals.results.aggregate.tables import LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
@@ -27,13 +26,12 @@ from emend.evals.show.view.pages.cases import answer_view
 from emend.evals.show.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.show.view.results import SplitVotes
 from emend.evals.show.view.scan import RunPlace
-from emend.evals.show.view.views import CellView, Curve, CurvePoint, Link, NamedValue, Page, View
+from emend.evals.show.view.views import CellView, Link, NamedValue, Page, ViewData
 
 NOTHING_YET: dict[str, Any] = dict.fromkeys(
     ("tables", "costs", "forgetting", "perplexity", "ability", "spent", "reasons", "notes"), ()
 ) | dict.fromkeys(("cases", "cut", "missing"), 0)
 """The numbers of a run that are not computed yet."""
-Cells = Sequence[CellView | None]
 
 
 def run_page(request: PageRequest, place: RunPlace) -> Page:
@@ -47,7 +45,7 @@ def run_page(request: PageRequest, place: RunPlace) -> Page:
     head = request.head(
         "run", place.name, place, words=["report", str(place.folder), "--all"], waiting=status.state == "computing"
     )
-    return Page(head, View(run=run, status=status, **NOTHING_YET | about))
+    return Page(head, ViewData(run=run, status=status, **NOTHING_YET | about))
 
 
 def _about(request: PageRequest, place: RunPlace) -> dict[str, Any]:
@@ -78,7 +76,10 @@ def _numbers(request: PageRequest, place: RunPlace, report: Report) -> dict[str,
         "tables": [_metric_grid(request, place, table, judges, n) for n, table in enumerate(tables)],
         "costs": list(_cost_grids(report.costs)),
         "forgetting": list(_curves(report.forgetting, metrics)),
-        "perplexity": list(map(_perplexity, report.perplexity)),
+        "perplexity": [
+            ViewData(row=row, cell=cell(row, perplexity_text), before=cell(row.before, perplexity_text))
+            for row in report.perplexity
+        ],
         "ability": list(map(_ability, report.ability)),
         "spent": _spent(report, place.manifest),
         "reasons": tuple(NamedValue(name=why, value=str(n), href=unscored) for why, n in report.reasons.items()),
@@ -100,7 +101,7 @@ def _spent(report: Report, manifest: Manifest) -> tuple[NamedValue, ...]:
 
 def _metric_grid(
     request: PageRequest, place: RunPlace, table: MetricTable, judges: dict[str, str], number: int
-) -> View:
+) -> ViewData:
     path = run_path(place, "cases.html")
 
     def linked(row: MetricRow, metric: Metric) -> CellView:
@@ -109,7 +110,7 @@ def _metric_grid(
 
     about, _, group = table.title.partition(f", model {place.manifest.config.model}")
     setting = about.removeprefix(f"{table.benchmark}, ").rpartition(", mode ")[0]  # the page says the rest
-    return _grid(table, setting + group, f"table-{number}", linked, marked, judges)
+    return _grid(table, setting + group, f"table-{number}", linked, judges)
 
 
 def _grid(
@@ -117,24 +118,28 @@ def _grid(
     title: str,
     anchor: str,
     as_cell: Callable[[MetricRow, Metric], CellView],
-    mark: Callable[[Cells, bool, Sequence[bool]], Cells] = lambda cells, *_: cells,
-    judges: Mapping[str, str] = MappingProxyType({}),
-) -> View:
-    """A table of editors by metrics; a column has the ends of its axis, a row its names and a cell for each metric."""
-    metrics, columns = list[View](), list[Cells]()
+    judges: Mapping[str, str] | None = None,
+) -> ViewData:
+    """A table of editors by metrics; a column has the ends of its axis, a row its names and a cell for each metric.
+
+    The best cells are marked where the judges of its metrics are given, as of a table of results.
+    """
+    metrics, columns = list[ViewData](), list[list[CellView | None]]()
     broken = [row.broken for row in table.rows]
     for metric in table.metrics:
         values = [row.values.get(metric.name) for row in table.rows]
-        cells = mark([as_cell(row, metric) if row else None for row in values], metric.higher_is_better, broken)
-        ends, judge = axis(cells, metric.scale), judges.get(metric.name, "")
+        cells = [as_cell(row, metric) if row else None for row in values]
+        if judges is not None:
+            cells = marked(cells, metric.higher_is_better, broken)
+        ends, judge = axis(cells, metric.scale), (judges or {}).get(metric.name, "")
         about = {"name": plain_name(metric), "count": count(table, metric), "protocol": table.protocol(metric)}
-        metrics.append(View(metric=metric, **about, judge=judge, axis=ends))
+        metrics.append(ViewData(metric=metric, **about, judge=judge, axis=ends))
         columns.append(cells)
-    rows = [View(names=row.names, cells=cells) for row, *cells in zip(table.rows, *columns, strict=True)]
-    return View(title=title, anchor=anchor, headings=table.headings, metrics=metrics, rows=rows)
+    rows = [ViewData(names=row.names, cells=cells) for row, *cells in zip(table.rows, *columns, strict=True)]
+    return ViewData(title=title, anchor=anchor, headings=table.headings, metrics=metrics, rows=rows)
 
 
-def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[View]:
+def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[ViewData]:
     """A table for probes and one for edits, for each setting and mode, as `emend report --all` has them."""
     for number, ((setting, _), group) in enumerate(groupby(rows, key=lambda row: (row.setting, row.mode))):
         values: dict[str, dict[str, MetricRow]] = {}
@@ -148,13 +153,14 @@ def _cost_grids(rows: Sequence[MetricRow]) -> Iterator[View]:
                 yield _grid(table, table.title, f"cost-{what}-{number}", lambda row, _: cell(row, cost_text))
 
 
-def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterator[Curve]:
+def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterator[ViewData]:
+    """A metric of an editor over the checkpoints of a sequence, beside the same cases right after their own edits."""
     for (name, setting, mode, editor), group in groupby(rows, key=lambda r: (r.metric, r.setting, r.mode, r.editor)):
         metric = metrics[name]
-        points = tuple(
-            CurvePoint(standing=row.standing, cell=cell(row, metric), first=cell(row.first, metric)) for row in group
-        )
-        yield Curve(
+        points = [
+            ViewData(standing=row.standing, cell=cell(row, metric), first=cell(row.first, metric)) for row in group
+        ]
+        yield ViewData(
             setting=setting,
             mode=mode,
             editor=editor,
@@ -165,17 +171,13 @@ def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterat
         )
 
 
-def _ability(row: AbilityRow) -> View:
-    return View(
+def _ability(row: AbilityRow) -> ViewData:
+    return ViewData(
         row=row,
         cell=cell(row, "{:.1f}".format),
         before=cell(row.before, "{:.1f}".format),
         change=cell(row.change_estimate, "{:+.1f}".format),
     )
-
-
-def _perplexity(row: PerplexityRow) -> View:
-    return View(row=row, cell=cell(row, perplexity_text), before=cell(row.before, perplexity_text))
 
 
 def runs_page(request: PageRequest) -> Page:
@@ -186,13 +188,13 @@ def runs_page(request: PageRequest) -> Page:
     folders = tuple(str(folder) for folder in library.scan.folders)
     words = ["list", "runs", *folders[:1]]
     head = request.head("runs", "Runs", words=words, waiting=not complete)
-    return Page(head, View(runs=entries, folders=folders, problems=library.scan.problems))
+    return Page(head, ViewData(runs=entries, folders=folders, problems=library.scan.problems))
 
 
 def about_page(request: PageRequest) -> Page:
     """Versions and folders."""
     folders = tuple(str(folder) for folder in request.library.scan.folders)
-    data = View(versions=facts(versions()), folders=folders)
+    data = ViewData(versions=facts(versions()), folders=folders)
     return Page(request.head("about", "About this viewer", words=["doctor"]), data)
 
 
@@ -204,7 +206,7 @@ def judges_page(request: PageRequest, place: RunPlace) -> Page:
     votes, status = request.library.results.get("votes", [place.folder])
     answers, indexed = request.library.answers(place)
     votes = votes or SplitVotes()
-    data = View(
+    data = ViewData(
         status=status,
         scorings=[_scoring_view(place, scoring) for scoring in list_scorings(place.folder)],
         disagreements=list(_disagreements(place, answers, votes)) if answers else [],
@@ -216,27 +218,27 @@ def judges_page(request: PageRequest, place: RunPlace) -> Page:
     return Page(request.head("judges", f"Judges of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _scoring_view(place: RunPlace, scoring: Scoring) -> View:
+def _scoring_view(place: RunPlace, scoring: Scoring) -> ViewData:
     """A scoring: who judged, what, and how well that agrees with people."""
-    return View(
+    return ViewData(
         scoring=scoring,
         notes=judged_notes(place.folder, scoring) if "tendency" not in scoring.kinds else (),
         agreements=[_agreement(scoring, kind) for kind in scoring.kinds],
     )
 
 
-def _agreement(scoring: Scoring, kind: str) -> View:
+def _agreement(scoring: Scoring, kind: str) -> ViewData:
     known = scoring.calibrated(kind) or {}
     measured = {name: value for name, value in known.items() if name not in HIDDEN and value is not None}
-    return View(kind=kind, text=calibration_of(scoring, kind), facts=facts(measured))
+    return ViewData(kind=kind, text=calibration_of(scoring, kind), facts=facts(measured))
 
 
-def _disagreements(place: RunPlace, answers: RunAnswers, votes: SplitVotes) -> Iterator[View]:
+def _disagreements(place: RunPlace, answers: RunAnswers, votes: SplitVotes) -> Iterator[ViewData]:
     """The answers on which judges, repeats or orders differ."""
     for vote in votes.votes:
         key = answers.find(vote.record.setting, vote.record.case)
         if key:
-            yield View(kind=vote.kind, answer=answer_view(place, vote.record, key), votes=vote.judgements)
+            yield ViewData(kind=vote.kind, answer=answer_view(place, vote.record, key), votes=vote.judgements)
 
 
 SIZE = 20
@@ -248,7 +250,7 @@ def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
     analysis, status = request.library.results.get("retrieval", [place.folder])
     answers, indexed = request.library.answers(place)
     editor = request.value("editor")
-    data = View(status=status, rows=[], misses=[], misses_total=0, editors={}, editor=editor, next="")
+    data = ViewData(status=status, rows=[], misses=[], misses_total=0, editors={}, editor=editor, next="")
     if isinstance(analysis, Analysis):
         data.rows = list(map(_rate, analysis.rows))
     if answers is not None:
@@ -258,17 +260,15 @@ def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
     return Page(request.head("retrieval", f"Retrieval of {place.name}", place, words=words, waiting=waiting), data)
 
 
-def _rate(row: AnalysisRow) -> View:
+def _rate(row: AnalysisRow) -> ViewData:
     """Share of probes whose first retrieved entry is the right edit."""
     value = Estimate.model_validate(row.model_dump(include=set(Estimate.model_fields)))
-    return View(setting=row.label, kind=row.panel, editor=row.series, cell=cell(value, HIT_RATE))
+    return ViewData(setting=row.label, kind=row.panel, editor=row.series, cell=cell(value, HIT_RATE))
 
 
 def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: str) -> dict[str, Any]:
     counts = answers.miss_counts()
-    after = request.value("after")
-    start = int(after) if after.isdecimal() and len(after) < 12 else 0
-    lines = answers.misses(editor if editor in answers.editors else "", start, SIZE + 1)
+    lines = answers.misses(editor if editor in answers.editors else "", request.offset("after"), SIZE + 1)
     visible, has_more = lines[:SIZE], len(lines) > SIZE and not request.static
     path = run_path(place, "retrieval.html")
     return {
@@ -279,21 +279,21 @@ def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: 
     }
 
 
-def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[View]:
+def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, lines: Sequence[int]) -> Iterator[ViewData]:
     """Answers whose first retrieved entry is of another edit than the case's, and what was retrieved."""
     with request.library.index(place) as index:
         for position, record in answers.read_answers(lines):
             answer, line = answer_view(place, record, answers.key_of(position)), answers.read_case(position)
             case_edits = frozenset(str(edit["id"]) for edit in line["edits"])
             events = index.events(record.unit).get(record.probe, ())
-            yield View(
+            yield ViewData(
                 answer=answer,
                 edits=[str(edit["text"]) for edit in line["edits"]],
                 hits=_first_hits(list(steps_from_events(events)), case_edits),
             )
 
 
-def _first_hits(steps: list[dict[str, Any]], case_edits: frozenset[str]) -> tuple[View, ...]:
+def _first_hits(steps: list[dict[str, Any]], case_edits: frozenset[str]) -> tuple[ViewData, ...]:
     """Entries that the first step that retrieved anything retrieved."""
     for part in split_passes(steps):
         for step in part:

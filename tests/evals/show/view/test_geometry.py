@@ -6,7 +6,7 @@ import pytest
 
 from emend.evals.show.view import environment
 from emend.evals.show.view.environment import draw_graph, panels, symmetric, whisker
-from emend.evals.show.view.views import CellView, Curve, CurvePoint, GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.show.view.views import CellView, ViewData
 
 
 def test_examples():
@@ -28,10 +28,10 @@ def test_an_axis_of_differences_has_zero_in_its_middle():
 
 def curve(editor, metric, means):
     points = tuple(
-        CurvePoint(standing=edits, cell=CellView(text=str(mean), mean=mean), first=CellView(text="100", mean=100.0))
+        ViewData(standing=edits, cell=CellView(text=str(mean), mean=mean), first=CellView(text="100", mean=100.0))
         for edits, mean in means
     )
-    return Curve(setting="s", mode="m", editor=editor, metric=metric, unit="%", points=points, axis=(0, 100))
+    return ViewData(setting="s", mode="m", editor=editor, metric=metric, unit="%", points=points, axis=(0, 100))
 
 
 def test_curves_of_a_metric_share_a_panel_and_higher_values_are_higher():
@@ -49,11 +49,11 @@ def test_curves_of_a_metric_share_a_panel_and_higher_values_are_higher():
 )
 def test_edges_end_at_the_side_of_their_target(source, target):
     nodes = tuple(
-        GraphNodeView(id=name, label=name, layer=layer, column=column)
+        ViewData(id=name, label=name, layer=layer, column=column)
         for name, layer, column in (("a", 0, 0), ("b", 1, 0), ("d", 1, 1), ("c", 3, 0))
     )
-    edge = GraphEdgeView(source=source, target=target, label="1", walked=True, chosen=False)
-    drawn = draw_graph(GraphView(name="g", nodes=nodes, edges=(edge,), layers=4, columns=2))
+    edge = ViewData(source=source, target=target, label="1", walked=True, chosen=False)
+    drawn = draw_graph(ViewData(name="g", nodes=nodes, edges=(edge,), layers=4, columns=2))
     left, top = drawn.corners[target]
     x, y = map(float, drawn.edges[0].path.split("C")[1].split()[-2:])
     outside = max(left - x, x - left - environment.NODE_WIDTH, top - y, y - top - environment.NODE_HEIGHT)

@@ -293,6 +293,15 @@ def test_a_damaged_run_gives_a_page_that_says_so(smooth, tmp_path):
         assert site.page(f"run/{run}/cases.html").status == 422
 
 
+def test_the_list_of_runs_waits_for_no_run_that_cannot_be_read(smooth, tmp_path):
+    shutil.copytree(smooth, tmp_path / "whole")
+    shutil.copytree(smooth, tmp_path / "damaged")
+    (tmp_path / "damaged" / "records.jsonl").write_bytes(b'{"unit": 1}\n')
+    with Site([tmp_path]) as site:
+        page, _ = wait_for(site, "index.html")
+        assert {run.name: run.records is None for run in page.data.runs} == {"whole": False, "damaged": True}
+
+
 def test_a_case_that_was_not_asked_yet_says_so(smooth, tmp_path):
     folder = shutil.copytree(smooth, tmp_path / "run")
     lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
