@@ -147,7 +147,7 @@ def test_wheel_runs_the_demo(emend: Path, tmp_path: Path) -> None:
 
 NAMES = (
     "from emend.evals.cli.commands.doctor import _names; import json; "
-    "print(json.dumps({check: [status, detail] for _, check, status, detail in _names()}))"
+    "print(json.dumps({check: [status, detail] for _, check, status, detail, *_ in _names()}))"
 )
 
 

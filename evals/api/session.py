@@ -31,9 +31,6 @@ from emend.memory.store.jsonl import edit_from
 from emend.memory.store.open_memory import open_memory as open_memory_of
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from emend.memory.probe import Answer
     from emend.memory.store.chroma import ChromaMemory
 
 
@@ -98,8 +95,6 @@ class Session:
             return temporary, self._edits
         if self._factory is Unedited:
             return None, ()
-        from emend.memory.store.open_memory import open_memory as open_memory_of
-
         opened = open_memory_of(self._config.memory, self._config.embedding, search=True)
         memory = resources.enter_context(opened)
         return ReadOnlyMemory(memory), memory.edits(current=True)

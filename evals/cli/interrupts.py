@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from emend.evals.cli.options import flag_of
-from emend.evals.cli.output import INTERRUPTED, print_text
+from emend.evals.cli.output import INTERRUPTED, print_rich, print_text
 from emend.evals.config.run_config import OF_THE_CALL, RunConfig
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, BudgetReached
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def interruptible(folder: Path, command: str = "") -> Iterator[None]:
     """Turn an interruption of a run into a message that says how to resume it, and into an exit code.
 
+    The first one waits for calls in progress; a second one ends the process, because a reply may take minutes.
+
     Args:
         folder: of the run.
         command: what resumes it, in the place of `emend resume`.
@@ -34,11 +36,23 @@ def interruptible(folder: Path, command: str = "") -> Iterator[None]:
         typer.Exit: the run was interrupted.
         BudgetReached: the original error, with the folder added to its message.
     """
+    is_interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        if is_interrupted:
+            remedy = _how_to_resume(folder, command)
+            _write_error(f"\ninterrupted at once: calls in progress will be repeated. {remedy}")
+            os._exit(INTERRUPTED)  # sys.exit would wait for the threads that wait for replies
+        is_interrupted = True
+        _write_error("\nending: waiting for calls in progress; interrupt again to abandon them.")
+        raise KeyboardInterrupt
+
     previous = signal.getsignal(signal.SIGINT)
     # Another handler stays, and so does a background job's ignored signal; only the main thread may set a handler.
     ours = previous is signal.default_int_handler and threading.current_thread() is threading.main_thread()
     if ours:
-        signal.signal(signal.SIGINT, _SecondInterruptExits(folder, command))
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except KeyboardInterrupt:
@@ -49,23 +63,6 @@ def interruptible(folder: Path, command: str = "") -> Iterator[None]:
     finally:
         if ours:
             signal.signal(signal.SIGINT, previous)
-
-
-class _SecondInterruptExits:
-    """Signal handler: interrupts at first, then ends the process, because a reply may take minutes."""
-
-    def __init__(self, folder: Path, command: str) -> None:
-        self.folder, self.command = folder, command
-        self.interrupted = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.interrupted:
-            remedy = _how_to_resume(self.folder, self.command)
-            _write_error(f"\ninterrupted at once: calls in progress will be repeated. {remedy}")
-            os._exit(INTERRUPTED)  # sys.exit would wait for the threads that wait for replies
-        self.interrupted = True
-        _write_error("\nending: waiting for calls in progress; interrupt again to abandon them.")
-        raise KeyboardInterrupt
 
 
 def _how_to_resume(folder: Path, command: str) -> str:
@@ -95,7 +92,6 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
     from emend.evals.api.run import run_config
     from emend.evals.log.manifest import changed_fields
     from emend.evals.run.results import spent_lines
-    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.metrics import render
 
     if changed := changed_fields(config, folder):
@@ -104,8 +100,7 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
         result = run_config(config, folder, mirror=mirror)
     summary = result.summary
     assert summary is not None
-    console = console_for()
-    console.print(render(result.report, console))
+    print_rich(lambda console: console.print(render(result.report, console)))
     for line in spent_lines(folder, summary.spent):
         print_text(line)
     if summary.skipped and not summary.finished and not summary.failed:

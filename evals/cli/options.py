@@ -100,7 +100,6 @@ FLAGS = {
     "systems": Flag("--system", "NAME"),
     "difficulty": Flag(metavar="easy|normal|hard"),
     "protocols": Flag("--protocol", "NAME"),
-    "count_only": Flag(metavar="NAME"),
     "form": Flag(metavar="plain|chat"),
     "strategies": Flag("--strategy", "NAME"),
     "judges": Flag("--judge", "MODEL"),
@@ -115,9 +114,6 @@ FLAGS = {
     "source": Flag("--from", "SOURCE"),
     "recipe": Flag(metavar="paper|best"),
     "language": Flag(metavar="CODE"),
-    "prompts": Flag(metavar="FILE"),
-    "relations": Flag(metavar="FILE"),
-    "leads": Flag(metavar="FILE"),
     "since": Flag(metavar="DATE"),
     "contact": Flag(metavar="ADDRESS"),
     "fact": Flag(metavar="new|old"),
@@ -130,7 +126,6 @@ FLAGS = {
     "format": Flag(metavar="FORM"),
     "columns": Flag(metavar="METRIC,..."),
     "sort": Flag(metavar="METRIC"),
-    "svg": Flag(metavar="FILE"),
     "memory": Flag(metavar="FOLDER|URL", envvar="EMEND_MEMORY"),
     "memory_server": Flag("--memory", "URL"),
     "prices": Flag(metavar="FILE", panel=API_CALLS),
@@ -138,10 +133,10 @@ FLAGS = {
 }
 FLAGS |= {name: Flag(panel=API_CALLS) for name in ("max_cost", "max_calls", "rpm", "tpm")}
 for each_metavar, names in {
-    "NAME": "benchmark setting retriever embedding prompt_template editor kind node method classifier",
+    "NAME": "benchmark setting retriever embedding prompt_template editor kind node method classifier count_only",
     "MODEL": "model judge",
     "FOLDER": "data",
-    "FILE": "perplexity_text out save_recipe facts",
+    "FILE": "perplexity_text out save_recipe facts prompts relations leads svg",
     "KEY=VALUE": "also_check",
     "MODE": "mode",
     "COUNTS": "reevaluate_at",
@@ -158,44 +153,35 @@ for each_metavar, names in {
 class OptionalFields:
     """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given.
 
-    `lists` are fields of one value that may be given several times; with `defaults` the help says the model's.
+    `lists` are fields of one value that may be given several times; with `defaults` the help says the model's. A
+    parameter annotated with a model gets the `whole` model: all its fields become options with their defaults.
     """
 
     model: type[BaseModel]
     fields: tuple[str, ...]
     lists: tuple[str, ...] = ()
     defaults: bool = False
-
-
-class _OptionGroup:
-    """Options made of a model's fields, and the value that a command gets for them."""
-
-    def __init__(self, model: type[BaseModel], names: Sequence[str], changes: OptionalFields | None = None) -> None:
-        self.model, self.names, self.changes = model, tuple(names), changes
+    whole: bool = False
 
     @classmethod
-    def of(cls, annotation: Any) -> "_OptionGroup | None":
-        """Group that a parameter's annotation asks for; None if the parameter is one of typer's."""
+    def of(cls, annotation: Any) -> "OptionalFields | None":
+        """Options that a parameter's annotation asks for; None if the parameter is one of typer's."""
         base, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-        for extra in extras:
-            if isinstance(extra, OptionalFields):
-                return cls(extra.model, extra.fields, extra)
-        if not (isinstance(base, type) and issubclass(base, BaseModel)):
-            return None
-        return cls(base, tuple(base.model_fields))
+        if isinstance(base, type) and issubclass(base, BaseModel):
+            return cls(base, tuple(base.model_fields), whole=True)
+        return next((extra for extra in extras if isinstance(extra, OptionalFields)), None)
 
     def parameters(self) -> Iterator[inspect.Parameter]:
-        for name in self.names:
+        """The options, as parameters for typer."""
+        for name in self.fields:
             field, flag = self.model.model_fields[name], FLAGS.get(name, Flag())
-            listed = self.changes is not None and name in self.changes.lists
+            listed, required = name in self.lists, field.is_required()
             repeated = listed or get_origin(field.annotation) in (tuple, dict)
             kind: Any = list[str] if repeated else field.annotation
-            default = inspect.Parameter.empty if field.is_required() else None if repeated else field.default
-            help_default = (
-                field.default if self.changes and self.changes.defaults and (listed or not repeated) else None
-            )
-            if self.changes:
-                default = None
+            default = None if repeated or not self.whole else field.default
+            has_default = self.defaults and not required and (listed or not repeated) and field.default is not None
+            if required and self.whole:
+                default = inspect.Parameter.empty
             if default is None:
                 kind = kind | None
             names = (flag_of(name),) if flag.name or field.default is False else ()  # a False needs no --no-NAME
@@ -203,7 +189,7 @@ class _OptionGroup:
                 *names,
                 metavar=flag.metavar or METAVARS.get(field.annotation),
                 help=f"{field.description} Repeatable." if listed else field.description,
-                show_default=True if help_default is None or field.is_required() else str(help_default),
+                show_default=str(field.default) if has_default else True,
                 rich_help_panel=flag.panel,
                 envvar=flag.envvar,
                 min=_bound(field.metadata, Ge, "ge"),
@@ -214,8 +200,13 @@ class _OptionGroup:
             )
 
     def build(self, values: Mapping[str, Any]) -> Any:
+        """The dict or the model that the command gets.
+
+        Raises:
+            BadSettings: a value does not fit the model.
+        """
         fields = {name: self._read(name, value) for name, value in values.items() if value is not None}
-        if self.changes:
+        if not self.whole:
             return fields
         try:
             return self.model(**fields)
@@ -225,7 +216,7 @@ class _OptionGroup:
 
     def _read(self, name: str, value: Any) -> Any:
         annotation = self.model.model_fields[name].annotation
-        if get_origin(annotation) is tuple or (self.changes and name in self.changes.lists):
+        if get_origin(annotation) is tuple or name in self.lists:
             return tuple(dict.fromkeys(value))
         if get_origin(annotation) is dict:
             nested = get_origin(get_args(annotation)[1]) is dict
@@ -252,10 +243,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     Raises:
         ValueError: two parameters have an option of the same name.
     """
-    groups: dict[str, _OptionGroup] = {}
+    groups: dict[str, OptionalFields] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        if group := _OptionGroup.of(parameter.annotation):
+        if group := OptionalFields.of(parameter.annotation):
             groups[parameter.name] = group
             parameters += group.parameters()
         else:
@@ -264,7 +255,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group.build({field: values.pop(field) for field in group.names})
+            values[name] = group.build({field: values.pop(field) for field in group.fields})
         command(**values)
 
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -340,11 +331,16 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
             continue
         if not dot or not part:
             raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
-        try:
-            overrides.setdefault(part, {})[name] = json.loads(value)
-        except ValueError:
-            overrides.setdefault(part, {})[name] = value
+        overrides.setdefault(part, {})[name] = parse_value(value)
     return overrides
+
+
+def parse_value(text: str) -> Any:
+    """A value in JSON, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def local_model(spec: str, settings: dict[str, Any]) -> AbstractContextManager[Any]:

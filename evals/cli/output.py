@@ -42,6 +42,11 @@ def emit(
         plain = [dict(row) if isinstance(row, Mapping) else row.model_dump() for row in rows]
         print_text(json.dumps({"rows": plain} | lists, ensure_ascii=True, indent=1))
         return
+    print_rich(show)
+
+
+def print_rich(show: "Callable[[Console], None]") -> None:
+    """Call a function with the console of standard output."""
     from emend.evals.show.report.layout import console_for
 
     show(console_for())

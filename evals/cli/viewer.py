@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from socket import socket
 
 from pydantic import Field
 
@@ -48,11 +49,16 @@ def show_runs(
         raise BadSettings(f"--host {host}: others could read the runs. Give a --token that a browser must know.")
     with Site(folders) as site, listen(host, port) as listener:
         require_runs(site.library.scan)
-        name = f"[{host}]" if ":" in host else host
-        address = f"http://{name}:{listener.getsockname()[1]}/"
+        address = f"{address_of(host, listener)}/"
         count = len(site.library.scan.runs())
         print_text(f"{count} {'run' if count == 1 else 'runs'} at {address} (end with Ctrl-C)")
         serve(site, listener, token, address if browser else "")
+
+
+def address_of(host: str, listener: socket) -> str:
+    """The address of a server that listens."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
 
 
 class ViewExportOptions(FrozenModel):

@@ -7,10 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
+from rich.text import Text
 
 from emend.evals.cli.options import grouped
 from emend.evals.cli.output import print_text
 from emend.evals.config.task_config import SessionConfig
+from emend.evals.show.report.layout import console_for
 from emend.memory.errors import (
     BadData,
     BadSettings,
@@ -23,6 +25,7 @@ from emend.memory.errors import (
     ProviderPaused,
     QuotaExhausted,
 )
+from emend.memory.escape import one_line, safe
 
 if TYPE_CHECKING:
     from emend.evals.api.session import Session
@@ -97,8 +100,6 @@ def _answered(answer: Callable[[str], None], text: str) -> bool:
     Raises:
         EmendError: one of `FATAL`, after which no question will have an answer.
     """
-    from emend.memory.escape import one_line
-
     try:
         answer(text)
     except FATAL:
@@ -139,11 +140,6 @@ def json_line(question: str, result: "Answer | EmendError", steps: bool) -> str:
 
 def _print_answer(answer: "Answer", after_steps: bool) -> None:
     """Print the answer in as many lines as it has; after steps, under a heading of its own."""
-    from rich.text import Text
-
-    from emend.evals.show.report.layout import console_for
-    from emend.memory.escape import safe
-
     heading = Text("answer  ", style="bold") if after_steps else Text()
     console_for().print(heading + Text(safe(answer.text or "")), soft_wrap=True)
 
@@ -166,11 +162,6 @@ def _as_stored(update: dict[str, Any]) -> Any:
 
 def _print_step(step: "Step", before: dict[str, Any]) -> None:
     """Print a step: its node, its duration in ms, and what it changed in the state."""
-    from rich.text import Text
-
-    from emend.evals.show.report.layout import console_for
-    from emend.memory.escape import one_line
-
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))
     for name, value in _changes(_as_stored(step.update), before):
@@ -181,24 +172,15 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
 
 
 def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from emend.evals.show.report.tracing import grown_by
-    from emend.evals.show.trace.case_trace import new_hits
+    from emend.evals.show.report.tracing import content_of, grown_by
+    from emend.evals.show.trace.case_trace import conversation, new_hits
 
     for name, value in update.items():
         old = before.get(name)
         new = new_hits(value, old or ()) if name == "hits" else grown_by(value, old)[1]
         if name == "messages":
-            yield from ((role, text) for role, text in _messages(new) if text and text not in update.values())
+            messages = ((each["role"], content_of(each)) for each in conversation(new))
+            texts = ((role, text) for role, text in messages if role in ("assistant", "tool"))
+            yield from ((role, text) for role, text in texts if text and text not in update.values())
         elif name not in SHOWN_ELSEWHERE and new not in ([], ""):
             yield name, new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
-
-
-def _messages(messages: Any) -> Iterator[tuple[str, str]]:
-    """Role and content of a serialised LangChain conversation's model and tool messages."""
-    from langchain_core.messages import convert_to_openai_messages, messages_from_dict
-
-    from emend.evals.show.report.tracing import content_of
-
-    if all(isinstance(each, dict) and {"type", "data"} <= each.keys() for each in messages):
-        converted: Any = convert_to_openai_messages(messages_from_dict(messages))
-        yield from ((each["role"], content_of(each)) for each in converted if each["role"] in ("assistant", "tool"))

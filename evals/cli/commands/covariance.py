@@ -3,7 +3,7 @@
 import shlex
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -58,41 +58,54 @@ def covariance(
     overrides, numbers = parse_overrides(settings or []), _parse_layers(layers)
     if corpus and published:
         raise BadSettings("give texts with --corpus, or published covariances with --import, not both.")
-    if published:
-        files = [*published, *map(Path, more_files or ())]
-        with local_model(model, overrides.pop(MODEL, {})) as loaded:
-            _import(loaded.lm, model, files, numbers, out, overrides, as_json)
-        return
     named = [*(corpus or ()), *(more_files or ())]
-    read = read_corpus(named, texts) if named else read_corpus([FACTBOOK], texts or FACTBOOK_TEXTS)
+    most = texts if named else texts or FACTBOOK_TEXTS
+    read = None if published else read_corpus(named or [FACTBOOK], most)
     with (
         interrupts_as_exit("the same command continues from the last saved state."),
         local_model(model, overrides.pop(MODEL, {})) as loaded,
     ):
-        _collect(loaded.lm, model, read, numbers, cap, out, overrides, as_json)
+        if read is None:
+            files = [*(published or ()), *map(Path, more_files or ())]
+            statistics = _import(loaded.lm, files, numbers, out, overrides)
+        else:
+            statistics = _collect(loaded.lm, read, numbers, cap, out, overrides)
+        _show(loaded.lm, model, statistics, as_json)
+
+
+class Statistics(NamedTuple):
+    """Covariances in a folder: the model's paths, the layers, and the number of texts and tokens."""
+
+    paths: "Architecture"
+    layers: list[int]
+    folder: Path
+    counts: "CorpusCounts"
+
+
+def _settings(lm: "CausalLM", overrides: dict[str, dict[str, Any]]) -> tuple[set[int], Any]:
+    """Layers that the editors need, and the paths of an architecture of the user's own."""
+    from emend.editors.parametric.covariance_layers import covariance_settings
+
+    settings = covariance_settings(lm, overrides).values()
+    custom_paths = next((each.architecture for each in settings if each.architecture), None)
+    return {layer for each in settings for layer in each.layers}, custom_paths
 
 
 def _collect(
     lm: "CausalLM",
-    model: str,
     corpus: "TextCorpus",
     layers: list[int] | None,
     cap: int,
     out: Path | None,
     overrides: dict[str, dict[str, Any]],
-    as_json: bool,
-) -> None:
+) -> Statistics:
     from emend.editors.numerics.architectures import find_architecture, resolve_layer
     from emend.editors.numerics.collect_covariance import collect_covariance
     from emend.editors.numerics.covariance import covariance_folder
-    from emend.editors.parametric.covariance_layers import covariance_settings
     from emend.evals.show.report.progress import counter
 
-    settings = list(covariance_settings(lm, overrides).values())
-    custom_paths = next((each.architecture for each in settings if each.architecture), None)
-    numbers = sorted(
-        {resolve_layer(lm.model, layer) for layer in layers or [n for each in settings for n in each.layers]}
-    )
+    needed, custom_paths = _settings(lm, overrides)
+    numbers = sorted({resolve_layer(lm.model, layer) for layer in layers or needed})
     paths = find_architecture(lm.model, custom_paths, ("down_projection",), numbers)
     folder = out or covariance_folder(lm, f"{corpus.name}-{cap}")
     _print_cost(lm, paths, numbers, corpus)
@@ -104,44 +117,27 @@ def _collect(
         counts = collect_covariance(
             lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress
         )
-    _show(lm, model, paths, numbers, folder, counts, as_json)
+    return Statistics(paths, numbers, folder, counts)
 
 
 def _import(
-    lm: "CausalLM",
-    model: str,
-    files: list[Path],
-    layers: list[int] | None,
-    out: Path | None,
-    overrides: dict[str, dict[str, Any]],
-    as_json: bool,
-) -> None:
+    lm: "CausalLM", files: list[Path], layers: list[int] | None, out: Path | None, overrides: dict[str, dict[str, Any]]
+) -> Statistics:
     from emend.editors.numerics.architectures import find_architecture
     from emend.editors.numerics.covariance import covariance_folder
     from emend.editors.numerics.import_covariance import digest_of_files, import_covariance, layers_of_names
-    from emend.editors.parametric.covariance_layers import covariance_settings
 
-    settings = covariance_settings(lm, overrides).values()
-    custom_paths = next((each.architecture for each in settings if each.architecture), None)
+    paths = find_architecture(lm.model, _settings(lm, overrides)[1], ("down_projection",))
     folder = out or covariance_folder(lm, f"imported-{digest_of_files(files)}")
     numbers = layers or layers_of_names(files)
-    paths = find_architecture(lm.model, custom_paths, ("down_projection",))
-    counts = import_covariance(lm, paths, numbers, files, folder)
-    _show(lm, model, paths, sorted(numbers), folder, counts, as_json)
+    return Statistics(paths, sorted(numbers), folder, import_covariance(lm, paths, numbers, files, folder))
 
 
-def _show(
-    lm: "CausalLM",
-    model: str,
-    paths: "Architecture",
-    numbers: list[int],
-    folder: Path,
-    counts: "CorpusCounts",
-    as_json: bool,
-) -> None:
+def _show(lm: "CausalLM", model: str, statistics: Statistics, as_json: bool) -> None:
     from emend.editors.numerics.covariance import scarcity_warning
     from emend.editors.numerics.key_sums import key_size
 
+    paths, numbers, folder, counts = statistics
     if warning := scarcity_warning(folder, key_size(lm, paths, numbers[0])):
         print_text(warning, err=True)
     amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emend.evals.cli.options import Json, grouped
-from emend.evals.cli.output import emit, interrupts_as_exit, print_text
+from emend.evals.cli.output import emit, interrupts_as_exit, print_rich, print_text
 from emend.evals.config.task_config import BuildConfig
 
 if TYPE_CHECKING:
@@ -50,13 +50,12 @@ def pull(
     from emend.evals.data.download import source_of
     from emend.evals.data.pull import Puller
     from emend.evals.show.report.data_sets import download_bar, show_licences, show_outcomes
-    from emend.evals.show.report.layout import console_for
     from emend.memory.escape import one_line
 
     source = source_of(name)
     folder = data_folder(name, to)
     if not as_json:
-        show_licences(source, folder, console_for())
+        print_rich(lambda console: show_licences(source, folder, console))
     with interrupts_as_exit("finished files are kept; repeat the command to continue."):
         outcomes = Puller(source, folder, download_bar).pull()
     emit(outcomes, as_json, lambda console: show_outcomes(source, outcomes, folder, console))
@@ -140,20 +139,11 @@ def _check_facts(name: str, as_json: bool) -> None:
     counts = {"facts": len(rows), "questions": sum(len(row.case.probes) for _, row in rows), "faults": len(faults)}
     counts |= {"warnings": len(odd)} if odd else {}
     listed = [{"kind": "count", "reading": name, "what": what, "count": count} for what, count in counts.items()]
-    lines = [
-        *map(one_line, faults),
-        *(f"warning: {one_line(text)}" for text in odd),
-        ", ".join(f"{count} {what}" for what, count in counts.items()),
-    ]
-    emit(
-        [
-            *listed,
-            *({"kind": "fault", "problem": fault} for fault in faults),
-            *({"kind": "warning", "problem": text} for text in odd),
-        ],
-        as_json,
-        lambda console: print_text("\n".join(lines)),
-    )
+    listed += [{"kind": "fault", "problem": text} for text in faults]
+    listed += [{"kind": "warning", "problem": text} for text in odd]
+    lines = [*map(one_line, faults), *(f"warning: {one_line(text)}" for text in odd)]
+    lines.append(", ".join(f"{count} {what}" for what, count in counts.items()))
+    emit(listed, as_json, lambda console: print_text("\n".join(lines)))
     if faults:
         raise typer.Exit(2)
 
@@ -190,7 +180,6 @@ def build(
     from emend.evals.build.build import RUN, apply_review, build
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.show.report.data_sets import render_card
-    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.progress import progress_on
 
     if review is not None:
@@ -198,8 +187,7 @@ def build(
     else:
         with interruptible(out / RUN):
             card = build(kind, config, out, needs_review=not no_review, progress=progress_on())
-    console = console_for()
-    console.print(render_card(card))
+    print_rich(lambda console: console.print(render_card(card)))
     _print_next(card, out)
 
 

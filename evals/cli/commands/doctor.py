@@ -9,7 +9,7 @@ import sysconfig
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.console import Console
@@ -20,7 +20,6 @@ import emend
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit
 from emend.memory.distribution import DISTRIBUTION, install_command
-from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError, KeyRefused
 from emend.memory.escape import one_line
 from emend.memory.redaction import hide_keys
@@ -55,12 +54,6 @@ def _other_is_installed() -> bool:
     return any(point.group == "console_scripts" and point.value != ENTRY_POINT for point in points)
 
 
-def command_path() -> Path | None:
-    """Return the file that the command `emend` runs; None if there is none on PATH."""
-    path = shutil.which(NAME)
-    return Path(path) if path else None
-
-
 def command_clash(path: Path) -> str:
     """Return why this file is not Emend's command, with the remedy; empty if it is."""
     with path.open("rb") as file:
@@ -89,12 +82,10 @@ EXTRAS = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "VLLM_API_KEY", "SGLANG_API_KEY")
 EMBEDDED = "tiny"
 Status = Literal["ok", "absent", "broken"]
-Finding = tuple[str, str, Status, str]
-"""Section, check, status and detail of a result."""
 
 
-class CheckResult(FrozenModel):
-    """Result of one check: `absent` is worth knowing, `broken` must be fixed."""
+class Finding(NamedTuple):
+    """Result of one check: `absent` is worth knowing, `broken` must be fixed; a measurement has numbers."""
 
     section: str
     check: str
@@ -106,25 +97,22 @@ class CheckResult(FrozenModel):
     high: float | None = None
 
 
-def examine(model: str | None = None) -> list[CheckResult]:
+def examine(model: str | None = None) -> list[Finding]:
     """Findings of all checks; the model is asked a question, and the embedded one's card is added if it is named."""
     findings = [*_names(), *_installed(), *_data(), _answers(model or EMBEDDED)]
-    rows = [
-        CheckResult(section=part, check=check, status=status, detail=text) for part, check, status, text in findings
-    ]
-    return [*rows, *_card()] if model == EMBEDDED else rows
+    return [*findings, *_card()] if model == EMBEDDED else findings
 
 
 def _names() -> Iterator[Finding]:
     """Findings about the names `emend`, which another project's import and command have too."""
     clash = import_clash()
-    yield "names", "import emend", "broken" if clash else "ok", clash or emend.__path__[0]
-    path = command_path()
+    yield Finding("names", "import emend", "broken" if clash else "ok", clash or emend.__path__[0])
+    path = shutil.which(NAME)
     if path is None:
-        yield "names", "command emend", "absent", "not on PATH; write python -m emend"
+        yield Finding("names", "command emend", "absent", "not on PATH; write python -m emend")
         return
-    clash = command_clash(path)
-    yield "names", "command emend", "broken" if clash else "ok", clash or str(path)
+    clash = command_clash(Path(path))
+    yield Finding("names", "command emend", "broken" if clash else "ok", clash or path)
 
 
 def _installed() -> Iterator[Finding]:
@@ -134,17 +122,17 @@ def _installed() -> Iterator[Finding]:
     from emend.evals.log.manifest import versions
 
     for name, number in versions().items():
-        yield "versions", name, "ok", number
+        yield Finding("versions", name, "ok", number)
     for extra, module in EXTRAS.items():
         if importlib.util.find_spec(module) is None:
-            yield "extras", extra, "absent", install_command(extra)
+            yield Finding("extras", extra, "absent", install_command(extra))
         else:
-            yield "extras", extra, "ok", "installed"
+            yield Finding("extras", extra, "ok", "installed")
     yield from map(_key, KEYS)
     if problem := network_problem():
-        yield "network", "environment", "broken", hide_keys(problem)
+        yield Finding("network", "environment", "broken", hide_keys(problem))
     for name, detail in devices().items():
-        yield "devices", name, "ok", detail
+        yield Finding("devices", name, "ok", detail)
 
 
 def _key(name: str) -> Finding:
@@ -153,25 +141,27 @@ def _key(name: str) -> Finding:
 
     key = os.environ.get(name)
     if not key:
-        return "keys", name, "absent", "not set; needed only for that provider's models"
+        return Finding("keys", name, "absent", "not set; needed only for that provider's models")
     try:
         is_clean = clean_key(key, name) == key
     except KeyRefused as error:
-        return "keys", name, "broken", str(error)
-    return "keys", name, "ok", "set" if is_clean else "set; white space, quotes or Bearer around it are not sent"
+        return Finding("keys", name, "broken", str(error))
+    return Finding(
+        "keys", name, "ok", "set" if is_clean else "set; white space, quotes or Bearer around it are not sent"
+    )
 
 
 def _data() -> Iterator[Finding]:
     named = os.environ.get("EMEND_DATA")
     if not named:
         detail = "not set; it names a folder with one folder per benchmark, as --data does for one benchmark"
-        yield "data", "EMEND_DATA", "absent", detail
+        yield Finding("data", "EMEND_DATA", "absent", detail)
         yield _default_folder()
     elif not Path(named).is_dir():
-        yield "data", "EMEND_DATA", "broken", f"'{named}' is not a folder: correct it, or unset it"
+        yield Finding("data", "EMEND_DATA", "broken", f"'{named}' is not a folder: correct it, or unset it")
     else:
         inside = sorted(path.name for path in Path(named).iterdir() if path.is_dir())
-        yield "data", "EMEND_DATA", "ok", f"{named}: {', '.join(inside) or 'no folders in it'}"
+        yield Finding("data", "EMEND_DATA", "ok", f"{named}: {', '.join(inside) or 'no folders in it'}")
 
 
 def _default_folder() -> Finding:
@@ -181,8 +171,11 @@ def _default_folder() -> Finding:
 
     present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in SHAPES[name])]
     if present:
-        return "data", "data/", "ok", f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
-    return "data", "data/", "absent", "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
+        return Finding(
+            "data", "data/", "ok", f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
+        )
+    absent = "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
+    return Finding("data", "data/", "absent", absent)
 
 
 def _answers(spec: str) -> Finding:
@@ -199,16 +192,16 @@ def _answers(spec: str) -> Finding:
     try:
         reply = clean_answer(str(load_model(spec).invoke(f"Q: {question}\nA:").text))
     except EmendError as error:
-        return "model", spec, "broken", hide_keys(str(error))
+        return Finding("model", spec, "broken", hide_keys(str(error)))
     except Exception as error:  # a provider's client may raise anything; that is a finding too
-        return "model", spec, "broken", error_text(error)
+        return Finding("model", spec, "broken", error_text(error))
     detail = hide_keys(f"{question} {reply}")
     if reply and gold in ("", reply):
-        return "model", spec, "ok", detail
-    return "model", spec, "broken", f"{detail} (correct: {gold})"
+        return Finding("model", spec, "ok", detail)
+    return Finding("model", spec, "broken", f"{detail} (correct: {gold})")
 
 
-def _card() -> Iterator[CheckResult]:
+def _card() -> Iterator[Finding]:
     """Measurements of the embedded model, made when it was trained."""
     from emend.agents.tiny import model_folder
 
@@ -216,11 +209,10 @@ def _card() -> Iterator[CheckResult]:
     try:
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError) as error:
-        yield CheckResult(section="card", check="card.json", status="broken", detail=f"cannot be read: {error}")
+        yield Finding("card", "card.json", "broken", f"cannot be read: {error}")
         return
     for row in rows:
-        numbers = {name: row.get(name) for name in ("mean", "n", "low", "high")}
-        yield CheckResult(section="card", check=row["measure"], status="ok", detail="", **numbers)
+        yield Finding("card", row["measure"], "ok", "", *(row.get(name) for name in ("mean", "n", "low", "high")))
 
 
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
@@ -240,12 +232,12 @@ def doctor(
     Exit code 1 if something is broken.
     """
     findings = examine(model)
-    emit(findings, as_json, lambda console: _show_findings(findings, console))
+    emit([finding._asdict() for finding in findings], as_json, lambda console: _show_findings(findings, console))
     if any(row.status == "broken" for row in findings):
         raise typer.Exit(1)
 
 
-def _show_findings(findings: "list[CheckResult]", console: Console) -> None:
+def _show_findings(findings: list[Finding], console: Console) -> None:
     """Print the findings by section; measurements of a card as a table of numbers."""
     for section in dict.fromkeys(finding.section for finding in findings):
         console.print(Text(section, style="bold"))
@@ -255,7 +247,7 @@ def _show_findings(findings: "list[CheckResult]", console: Console) -> None:
         console.print(table)
 
 
-def _cells(finding: "CheckResult") -> tuple[Text, ...]:
+def _cells(finding: Finding) -> tuple[Text, ...]:
     if finding.mean is None:
         status = Text(finding.status, style=STYLES[finding.status])
         return status, Text(one_line(finding.detail), overflow="fold")

@@ -1,7 +1,7 @@
 """The commands `emend judge run`, `calibrate`, `stress`, `annotate` and `agreement`."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -9,13 +9,14 @@ import typer
 from pydantic import BaseModel, Field, model_validator
 
 from emend.evals.cli.options import Json, Plot, RunFolder, grouped
-from emend.evals.cli.output import emit, print_text
+from emend.evals.cli.output import emit, print_rich, print_text
 from emend.evals.config.run_config import CallLimits
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, ModelError
 from emend.memory.redaction import refuse_secrets
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
     from rich.console import Console
 
     from emend.evals.judging.calibration import Calibration
@@ -50,15 +51,18 @@ class JudgeOptions(FrozenModel):
         """Settings with which every judge is loaded."""
         return self.overrides.get("judge", {})
 
-    def panel(self, **settings: Any) -> "Panel":
-        """The judges as one panel, each judge once.
+    @contextmanager
+    def panel(self, limits: CallLimits, **settings: Any) -> "Iterator[tuple[Panel, dict[str, BaseChatModel]]]":
+        """The judges as one panel, each judge once, and their models.
 
         Raises:
             BadSettings: an impossible number.
         """
         from emend.evals.judging.panel import Panel
 
-        return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **settings)
+        panel = Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **settings)
+        with closing(limits.policy()) as policy:
+            yield panel, panel.models(policy, self.settings)
 
 
 Trust = Annotated[
@@ -95,9 +99,7 @@ def run(
     """Judge a run's answers and print the report with the scores; repeat the command to continue."""
     from emend.evals.judging.score_run import score_run
 
-    panel = judges.panel(both_orders=both_orders, batch=batch, combine=combine)
-    with closing(limits.policy()) as policy:
-        models = panel.models(policy, judges.settings)
+    with judges.panel(limits, both_orders=both_orders, batch=batch, combine=combine) as (panel, models):
         summary = score_run(folder, panel, kind or (), models=models, force=force, concurrency=judges.concurrency)
     _print_summary(folder, summary)
 
@@ -119,11 +121,9 @@ def calibrate(
     from emend.evals.judging.store import read_calibration
     from emend.memory.registry import trust_names
 
-    panel = judges.panel()
     trust_names(trust or (), checked=True)
     rows = read_labels(labels)
-    with closing(limits.policy()) as policy:
-        models = panel.models(policy, judges.settings)
+    with judges.panel(limits) as (panel, models):
         results = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
     if scored := [each for each in results if each.n]:
         previous = [read_calibration(panel.judges, each.kind) for each in scored]
@@ -167,9 +167,7 @@ def stress(
 
     trust_names(trust or (), checked=True)
     stress_cases = own_cases(cases) if cases else None
-    panel = judges.panel()
-    with closing(limits.policy()) as policy:
-        models = panel.models(policy, judges.settings)
+    with judges.panel(limits) as (panel, models):
         results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
     emit((*results.rows, *results.relations), as_json, lambda console: show_stress(results, console))
     if any(relation.outcome == "broken" for relation in results.relations):
@@ -258,12 +256,11 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
     """
     from emend.evals.results.aggregate.rows import report
     from emend.evals.results.aggregate.tables import TableChoice
-    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.metrics import render
 
-    judged, console = report(folder, summary.scoring.id), console_for()
+    judged = report(folder, summary.scoring.id)
     columns = tuple(dict.fromkeys(row.metric for row in judged.rows if row.judge))
-    console.print(render(judged, console, TableChoice(columns)))
+    print_rich(lambda console: console.print(render(judged, console, TableChoice(columns))))
     items = ", ".join(f"{count} for {name}" for name, count in summary.items.items())
     print_text(f"\nScoring {summary.scoring.id} in {folder / 'scorings'}: {items}.")
     print_text(

@@ -168,17 +168,11 @@ def list_models(as_json: Json = False) -> None:
         }
         for entry in CATALOGUE.values()
     ]
-    emit(rows, as_json, lambda console: _show(rows, console))
+    emit(rows, as_json, lambda console: _show_models(rows, console))
 
 
-def _show(rows: list[dict[str, Any]], console: "Console") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for row in rows:
-        table.add_row(*(Text(row[key]) for key in ("name", "title", "parameters", "licence")))
-    console.print(table)
+def _show_models(rows: list[dict[str, Any]], console: "Console") -> None:
+    _show_columns([{name: value for name, value in row.items() if name != "folder"} for row in rows], console)
     for row in rows:
         if row["folder"]:
             console.print(Text(f"{row['name']} is in {row['folder']}"), soft_wrap=True)

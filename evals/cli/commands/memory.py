@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit, interrupts_as_exit, print_text
+from emend.evals.cli.viewer import SHORTEST_TOKEN, address_of
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ memory = typer.Typer(
 )
 
 FOLDER = "emend-memory"
-SHORTEST_TOKEN = 16
 Where = Annotated[
     str,
     typer.Option(
@@ -74,14 +74,13 @@ def add(
 ) -> None:
     """Add edits from files, or one from the options; edits that are stored already are not added twice."""
     from emend.evals.cli.edit_files import read_files
-    from emend.memory.store.open_memory import open_memory
 
     options = {"subject": subject, "relation": relation, "object": object_, "document": document, "event": event}
     single = {name: value for name, value in (options | {"time": time}).items() if value is not None}
     if bool(files) == bool(single):
         raise BadSettings("name files of JSON lines, or one fact (--subject, --relation, --object), document or event.")
     edits = read_files(files) if files else [_edit_from(single)]
-    with open_memory(where, embedding, superseding, create=True) as opened:
+    with _open(where, embedding, superseding, create=True) as opened:
         _add(opened, edits)
 
 
@@ -94,10 +93,9 @@ def import_(
 ) -> None:
     """Create a memory from an exported file, in the file's order."""
     from emend.evals.cli.edit_files import read_files
-    from emend.memory.store.open_memory import open_memory
 
     edits = read_files([file])
-    with open_memory(where, embedding, superseding, create=True) as opened:
+    with _open(where, embedding, superseding, create=True) as opened:
         stored = {edit.id for edit in opened.edits()}
         if foreign := stored - {edit.id for edit in edits}:
             raise BadSettings(
@@ -116,9 +114,8 @@ def export(
     """Write all edits, superseded ones included, in the order in which they were added."""
     from emend.evals.cli.edit_files import write_whole
     from emend.memory.store.jsonl import dump_lines
-    from emend.memory.store.open_memory import open_memory
 
-    with open_memory(where) as opened:
+    with _open(where) as opened:
         edits, rule = opened.edits(current=current), opened.superseding
     if file == "-":
         sys.stdout.writelines(dump_lines(edits))
@@ -146,10 +143,9 @@ def search(
     from emend.memory.retrieval.base import search as search_corpus
     from emend.memory.retrieval.compose import load_retriever
     from emend.memory.retrieval.registry import RETRIEVERS
-    from emend.memory.store.open_memory import open_memory
 
     factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
-    with open_memory(where, embedding, create=False, search=True) as opened:
+    with _open(where, embedding, create=False, search=True) as opened:
         hits = []
         if opened.count():
             with RETRIEVERS.plugin_errors(strategy or "default"):
@@ -169,11 +165,10 @@ def show(
 ) -> None:
     """Show an edit, or a fact (--subject and --relation), with all its versions, oldest first."""
     from emend.evals.show.report.lists import edit_row, fact_rows, show_edit, show_facts
-    from emend.memory.store.open_memory import open_memory
 
     if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (relation is None):
         raise BadSettings("name an edit by its ID, or a fact by --subject and --relation.")
-    with open_memory(where) as opened:
+    with _open(where) as opened:
         edit = _find_edit(opened, edit_id) if edit_id else None
         keys = {(t.subject, t.relation): t for t in edit.triplets} if edit else {(subject or "", relation or ""): None}
         facts = [opened.history(*fact) for fact in keys]
@@ -192,9 +187,8 @@ def show(
 def stats(where: Where = FOLDER, as_json: Json = False) -> None:
     """Count the stored edits."""
     from emend.evals.show.report.lists import show_stats
-    from emend.memory.store.open_memory import open_memory
 
-    with open_memory(where) as opened:
+    with _open(where) as opened:
         counts = opened.stats()
     emit([{"memory": where, **counts.model_dump()}], as_json, lambda console: show_stats(where, counts, console))
 
@@ -207,9 +201,8 @@ def withdraw(
 ) -> None:
     """Remove edits as if they had never been added; edits that they superseded become current again."""
     from emend.evals.show.report.lists import fact_rows, show_facts
-    from emend.memory.store.open_memory import open_memory
 
-    with open_memory(where) as opened:
+    with _open(where) as opened:
         edits = [_find_edit(opened, edit_id) for edit_id in dict.fromkeys(edit_ids)]
         opened.withdraw([edit.id for edit in edits])
         keys = dict.fromkeys((t.subject, t.relation) for edit in edits for t in edit.triplets)
@@ -218,6 +211,12 @@ def withdraw(
         print_text(f"{len(edits)} edit{'s' * (len(edits) != 1)} withdrawn")
     rows = [*({"withdrawn": edit.model_dump(mode="json")} for edit in edits), *fact_rows(facts)]
     emit(rows, as_json, lambda console: show_facts(facts, console))
+
+
+def _open(where: str, *settings: Any, **options: Any) -> "AbstractContextManager[ChromaMemory]":
+    from emend.memory.store.open_memory import open_memory
+
+    return open_memory(where, *settings, **options)
 
 
 def _find_edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
@@ -305,6 +304,5 @@ def _serve_http(memory: "FactMemory", access: "Access", host: str, port: int, to
     from emend.memory.mcp_server import serve_http
 
     with listen(host, port) as listener:
-        name = f"[{host}]" if ":" in host else host
-        print_text(f"the memory is at http://{name}:{listener.getsockname()[1]}/mcp (end with Ctrl-C)")
+        print_text(f"the memory is at {address_of(host, listener)}/mcp (end with Ctrl-C)")
         serve_http(memory, access, listener, host, token)

@@ -1,6 +1,5 @@
 """The commands `emend reproduce` and `emend sweep`."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
-from emend.evals.cli.options import OptionalFields, exclusive, grouped, parse_pairs
-from emend.evals.cli.output import emit, print_text
+from emend.evals.cli.options import OptionalFields, exclusive, grouped, parse_pairs, parse_value
+from emend.evals.cli.output import emit, print_rich, print_text
 from emend.evals.config.presets import PRESET
 from emend.evals.config.run_config import RunConfig
 from emend.memory.edit import FrozenModel
@@ -131,7 +130,6 @@ def sweep(
     """
     from emend.evals.results.aggregate.tables import load_reports
     from emend.evals.show.report.export import check_form, export
-    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.metrics import render_reports
 
     if runs.format is not None:
@@ -141,8 +139,7 @@ def sweep(
     if folders and runs.format is not None:
         print_text(export(load_reports(folders), runs.format))
     elif folders:
-        console = console_for()
-        console.print(render_reports(load_reports(folders), console))
+        print_rich(lambda console: console.print(render_reports(load_reports(folders), console)))
     _fail_if_unfinished(outcomes)
 
 
@@ -180,15 +177,8 @@ def _grid(file: Path | None, options: Mapping[str, Any], over: Sequence[str]) ->
         if over:
             raise BadSettings("--over with a recipe: change the file, or name a configuration.")
         return Recipe.read(file, options)
-    axes = {key: [_value(text) for text in value.split(",")] for key, value in parse_pairs(over, "--over").items()}
+    axes = {key: [parse_value(text) for text in value.split(",")] for key, value in parse_pairs(over, "--over").items()}
     return grid_recipe(read_run_file(file) if file is not None else {}, options, axes)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _run(recipe: "Recipe", runs: SeveralRuns) -> "Sequence[RunOutcome] | None":

@@ -21,7 +21,7 @@ from emend.evals.cli.options import (
     read_run,
     show_estimates,
 )
-from emend.evals.cli.output import print_text
+from emend.evals.cli.output import print_rich, print_text
 from emend.evals.cli.viewer import require_view, show_runs
 from emend.evals.config.run_config import OF_THE_CALL, RESUMABLE_FIELDS, RunConfig
 from emend.memory.errors import BadSettings
@@ -148,7 +148,6 @@ def demo(
     from emend.evals.api.run import new_folder
     from emend.evals.data.benchmarks.fact_file import REAL_FACTS
     from emend.evals.log.manifest import Manifest
-    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.metrics import show_explanation
 
     if view:
@@ -162,7 +161,7 @@ def demo(
         concurrency=concurrency,
     )
     folder = run_and_report(config, out or new_folder("demo")).folder
-    show_explanation(Manifest.read(folder), folder, console_for())
+    print_rich(lambda console: show_explanation(Manifest.read(folder), folder, console))
     if view:
         show_runs([folder])
 
@@ -170,11 +169,9 @@ def demo(
 def _show_together(folders: list[Path]) -> None:
     """Print one table of several runs."""
     from emend.evals.results.aggregate.tables import load_reports
-    from emend.evals.show.report.layout import console_for
     from emend.evals.show.report.metrics import render_reports
 
-    console = console_for()
-    console.print(render_reports(load_reports(folders, None), console))
+    print_rich(lambda console: console.print(render_reports(load_reports(folders, None), console)))
 
 
 def _print_next(*folders: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emend.evals.cli.commands.doctor import CheckResult, _data, _show_findings
+from emend.evals.cli.commands.doctor import Finding, _data, _show_findings
 from tests.paths import DATA
 
 AKEW = DATA / "akew"
@@ -20,7 +20,7 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told() -> dict[str, tuple[str, str]]:
-    return {check: (status, detail) for _, check, status, detail in _data()}
+    return {check: (status, detail) for _, check, status, detail, *_ in _data()}
 
 
 def test_the_default_data_folder_is_reported_with_its_benchmarks(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_the_default_folder_is_ignored_if_another_is_named(tmp_path: Path, monke
 
 def test_each_section_shows_its_own_checks_and_measurements_as_numbers() -> None:
     rows = [("Files", "data/", "absent", ""), ("Keys", "OPENAI_API_KEY", "ok", "set"), ("Files", "cache/", "ok", "")]
-    findings = [CheckResult(section=s, check=c, status=status, detail=d) for s, c, status, d in rows]  # type: ignore[arg-type]
-    findings.append(CheckResult(section="Card", check="ES", status="ok", detail="", mean=0.5, n=4, low=0.25, high=0.75))
+    findings = [Finding(s, c, status, d) for s, c, status, d in rows]  # type: ignore[arg-type]
+    findings.append(Finding("Card", "ES", "ok", "", mean=0.5, n=4, low=0.25, high=0.75))
     file = io.StringIO()
     _show_findings(findings, Console(file=file, width=60))
     assert [line.split() for line in file.getvalue().splitlines()] == [

@@ -217,7 +217,7 @@ def test_doctor_names_keys_without_their_values(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     rows = list(doctor._installed())
-    status = {check: status for _, check, status, _ in rows}
+    status = {check: status for _, check, status, *_ in rows}
     assert status["OPENAI_API_KEY"] == "ok" and status["ANTHROPIC_API_KEY"] == "absent"
     assert "secret" not in str(rows)
 

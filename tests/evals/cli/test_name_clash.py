@@ -31,7 +31,7 @@ def metadata(folder: Path, entry_point: str) -> None:
 
 
 def findings() -> dict[str, tuple[str, str]]:
-    return {check: (status, detail) for _, check, status, detail in _names()}
+    return {check: (status, detail) for _, check, status, detail, *_ in _names()}
 
 
 def test_another_project_s_command_first_on_path_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

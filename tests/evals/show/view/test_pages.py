@@ -226,7 +226,7 @@ def test_entries_that_a_node_left_out_were_dropped_by_it_for_a_reason():
         for place, (node, update) in enumerate(updates.items(), 1)
     ]
     (part,) = pass_views(steps, None, frozenset("a"))
-    entry, dropped = part[0].hits or ()
+    entry, dropped = part[0].hits
     assert (entry.decision, entry.of_case, dropped.decision, dropped.of_case) == ("kept", True, "dropped", False)
     assert dropped.by == "refine" and dropped.why.startswith("relevance -0.99 (thresholds upper 0.5, lower -0.9)")
     assert "action correct" in entry.why and "in the prompt" in entry.why
