@@ -6,15 +6,14 @@ them rejects it, and names what was wrong.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.author import SHIPPED, decide, read_as, write_text
+from emend.agents.roles.author import SHIPPED, TEXT_TOKENS, read_as, write_text
 from emend.agents.roles.extract import NONE, read_triplets
 from emend.agents.scoring import is_small_model
-from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
+from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -22,14 +21,15 @@ from emend.graphs.construction.pipeline import (
     Pipeline,
     Recipe,
     accept,
-    may_retry,
+    apply_filters,
+    checking_graph,
+    describe,
     reject,
 )
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 
-LANGUAGES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "es": "Spanish", "ja": "Japanese"}
 CONVEYS, READS_AS = "conveys", "reads_as"
 READINGS = {
     "refusal": "the author declined to write",
@@ -55,20 +55,23 @@ class AkewState(ConstructionState, total=False):
     paragraph: str
     is_cut_off: bool
     is_refused: bool
-    verdict: str
     triplets: list[dict[str, Any]]
     extraction_problem: str
 
 
 def write(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Write a paragraph that states the fact; after a rejection, another one."""
-    context = runtime.context
-    language = LANGUAGES.get(context.language, context.language)
-    problem = state.get("problem", "").partition(":")[0]
-    prompt = context.prompt("paragraph").fill(problem, fact=state["item"]["fact"], language=language)
-    written = write_text(context.author, prompt)
+    return write_draft(state, runtime.context, "paragraph", fact=state["item"]["fact"])
+
+
+def write_draft(
+    state: AkewState, context: ConstructionContext, name: str, new_tokens: int = TEXT_TOKENS, **values: str
+) -> dict[str, Any]:
+    """The update after the author was asked for a text."""
+    prompt = context.fill(name, state, **values)
+    written = write_text(context.author, prompt, new_tokens)
     return {
-        "prompt": prompt.text.rpartition(context.prompt("paragraph").ask.partition("{")[0])[0],
+        "prompt": prompt.text.rpartition(context.prompt(name).ask.partition("{")[0])[0],
         "paragraph": written.text,
         "is_cut_off": written.is_cut_off,
         "is_refused": written.is_refused,
@@ -79,22 +82,24 @@ def write(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, 
 
 def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Reject a text that cannot serve, whatever it says: refusals, fragments, the old object, instructions."""
-    item = state["item"]
-    draft = AuthoredDraft(
+    aliases = tuple(state["item"].get("aliases", ()))
+    return apply_filters(state, draft_of(state, runtime.context, state["item"], aliases=aliases), TEXT_FILTERS)
+
+
+def draft_of(state: AkewState, context: ConstructionContext, fact: Mapping[str, Any], **fields: Any) -> AuthoredDraft:
+    """The text with the fact about which it was written."""
+    return AuthoredDraft(
         text=state["paragraph"],
-        subject=item["subject"],
-        new=item["object"],
-        old=item["old"],
+        subject=fact["subject"],
+        new=fact["object"],
+        old=fact["old"],
         prompt=state["prompt"],
-        fact=item["fact"],
-        language=runtime.context.language,
+        fact=fact["fact"],
+        language=context.language,
         is_cut_off=state["is_cut_off"],
         is_refused=state["is_refused"],
-        aliases=tuple(item.get("aliases", ())),
+        **fields,
     )
-    name, reason = first_fault(draft)
-    names = list(TEXT_FILTERS)
-    return reject(state, name, reason, *names[: names.index(name)]) if name else accept(*names)
 
 
 def judge_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -120,15 +125,10 @@ def judge_paragraph(state: AkewState, context: ConstructionContext, fact: str) -
     """The update after the judge was asked whether the paragraph conveys a fact."""
     paragraph = " ".join(state["paragraph"].split())
     if not paragraph:
-        return {**reject(state, CONVEYS, "the paragraph is empty"), "verdict": ""}
-    prompt = context.prompt(CONVEYS).fill(fact=fact, paragraph=paragraph)
-    try:
-        decision = decide(context.judge, prompt)
-    except ModelReplyError as error:
-        return {**reject(state, CONVEYS, str(error)), "verdict": error.reply, "usage": error.usage}
-    reason = "the judge says that the paragraph does not convey the fact"
-    update = accept(CONVEYS) if decision.holds else reject(state, CONVEYS, reason)
-    return {**update, "verdict": decision.reply, "usage": decision.usage}
+        return reject(state, CONVEYS, "the paragraph is empty")
+    refusal = "the judge says that the paragraph does not convey the fact"
+    reason, usage = context.ask_judge(CONVEYS, refusal, fact=fact, paragraph=paragraph)
+    return {**(reject(state, CONVEYS, reason) if reason else accept(CONVEYS)), "usage": usage}
 
 
 def extract(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -152,58 +152,21 @@ def finish(state: AkewState) -> dict[str, Any]:
     return {"result": {"paragraph": state["paragraph"], "triplets": triplets}}
 
 
-def after_check(state: AkewState, runtime: Runtime[ConstructionContext]) -> Literal["write", "judge_text", "__end__"]:
-    """Let the judge read a text that passes; write another one while attempts are left."""
-    if not state["problem"]:
-        return "judge_text"
-    return "write" if may_retry(state, runtime.context) else "__end__"
-
-
-def after_reading(state: AkewState, runtime: Runtime[ConstructionContext]) -> Literal["write", "verify", "__end__"]:
-    """Verify a text that is a paragraph; write another one while attempts are left."""
-    if not state["problem"]:
-        return "verify"
-    return "write" if may_retry(state, runtime.context) else "__end__"
-
-
-def after_verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> Literal["write", "extract", "__end__"]:
-    """Extract from a paragraph that conveys the fact; write another one while attempts are left."""
-    if not state["problem"]:
-        return "extract"
-    return "write" if may_retry(state, runtime.context) else "__end__"
-
-
 def build(recipe: Recipe = "best") -> Graph:
     """Write -> check the text -> judge it -> verify -> extract -> finish; `paper` has neither check."""
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(AkewState, context_schema=ConstructionContext)
-    graph.add_node("write", write)
-    if recipe == "best":
-        graph.add_node("check_text", check_text)
-        graph.add_edge("write", "check_text")
-        graph.add_node("judge_text", judge_text)
-        graph.add_conditional_edges("check_text", after_check)
-        graph.add_conditional_edges("judge_text", after_reading)
-    else:
-        graph.add_edge("write", "verify")
-    graph.add_node("verify", verify)
-    graph.add_node("extract", extract)
-    graph.add_node("finish", finish)
-    graph.add_edge(START, "write")
-    graph.add_conditional_edges("verify", after_verify)
-    graph.add_edge("extract", "finish")
-    graph.set_finish_point("finish")
-    return graph.compile(name="build_akew")
+    checks = (check_text, judge_text) if recipe == "best" else ()
+    again = dict.fromkeys((*checks, verify), write)
+    return checking_graph("build_akew", AkewState, write, *checks, verify, extract, finish, checks=again)
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     """The filters in order; the paper had the judge's alone, and people after it."""
-    texts = {name: FilterInfo(rejects=summary_of(find)) for name, find in TEXT_FILTERS.items()}
     conveys = FilterInfo(
         rejects="The judge says that the text does not convey the fact.",
         published="not published; people sorted out what was not aligned",
     )
     reads_as = FilterInfo(rejects="The judge reads a refusal, comment, aside, instruction or the prompt in the text.")
-    return {**({**texts, READS_AS: reads_as} if recipe == "best" else {}), CONVEYS: conveys}
+    return {**({**describe(TEXT_FILTERS), READS_AS: reads_as} if recipe == "best" else {}), CONVEYS: conveys}
 
 
 def sample(prompt: str) -> str:

@@ -6,14 +6,11 @@ entity but that at which the chain begins.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.author import SHIPPED, decide, write_text
-from emend.graphs.construction.akew import LANGUAGES
+from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.filters.name_forms import leaves, names, names_exactly
 from emend.graphs.construction.filters.questions import (
     find_command,
@@ -22,8 +19,9 @@ from emend.graphs.construction.filters.questions import (
     find_several,
     find_talk,
     find_yes_no,
+    of_question,
 )
-from emend.graphs.construction.filters.texts import summary_of
+from emend.graphs.construction.filters.texts import first_fault
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -31,11 +29,12 @@ from emend.graphs.construction.pipeline import (
     Pipeline,
     Recipe,
     accept,
-    may_retry,
-    reject,
+    checking_graph,
+    describe,
+    failures,
+    rejection,
 )
 from emend.graphs.execution import Graph
-from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 
@@ -74,10 +73,7 @@ def leaked_name(question: str, hidden: Sequence[str]) -> str:
 def write_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for three wordings of the question."""
     context = runtime.context
-    language = LANGUAGES.get(context.language, context.language)
-    problem = state.get("problem", "").partition(":")[0]
-    prompt = context.prompt("chain_questions").fill(problem, question=state["item"]["text"], language=language)
-    written = write_text(context.author, prompt)
+    written = write_text(context.author, context.fill("chain_questions", state, question=state["item"]["text"]))
     return {
         "replied": [] if written.is_refused else read_questions(written.text),
         "attempts": state.get("attempts", 0) + 1,
@@ -94,56 +90,43 @@ def read_questions(reply: str) -> list[str]:
 def check_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the wordings that name the start, give nothing away and are no repetitions."""
     item, earlier = state["item"], state.get("questions", [])
-    usable, rejections, passed = list[str](), list[dict[str, Any]](), dict.fromkeys(QUESTION_FILTERS, True)
+    usable, rejections = list[str](), list[dict[str, Any]]()
     for question in state["replied"]:
         others = (item["text"], *earlier, *usable)
         worded = WordedQuestion(question, others, item["start"], item["hidden"], runtime.context.language)
-        name, reason = _first_fault(worded)
+        name, reason = first_fault(worded, QUESTION_FILTERS)
         if name:
-            rejections += reject(state, name, reason)["rejections"]
-            passed[name] = False
+            rejections.append(rejection(state, name, reason))
         else:
             usable.append(question)
+    passed = dict.fromkeys(QUESTION_FILTERS, True) | failures(rejections)
     return {"usable": usable, "rejections": rejections, "passed": passed, "problem": _last_reason(rejections)}
 
 
 def judge_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the wordings of which the judge says that they ask the same, until there are three."""
     questions, rejections, usage = list(state.get("questions", ())), list[dict[str, Any]](), Usage()
-    passed = {SAME: True}
     for question in state["usable"][: COUNT - len(questions)]:
-        prompt = runtime.context.prompt(SAME).fill(question=state["item"]["text"], worded=question)
-        try:
-            decision = decide(runtime.context.judge, prompt)
-            holds, reason, usage = decision.holds, "a question asks something else", usage.plus(decision.usage)
-        except ModelReplyError as error:
-            holds, reason, usage = False, str(error), usage.plus(error.usage)
-        if holds:
-            questions.append(question)
+        reason, spent = runtime.context.ask_judge(
+            SAME, "a question asks something else", question=state["item"]["text"], worded=question
+        )
+        usage = usage.plus(spent)
+        if reason:
+            rejections.append(rejection(state, SAME, f"{reason}: {question}"))
         else:
-            rejections += reject(state, SAME, f"{reason}: {question}")["rejections"]
-            passed[SAME] = False
+            questions.append(question)
+    update = {"questions": questions, "rejections": rejections, "usage": usage}
     if len(questions) == COUNT:
-        return accept(*QUESTION_FILTERS, SAME, ENOUGH) | {
-            "questions": questions,
-            "rejections": rejections,
-            "usage": usage,
-        }
+        return accept(*QUESTION_FILTERS, SAME, ENOUGH) | update
+    passed = {SAME: True} | failures(rejections) | {ENOUGH: False}
     if not rejections and not state["problem"]:
         few = f"{len(questions)} usable questions, and not {COUNT}, one in each line"
-        rejections = reject(state, ENOUGH, few)["rejections"]
-    return {
-        "questions": questions, "rejections": rejections, "usage": usage, "passed": passed | {ENOUGH: False},
-        "problem": _last_reason(rejections) or state["problem"],
-    }  # fmt: skip
+        rejections.append(rejection(state, ENOUGH, few))
+    return update | {"passed": passed, "problem": _last_reason(rejections) or state["problem"]}
 
 
 def _last_reason(rejections: Sequence[Mapping[str, Any]]) -> str:
     return str(rejections[-1]["reason"]) if rejections else ""
-
-
-def _first_fault(worded: WordedQuestion) -> tuple[str, str]:
-    return next(((name, reason) for name, find in QUESTION_FILTERS.items() if (reason := find(worded))), ("", ""))
 
 
 def finish(state: ChainsState) -> dict[str, Any]:
@@ -170,62 +153,35 @@ def find_leaked_entity(worded: WordedQuestion) -> str:
     return f"a question gives part of the chain away: '{hidden}'" if hidden else ""
 
 
-def of_text(find: Callable[[str], str]) -> Callable[[WordedQuestion], str]:
-    """A filter of the question's text alone, with the same docstring."""
-
-    @wraps(find)
-    def find_in(worded: WordedQuestion) -> str:
-        return find(worded.question)
-
-    return find_in
-
-
 def find_other_language(worded: WordedQuestion) -> str:
     """The question is in another language."""
     return find_foreign(worded.question, worded.language, worded.start)
 
 
 QUESTION_FILTERS: Mapping[str, Callable[[WordedQuestion], str]] = {
-    "talk": of_text(find_talk),
-    "instruction": of_text(find_command),
-    "markup": of_text(find_markup),
+    "talk": of_question(find_talk),
+    "instruction": of_question(find_command),
+    "markup": of_question(find_markup),
     "different": find_equal_question,
     "start": find_other_start,
     "leak": find_leaked_entity,
-    "one_question": of_text(find_several),
-    "open_question": of_text(find_yes_no),
+    "one_question": of_question(find_several),
+    "open_question": of_question(find_yes_no),
     "language": find_other_language,
 }
 
 
-def after_judge(
-    state: ChainsState, runtime: Runtime[ConstructionContext]
-) -> Literal["finish", "write_questions", "__end__"]:
-    """Finish with questions that pass; ask again while attempts are left."""
-    if not state["problem"]:
-        return "finish"
-    return "write_questions" if may_retry(state, runtime.context) else "__end__"
-
-
 def build(recipe: Recipe = "best") -> Graph:
     """Write questions -> check them -> judge them -> finish; both recipes have these steps, and `paper` one attempt."""
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(ChainsState, context_schema=ConstructionContext)
-    for node in (write_questions, check_questions, judge_questions, finish):
-        graph.add_node(node.__name__, node)
-    graph.add_edge(START, "write_questions")
-    graph.add_edge("write_questions", "check_questions")
-    graph.add_edge("check_questions", "judge_questions")
-    graph.add_conditional_edges("judge_questions", after_judge)
-    graph.set_finish_point("finish")
-    return graph.compile(name="build_chains")
+    nodes = (write_questions, check_questions, judge_questions, finish)
+    return checking_graph("build_chains", ChainsState, *nodes, checks={judge_questions: write_questions})
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     """The filters of questions, and whether there are three; MQuAKE reports none."""
-    questions = {name: FilterInfo(rejects=summary_of(find)) for name, find in QUESTION_FILTERS.items()}
     same = FilterInfo(rejects="The judge says that a question asks something else.")
     enough = FilterInfo(rejects="The author's replies have fewer than three usable questions.")
-    return questions | {SAME: same, ENOUGH: enough}
+    return describe(QUESTION_FILTERS) | {SAME: same, ENOUGH: enough}
 
 
 def sample(prompt: str) -> str:

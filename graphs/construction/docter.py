@@ -6,14 +6,14 @@ first, lets a reader try the cloze with the document and without it, translates 
 question.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import write_text
-from emend.graphs.construction.akew import CONVEYS, LANGUAGES, AkewState, judge_paragraph
+from emend.graphs.construction.akew import CONVEYS, AkewState, draft_of, judge_paragraph, write_draft
 from emend.graphs.construction.docter_reasoning import (
     FOLLOWS,
     ReasoningState,
@@ -23,13 +23,17 @@ from emend.graphs.construction.docter_reasoning import (
 )
 from emend.graphs.construction.docter_samples import sample
 from emend.graphs.construction.filters.name_forms import names
-from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault, summary_of
+from emend.graphs.construction.filters.texts import TEXT_FILTERS
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     FilterInfo,
+    Node,
     Pipeline,
     Recipe,
     accept,
+    add_nodes,
+    apply_filters,
+    describe,
     may_retry,
     reject,
 )
@@ -63,41 +67,16 @@ def fact_of(state: DocterState, context: ConstructionContext) -> Mapping[str, An
 def write(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Write a press document that states the fact; after a rejection, another one."""
     context = runtime.context
-    language = LANGUAGES.get(context.language, context.language)
-    shipped = context.prompt("press_document")
-    problem = state.get("problem", "").partition(":")[0]
-    values = {"language": language, "style": context.style, "words": str(context.words)}
-    prompt = shipped.fill(problem, fact=str(fact_of(state, context)["fact"]), **values)
-    written = write_text(context.author, prompt, TOKENS_PER_WORD * context.words)
-    return {
-        "prompt": prompt.text.rpartition(shipped.ask.partition("{")[0])[0],
-        "paragraph": written.text,
-        "is_cut_off": written.is_cut_off,
-        "is_refused": written.is_refused,
-        "attempts": state.get("attempts", 0) + 1,
-        "usage": written.usage,
-    }
+    values = {"style": context.style, "words": str(context.words)}
+    fact = str(fact_of(state, context)["fact"])
+    return write_draft(state, context, "press_document", TOKENS_PER_WORD * context.words, fact=fact, **values)
 
 
 def check_text(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Reject a text that cannot serve, whatever it says: refusals, fragments, the old object, instructions."""
     context = runtime.context
-    fact = fact_of(state, context)
-    draft = AuthoredDraft(
-        text=state["paragraph"],
-        subject=fact["subject"],
-        new=fact["object"],
-        old=fact["old"],
-        prompt=state["prompt"],
-        fact=fact["fact"],
-        language=context.language,
-        is_cut_off=state["is_cut_off"],
-        is_refused=state["is_refused"],
-        bounds=(context.words // 3, 4 * context.words),
-    )
-    name, reason = first_fault(draft)
-    filters = list(TEXT_FILTERS)
-    return reject(state, name, reason, *filters[: filters.index(name)]) if name else accept(*filters)
+    bounds = (context.words // 3, 4 * context.words)
+    return apply_filters(state, draft_of(state, context, fact_of(state, context), bounds=bounds), TEXT_FILTERS)
 
 
 def verify(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -144,73 +123,30 @@ def begin(state: DocterState, runtime: Runtime[ConstructionContext]) -> Literal[
     return "write" if language_of_translation(runtime.context) == "en" else "translate"
 
 
-def after_translation(
-    state: DocterState, runtime: Runtime[ConstructionContext]
-) -> Literal["check_translation", "translate", "__end__"]:
-    """Check a translation that could be read; else ask for another one while attempts are left."""
-    return "check_translation" if not state["problem"] else _translate_again(state, runtime)
-
-
-def after_check_translation(
-    state: DocterState, runtime: Runtime[ConstructionContext]
-) -> Literal["write", "translate", "__end__"]:
-    """Write about a fact whose translation passes; else translate again while attempts are left."""
-    return "write" if not state["problem"] else _translate_again(state, runtime)
-
-
-def _translate_again(state: DocterState, runtime: Runtime[ConstructionContext]) -> Literal["translate", "__end__"]:
-    return "translate" if state["translations"] < runtime.context.attempts else "__end__"
-
-
-def after_check(state: DocterState, runtime: Runtime[ConstructionContext]) -> Literal["verify", "write", "__end__"]:
-    """Verify a text that passes; write another one while attempts are left."""
-    return "verify" if not state["problem"] else _write_again(state, runtime)
-
-
-def after_verify(
-    state: DocterState, runtime: Runtime[ConstructionContext]
-) -> Literal["read_document", "write", "__end__"]:
-    """Read a document that conveys the fact; write another one while attempts are left."""
-    return "read_document" if not state["problem"] else _write_again(state, runtime)
-
-
 def after_reading(
     state: DocterState, runtime: Runtime[ConstructionContext]
 ) -> Literal["ask_reasoning", "write", "__end__"]:
     """Go on with a document that answers; write another one, unless its answer was known without it."""
     if not state["problem"]:
         return "ask_reasoning"
-    return _write_again(state, runtime) if state["passed"].get(ANSWERABLE) is False else "__end__"
-
-
-def _write_again(state: DocterState, runtime: Runtime[ConstructionContext]) -> Literal["write", "__end__"]:
-    return "write" if may_retry(state, runtime.context) else "__end__"
+    is_unclear = state["passed"].get(ANSWERABLE) is False
+    return "write" if is_unclear and may_retry(state, runtime.context) else "__end__"
 
 
 def build(recipe: Recipe = "best") -> Graph:
     """Translate -> write -> check -> verify -> read -> ask a question -> check it -> finish; `paper` has no checks."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(DocterState, context_schema=ConstructionContext)
-    for node in (translate, write, verify, ask_reasoning, finish):
-        graph.add_node(node.__name__, node)
     graph.add_conditional_edges(START, begin)
+    translating = (translate,) if recipe == "paper" else (translate, check_translation)
+    again: dict[Node, Node | None] = dict.fromkeys(translating, translate)
+    add_nodes(graph, *translating, checks=again, end="write", counter="translations")
     if recipe == "paper":
-        again: dict[Hashable, str] = {"translate": "translate", "write": "write", END: END}
-        graph.add_conditional_edges("translate", after_translation, again | {"check_translation": "write"})
-        graph.add_edge("write", "verify")
-        graph.add_conditional_edges("verify", after_verify, again | {"read_document": "ask_reasoning"})
-        graph.add_edge("ask_reasoning", "finish")
+        add_nodes(graph, write, verify, ask_reasoning, finish, checks={verify: write})
     else:
-        for node in (check_translation, check_text, read_document, check_reasoning):
-            graph.add_node(node.__name__, node)
-        graph.add_conditional_edges("translate", after_translation)
-        graph.add_conditional_edges("check_translation", after_check_translation)
-        graph.add_edge("write", "check_text")
-        graph.add_conditional_edges("check_text", after_check)
-        graph.add_conditional_edges("verify", after_verify)
+        add_nodes(graph, write, check_text, verify, checks={check_text: write, verify: write}, end="read_document")
+        graph.add_node("read_document", read_document)
         graph.add_conditional_edges("read_document", after_reading)
-        graph.add_edge("ask_reasoning", "check_reasoning")
-        graph.add_edge("check_reasoning", "finish")
-    graph.set_finish_point("finish")
+        add_nodes(graph, ask_reasoning, check_reasoning, finish, checks={})
     return graph.compile(name="build_docter")
 
 
@@ -223,10 +159,9 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     if recipe == "paper":
         readable = {TRANSLATED: TRANSLATION_FILTERS[TRANSLATED]}
         return readable | {CONVEYS: conveys} | reasoning_filters()
-    texts = {name: FilterInfo(rejects=summary_of(find)) for name, find in TEXT_FILTERS.items()}
     return {
         **TRANSLATION_FILTERS,
-        **texts,
+        **describe(TEXT_FILTERS),
         CONVEYS: conveys,
         ANSWERABLE: FilterInfo(rejects="A reader of the document does not end the cloze with the new object."),
         UNGUESSABLE: FilterInfo(rejects="A reader without the document gives the new object too."),

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.author import decide, write_text
+from emend.agents.roles.author import write_text
 from emend.graphs.construction.filters.name_forms import leaves, names, names_exactly
 from emend.graphs.construction.filters.patterns import REFUSAL, TALK
-from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, summary_of
-from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, reject
+from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, first_fault, summary_of
+from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, rejection
 from emend.graphs.construction.translation import language_of_translation
-from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 
@@ -60,7 +59,7 @@ def ask_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) 
     written = write_text(context.author, prompt, TOKENS)
     draft = ReasoningDraft(knowledge, " ".join(written.text.split()), item["subject"], about, other)
     usage = known.usage.plus(written.usage)
-    name, reason = next(((n, why) for n, find in REASONING_FILTERS.items() if (why := find(draft))), ("", ""))
+    name, reason = first_fault(draft, REASONING_FILTERS)
     if name:
         return _without(state, name, f"{reason}: {draft.question[:80]}", usage)
     question = {"src": draft.question, "additional_info": knowledge, "label": item["label"]}
@@ -72,21 +71,18 @@ def check_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]
     reasoning = state["reasoning"]
     if reasoning is None:
         return {}
-    knowledge, question = reasoning["additional_info"], reasoning["src"]
-    prompt = runtime.context.prompt(FOLLOWS).fill(fact=state["item"]["fact"], knowledge=knowledge, question=question)
-    try:
-        decision = decide(runtime.context.judge, prompt)
-    except ModelReplyError as error:
-        return _without(state, FOLLOWS, str(error), error.usage)
-    if str(decision.holds) == reasoning["label"]:
-        return {"passed": {FOLLOWS: True}, "usage": decision.usage}
-    return _without(state, FOLLOWS, f"the judge answers {decision.holds}: {question[:80]}", decision.usage)
+    knowledge, question, expected = reasoning["additional_info"], reasoning["src"], reasoning["label"] == "True"
+    refusal, fact = f"the judge answers {not expected}: {question[:80]}", state["item"]["fact"]
+    reason, usage = runtime.context.ask_judge(
+        FOLLOWS, refusal, expected, fact=fact, knowledge=knowledge, question=question
+    )
+    return _without(state, FOLLOWS, reason, usage) if reason else {"passed": {FOLLOWS: True}, "usage": usage}
 
 
 def _without(state: ReasoningState, name: str, reason: str, usage: Usage) -> dict[str, Any]:
     """The update of an item that goes on without a question."""
-    rejected = reject(state, name, reason)
-    return {"reasoning": None, "passed": rejected["passed"], "rejections": rejected["rejections"], "usage": usage}
+    rejections = [rejection(state, name, reason)]
+    return {"reasoning": None, "passed": {name: False}, "rejections": rejections, "usage": usage}
 
 
 def find_no_knowledge(draft: ReasoningDraft) -> str:

@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from emend.agents.roles.author import write_text
 from emend.agents.scoring import is_chat_model, is_small_model
 from emend.agents.structured import ask_structured
-from emend.graphs.construction.akew import LANGUAGES
-from emend.graphs.construction.pipeline import ConstructionContext
+from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
@@ -74,24 +73,24 @@ class AskedFacts(NamedTuple):
     usage: Usage
 
 
-def ask_facts(context: ConstructionContext, document: str, problem: str = "") -> AskedFacts:
+def ask_facts(context: ConstructionContext, document: str, state: ConstructionState | None = None) -> AskedFacts:
     """Facts of a document in the form that the author can keep to.
 
     Args:
         context: the author and its prompts.
         document: the text.
-        problem: what was wrong with an earlier reply.
+        state: of the item, with what was wrong with an earlier reply.
 
     Raises:
         ModelReplyError: the reply is in no form that can be read.
         ModelError: the call failed.
     """
-    return (_ask_by_lines if is_small_model(context.author) else _ask_at_once)(context, document, problem)
+    return (_ask_by_lines if is_small_model(context.author) else _ask_at_once)(context, document, state or {})
 
 
-def _ask_at_once(context: ConstructionContext, document: str, problem: str) -> AskedFacts:
+def _ask_at_once(context: ConstructionContext, document: str, state: ConstructionState) -> AskedFacts:
     counts = {"count": str(COUNT), "open_count": str(UNANSWERED)}
-    filled = context.prompt("document_facts").fill(problem, document=document, language=_language(context), **counts)
+    filled = context.fill("document_facts", state, document=document, **counts)
     prompt = filled.turns if is_chat_model(context.author) else filled.text
     reply = ask_structured(context.author, prompt, DocumentFacts, retries=0, new_tokens=FACTS_TOKENS)
     facts = [fact.model_dump() for fact in reply.value.facts[: 2 * COUNT]]
@@ -99,11 +98,10 @@ def _ask_at_once(context: ConstructionContext, document: str, problem: str) -> A
     return AskedFacts(facts, unanswered, reply.usage)
 
 
-def _ask_by_lines(context: ConstructionContext, document: str, problem: str) -> AskedFacts:
+def _ask_by_lines(context: ConstructionContext, document: str, state: ConstructionState) -> AskedFacts:
     facts, usage, reply = list[dict[str, Any]](), Usage(), ""
     for sentence in choose_sentences(document):
-        prompt = context.prompt("sentence_fact").fill(problem, sentence=sentence, language=_language(context))
-        written = write_text(context.author, prompt, SENTENCE_TOKENS)
+        written = write_text(context.author, context.fill("sentence_fact", state, sentence=sentence), SENTENCE_TOKENS)
         usage, reply = usage.plus(written.usage), written.text
         facts += [fact.model_dump() for fact in read_fact(sentence, reply)]
     if not facts:
@@ -136,7 +134,3 @@ def read_fact(sentence: str, reply: str) -> Iterable[DocumentFact]:
     for name, mark in (("question", "?"), ("paraphrase", "?"), ("statement", ".")):
         lines[name] += mark
     yield DocumentFact(sentence=sentence, **lines)
-
-
-def _language(context: ConstructionContext) -> str:
-    return LANGUAGES.get(context.language, context.language)

@@ -6,28 +6,29 @@ document. Questions are composed from the table as from any other.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.author import SHIPPED, decide, write_text
-from emend.graphs.construction.akew import CONVEYS, LANGUAGES
+from emend.agents.roles.author import SHIPPED, write_text
+from emend.graphs.construction.akew import CONVEYS
 from emend.graphs.construction.document_facts import PRONOUN
 from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.graphs.construction.filters.questions import find_command, find_markup
-from emend.graphs.construction.filters.texts import summary_of
+from emend.graphs.construction.filters.texts import first_fault
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
     FilterInfo,
+    Node,
     Pipeline,
     Recipe,
-    may_retry,
+    checking_graph,
+    describe,
+    rejection,
 )
 from emend.graphs.execution import Graph
 from emend.graphs.extraction.sentences import split_sentences
-from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 from emend.memory.typography import fold_text
@@ -71,10 +72,7 @@ class FactLinesState(ConstructionState, total=False):
 def write_lines(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for the facts of the document, one in each line."""
     context = runtime.context
-    language = LANGUAGES.get(context.language, context.language)
-    prompt = context.prompt("fact_lines").fill(
-        state.get("problem", ""), document=state["item"]["text"], language=language, count=str(COUNT)
-    )
+    prompt = context.fill("fact_lines", state, document=state["item"]["text"], count=str(COUNT))
     written = write_text(context.author, prompt, TOKENS)
     lines = [] if written.is_refused else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
@@ -90,16 +88,18 @@ def check_lines(state: FactLinesState) -> dict[str, Any]:
     facts, rejections = list[dict[str, str]](), list[dict[str, Any]]()
     for line in state["lines"]:
         fact = read_line(line)
-        name, reason = _first_fault(fact, document) if fact else (READABLE, "no line of subject, relation and object")
+        name, reason = READABLE, "no line of subject, relation and object"
+        if fact:
+            name, reason = first_fault(fact, LINE_FILTERS, document)
         if fact and not name and fold_text(line) in earlier:
             name, reason = "repeated", "the fact was given before"
         if fact is None or name:
-            rejections.append(_rejection(state, name, f"{reason}: {line[:80]}"))
+            rejections.append(rejection(state, name, f"{reason}: {line[:80]}"))
             continue
         earlier.add(fold_text(line))
         facts.append({**fact._asdict(), "sentence": find_sentence(fact, document)})
     if not state["lines"]:
-        rejections.append(_rejection(state, FACT, "the author gave no line"))
+        rejections.append(rejection(state, FACT, "the author gave no line"))
     return _facts_left(facts, rejections)
 
 
@@ -107,17 +107,14 @@ def verify(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict
     """Take the facts that the judge finds in the document."""
     usage, context = Usage(), runtime.context
     facts, rejections = list[dict[str, str]](), list[dict[str, Any]]()
+    paragraph = " ".join(state["item"]["text"].split())
     for fact in state["facts"]:
         text = FactLine(fact["subject"], fact["relation"], fact["object"]).text
-        prompt = context.prompt(CONVEYS).fill(fact=text, paragraph=" ".join(state["item"]["text"].split()))
-        try:
-            decision = decide(context.judge, prompt)
-            reason, spent = "" if decision.holds else "the judge does not find it in the document", decision.usage
-        except ModelReplyError as error:
-            reason, spent = str(error), error.usage
+        refusal = "the judge does not find it in the document"
+        reason, spent = context.ask_judge(CONVEYS, refusal, fact=text, paragraph=paragraph)
         usage = usage.plus(spent)
         if reason:
-            rejections.append(_rejection(state, CONVEYS, f"{reason}: {text}"))
+            rejections.append(rejection(state, CONVEYS, f"{reason}: {text}"))
         else:
             facts.append(fact)
     return {**_facts_left(facts, rejections), "usage": usage}
@@ -128,44 +125,16 @@ def _facts_left(facts: list[dict[str, str]], rejections: list[dict[str, Any]]) -
     return {"facts": facts, "rejections": rejections, "passed": {FACT: bool(facts)}, "problem": problem}
 
 
-def _rejection(state: FactLinesState, name: str, reason: str) -> dict[str, Any]:
-    return {"filter": name, "reason": reason, "attempt": state["attempts"]}
-
-
 def finish(state: FactLinesState) -> dict[str, Any]:
     """Take the facts."""
     return {"result": {"facts": state["facts"]}}
 
 
-def after_check(
-    state: FactLinesState, runtime: Runtime[ConstructionContext]
-) -> Literal["verify", "write_lines", "__end__"]:
-    """Verify the facts that are left; without any, ask again while attempts are left."""
-    return "verify" if not state["problem"] else _write_again(state, runtime)
-
-
-def after_verify(
-    state: FactLinesState, runtime: Runtime[ConstructionContext]
-) -> Literal["finish", "write_lines", "__end__"]:
-    """Finish with the facts that are left; without any, ask again while attempts are left."""
-    return "finish" if not state["problem"] else _write_again(state, runtime)
-
-
-def _write_again(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> Literal["write_lines", "__end__"]:
-    return "write_lines" if may_retry(state, runtime.context) else "__end__"
-
-
 def build(recipe: Recipe = "best") -> Graph:
     """Write lines -> check them -> verify -> finish; there is no paper with another recipe."""
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(FactLinesState, context_schema=ConstructionContext)
-    for node in (write_lines, check_lines, verify, finish):
-        graph.add_node(node.__name__, node)
-    graph.add_edge(START, "write_lines")
-    graph.add_edge("write_lines", "check_lines")
-    graph.add_conditional_edges("check_lines", after_check)
-    graph.add_conditional_edges("verify", after_verify)
-    graph.set_finish_point("finish")
-    return graph.compile(name="build_facts")
+    again: dict[Node, Node | None] = {check_lines: write_lines, verify: write_lines}
+    nodes = (write_lines, check_lines, verify, finish)
+    return checking_graph("build_facts", FactLinesState, *nodes, checks=again)
 
 
 def read_line(line: str) -> FactLine | None:
@@ -179,11 +148,6 @@ def find_sentence(fact: FactLine, document: str) -> str:
     sentences = [sentence for sentence in split_sentences(document) if names_exactly(sentence, fact.object)]
     both = (sentence for sentence in sentences if names_exactly(sentence, fact.subject))
     return " ".join(next(both, sentences[0] if sentences else "").split())
-
-
-def _first_fault(fact: FactLine, document: str) -> tuple[str, str]:
-    hits = ((name, find(fact, document)) for name, find in LINE_FILTERS.items())
-    return next(((name, reason) for name, reason in hits if reason), ("", ""))
 
 
 def find_no_subject(fact: FactLine, document: str) -> str:
@@ -223,11 +187,10 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
         "instruction": "A line holds an instruction to a model, or an address.",
         "markup": "A line has a label, markup or a placeholder.",
     }
-    lines = {name: FilterInfo(rejects=rejects.get(name) or summary_of(find)) for name, find in LINE_FILTERS.items()}
     return {
         FACT: FilterInfo(rejects="No fact of the document is left."),
         READABLE: FilterInfo(rejects="A line is no fact in three parts."),
-        **lines,
+        **describe(LINE_FILTERS, rejects),
         "repeated": FilterInfo(rejects="The fact was given before."),
         CONVEYS: FilterInfo(rejects="The judge does not find the fact in the document."),
     }

@@ -6,12 +6,11 @@ and a reader answers them with the document and not without it.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.author import SHIPPED, decide, write_text
+from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.document_facts import COUNT, DocumentFact, DocumentFacts, UnansweredQuestion, ask_facts
 from emend.graphs.construction.filters.facts import (
     FACT_FILTERS,
@@ -24,6 +23,7 @@ from emend.graphs.construction.filters.texts import (
     AuthoredDraft,
     find_foreign_language,
     find_foreign_letters,
+    first_fault,
     summary_of,
 )
 from emend.graphs.construction.pipeline import (
@@ -32,7 +32,11 @@ from emend.graphs.construction.pipeline import (
     FilterInfo,
     Pipeline,
     Recipe,
-    may_retry,
+    accept,
+    checking_graph,
+    describe,
+    reject,
+    rejection,
 )
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
@@ -61,15 +65,11 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
     """Ask the author for facts of the document, with questions about them."""
     attempts = state.get("attempts", 0) + 1
     try:
-        reply = ask_facts(runtime.context, state["item"]["text"], state.get("problem", ""))
+        reply = ask_facts(runtime.context, state["item"]["text"], state)
     except ModelReplyError as error:
-        problem = "the reply is not in the form that was asked for"
-        rejection = {"filter": READABLE, "reason": str(error), "attempt": attempts}
-        return {
-            "attempts": attempts, "problem": problem, "passed": {READABLE: False}, "rejections": [rejection],
-            "facts": [], "unanswered": [], "usage": error.usage,
-        }  # fmt: skip
-    return {"attempts": attempts, "problem": "", "passed": {READABLE: True}, **reply._asdict()}
+        update = reject({"attempts": attempts}, READABLE, str(error)) | {"attempts": attempts, "usage": error.usage}
+        return update | {"problem": "the reply is not in the form that was asked for", "facts": [], "unanswered": []}
+    return {"attempts": attempts, **accept(READABLE), **reply._asdict()}
 
 
 def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) ->
         proof = find_proof(document, fact["sentence"])
         name, reason = _first_fault(fact, proof, earlier, runtime.context.language)
         if name:
-            rejections.append({"filter": name, "reason": f"{reason}: {fact['question']}", "attempt": state["attempts"]})
+            rejections.append(rejection(state, name, f"{reason}: {fact['question']}"))
             continue
         earlier.add(fold_text(fact["question"]))
         usable.append(fact | {"sentence": proof, "description": usable_description(fact)})
@@ -92,9 +92,9 @@ def _problem(facts: Sequence[object]) -> str:
 
 
 def _first_fault(fact: Mapping[str, str], proof: str, earlier: set[str], language: str) -> tuple[str, str]:
-    for name, find in FACT_FILTERS.items():
-        if reason := find(fact, proof):
-            return name, reason
+    name, reason = first_fault(fact, FACT_FILTERS, proof)
+    if name:
+        return name, reason
     if reason := _find_other_language(fact, language):
         return LANGUAGE, reason
     return ("repeated", "the question was asked before") if fold_text(fact["question"]) in earlier else ("", "")
@@ -117,8 +117,7 @@ def try_questions(state: QuestionsState, runtime: Runtime[ConstructionContext]) 
         usage = usage.plus(reading.usage)
         readings.append(reading.answers)
         if reading.filter:
-            text = f"{reading.reason}: {fact['question']}"
-            rejections.append({"filter": reading.filter, "reason": text, "attempt": state["attempts"]})
+            rejections.append(rejection(state, reading.filter, f"{reading.reason}: {fact['question']}"))
         else:
             usable.append(fact)
     return {
@@ -163,16 +162,11 @@ def check_unanswered(state: QuestionsState, runtime: Runtime[ConstructionContext
     for question in state["unanswered"]:
         reason = find_unusable_question(question, document)
         if not reason:
-            prompt = runtime.context.prompt("answers").fill(document=document, question=question["question"])
-            try:
-                decision = decide(runtime.context.judge, prompt)
-                reason, spent = "the judge finds an answer in the document" * decision.holds, decision.usage
-            except ModelReplyError as error:
-                reason, spent = str(error), error.usage
+            refusal, text = "the judge finds an answer in the document", question["question"]
+            reason, spent = runtime.context.ask_judge("answers", refusal, False, document=document, question=text)
             usage = usage.plus(spent)
         if reason:
-            text = f"{reason}: {question['question']}"
-            rejections.append({"filter": UNANSWERED, "reason": text, "attempt": state["attempts"]})
+            rejections.append(rejection(state, UNANSWERED, f"{reason}: {question['question']}"))
         else:
             usable.append(question)
     return {"unanswered": usable, "rejections": rejections, "usage": usage}
@@ -183,53 +177,22 @@ def finish(state: QuestionsState) -> dict[str, Any]:
     return {"result": {"facts": state["facts"], "unanswered": state["unanswered"]}}
 
 
-def after_find(
-    state: QuestionsState, runtime: Runtime[ConstructionContext]
-) -> Literal["find_facts", "check_facts", "__end__"]:
-    """Check the facts of a reply that could be read; ask again while attempts are left."""
-    if not state["problem"]:
-        return "check_facts"
-    return "find_facts" if may_retry(state, runtime.context) else "__end__"
-
-
-def after_check(
-    state: QuestionsState, runtime: Runtime[ConstructionContext]
-) -> Literal["find_facts", "try_questions", "__end__"]:
-    """Try the questions that are left; without any ask again while attempts are left."""
-    if not state["problem"]:
-        return "try_questions"
-    return "find_facts" if may_retry(state, runtime.context) else "__end__"
-
-
-def after_try(state: QuestionsState) -> Literal["check_unanswered", "__end__"]:
-    """Go on with the facts that are left."""
-    return "__end__" if state["problem"] else "check_unanswered"
-
-
 def build(recipe: Recipe = "best") -> Graph:
     """Find facts -> check them -> let a reader try the questions -> check what is unanswered -> finish.
 
     There is no paper with another recipe.
     """
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(QuestionsState, context_schema=ConstructionContext)
-    for node in (find_facts, check_facts, try_questions, check_unanswered, finish):
-        graph.add_node(node.__name__, node)
-    graph.add_edge(START, "find_facts")
-    graph.add_conditional_edges("find_facts", after_find)
-    graph.add_conditional_edges("check_facts", after_check)
-    graph.add_conditional_edges("try_questions", after_try)
-    graph.add_edge("check_unanswered", "finish")
-    graph.set_finish_point("finish")
-    return graph.compile(name="build_questions")
+    nodes = (find_facts, check_facts, try_questions, check_unanswered, finish)
+    again = {find_facts: find_facts, check_facts: find_facts, try_questions: None}
+    return checking_graph("build_questions", QuestionsState, *nodes, checks=again)
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     """The filters of documents by whether they leave anything, and those of facts, which count attempts alone."""
-    facts = {name: FilterInfo(rejects=summary_of(find)) for name, find in FACT_FILTERS.items()}
     return {
         READABLE: FilterInfo(rejects="The author's reply is not in the form that was asked for."),
         FACT: FilterInfo(rejects="No fact of the document is left."),
-        **facts,
+        **describe(FACT_FILTERS),
         LANGUAGE: FilterInfo(rejects=summary_of(find_foreign_language)),
         "repeated": FilterInfo(rejects="The question was asked before."),
         ANSWERABLE: FilterInfo(rejects="A reader of the document does not find the answer."),

@@ -8,30 +8,30 @@ questions, and lets a reader try each question with the event in both orders of 
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field
 
 from emend.agents.roles.author import SHIPPED, choose_option, write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
-from emend.graphs.construction.akew import LANGUAGES
 from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
 from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.tendency_events import EVENT_FILTERS, EVENT_REJECTS
 from emend.graphs.construction.filters.tendency_questions import QUESTION_FILTERS, QUESTION_REJECTS, QuestionDraft
-from emend.graphs.construction.filters.texts import AuthoredDraft, summary_of
+from emend.graphs.construction.filters.texts import AuthoredDraft, first_fault
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
     FilterInfo,
     Pipeline,
     Recipe,
-    may_retry,
-    reject,
+    checking_graph,
+    describe,
+    failures,
+    rejection,
 )
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
@@ -53,11 +53,8 @@ NO_EVENT = "none"
 _MARK = re.compile(r"^\s*(?:[-•]|\*(?!\*)|\(?\d+[.):])\s*")
 
 
-class Rejected(NamedTuple):
-    """A filter that a text did not pass, and why; both empty where it passed all."""
-
-    filter: str
-    reason: str
+Fault = tuple[str, str]
+"""A filter that a text does not pass, and why; both empty where it passes all."""
 
 
 class TendencyDraft(BaseModel):
@@ -90,11 +87,7 @@ class TendencyState(ConstructionState, total=False):
 def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for events of the topic, one in each line."""
     context, item = runtime.context, state["item"]
-    problem = state.get("problem", "").partition(":")[0]
-    language = LANGUAGES.get(context.language, context.language)
-    prompt = context.prompt("tendency_events").fill(
-        problem, topic=item["topic"], region=item["region"], count=str(COUNT), language=language
-    )
+    prompt = context.fill("tendency_events", state, topic=item["topic"], region=item["region"], count=str(COUNT))
     written = write_text(context.author, prompt, TOKENS)
     lines = [] if written.is_refused else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
@@ -108,9 +101,9 @@ def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
 def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the lines that state an event by itself and are near no earlier one, in words or in meaning."""
     language = runtime.context.language
-    rejected = [(line, event_fault(line, language, state["prompt"])) for line in state["lines"]]
-    faults = [(line, fault) for line, fault in rejected if fault.filter]
-    texts = _without_near([line for line, fault in rejected if not fault.filter], DUPLICATE, find_duplicates, faults)
+    outcomes = [(line, event_fault(line, language, state["prompt"])) for line in state["lines"]]
+    faults = [(line, fault) for line, fault in outcomes if fault[0]]
+    texts = _without_near([line for line, fault in outcomes if not fault[0]], DUPLICATE, find_duplicates, faults)
     if embedding := meaning_embedding(language):
         texts = _without_near(texts, SAME_MEANING, lambda texts: find_same_meaning(texts, embedding), faults)
     return _taken(state, faults, texts, "no line states an event in one sentence")
@@ -118,46 +111,40 @@ def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
 
 def take_lines(state: TendencyState) -> dict[str, Any]:
     """Take all lines but near duplicates of earlier ones, as the paper does."""
-    faults = list[tuple[str, Rejected]]()
+    faults = list[tuple[str, Fault]]()
     texts = _without_near(state["lines"], DUPLICATE, find_duplicates, faults)
     return _taken(state, faults, texts, "the author wrote no event")
 
 
-def event_fault(event: str, language: str, prompt: str = "") -> Rejected:
+def event_fault(event: str, language: str, prompt: str = "") -> Fault:
     """The first filter that a line does not pass, by what was asked."""
-    draft = AuthoredDraft(event, "", "", prompt=prompt, language=language)
-    return _first((name, find(draft)) for name, find in EVENT_FILTERS.items())
+    return first_fault(AuthoredDraft(event, "", "", prompt=prompt, language=language), EVENT_FILTERS)
 
 
-def question_fault(question: Mapping[str, Any], event: str, language: str) -> Rejected:
+def question_fault(question: Mapping[str, Any], event: str, language: str) -> Fault:
     """The first filter that a question about an event does not pass."""
-    draft = QuestionDraft.from_fields(question, event, language)
-    return _first((name, find(draft)) for name, find in QUESTION_FILTERS.items())
-
-
-def _first(reasons: Iterable[tuple[str, str]]) -> Rejected:
-    return next((Rejected(name, reason) for name, reason in reasons if reason), Rejected("", ""))
+    return first_fault(QuestionDraft.from_fields(question, event, language), QUESTION_FILTERS)
 
 
 def _without_near(
     texts: Sequence[str],
     name: str,
     find: Callable[[Sequence[str]], Mapping[int, int]],
-    faults: list[tuple[str, Rejected]],
+    faults: list[tuple[str, Fault]],
 ) -> list[str]:
     """The texts that are near no earlier one; the others are added to the faults."""
     near = find(texts)
-    faults += [(texts[place], Rejected(name, f"near '{texts[other]}'")) for place, other in near.items()]
+    faults += [(texts[place], (name, f"near '{texts[other]}'")) for place, other in near.items()]
     return [text for place, text in enumerate(texts) if place not in near]
 
 
 def _taken(
-    state: TendencyState, faults: Sequence[tuple[str, Rejected]], texts: Sequence[str], problem: str
+    state: TendencyState, faults: Sequence[tuple[str, Fault]], texts: Sequence[str], problem: str
 ) -> dict[str, Any]:
-    rejections = [each for text, fault in faults for each in _rejections(state, fault, text)]
-    passed = dict.fromkeys((fault.filter for _, fault in faults), False) | {ANY_EVENT: bool(texts)}
+    rejections = [_rejection(state, fault, text) for text, fault in faults]
+    passed = failures(rejections) | {ANY_EVENT: bool(texts)}
     if not texts:
-        rejections += reject(state, ANY_EVENT, problem)["rejections"]
+        rejections.append(rejection(state, ANY_EVENT, problem))
     return {
         "events": [{"event": text} for text in texts],
         "rejections": rejections,
@@ -166,24 +153,23 @@ def _taken(
     }
 
 
-def _rejections(state: ConstructionState, fault: Rejected, text: str) -> list[dict[str, Any]]:
-    rejections: list[dict[str, Any]] = reject(state, fault.filter, f"{fault.reason}: {text[:80]}")["rejections"]
-    return rejections
+def _rejection(state: ConstructionState, fault: Fault, text: str) -> dict[str, Any]:
+    name, reason = fault
+    return rejection(state, name, f"{reason}: {text[:80]}")
 
 
 def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for questions about each event; an event without any is dropped."""
     context, usage = runtime.context, Usage()
     events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
-    language = LANGUAGES.get(context.language, context.language)
     for event in state["events"]:
-        filled = context.prompt("tendency_questions").fill(event=event["event"], language=language)
+        filled = context.fill("tendency_questions", state, event=event["event"])
         prompt = filled.turns if is_chat_model(context.author) else filled.text
         try:
             reply = ask_structured(context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS)
         except ModelReplyError as error:
             usage = usage.plus(error.usage)
-            rejections += _rejections(state, Rejected(READABLE, str(error)), event["event"])
+            rejections.append(_rejection(state, (READABLE, str(error)), event["event"]))
             continue
         usage = usage.plus(reply.usage)
         events.append(event | _arranged(reply.value, event["event"]))
@@ -207,7 +193,7 @@ def _with_options(draft: TendencyDraft, likelier: str, event: str) -> dict[str, 
 def check_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the questions that can be asked without the event and offer a choice."""
 
-    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Rejected:
+    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Fault:
         return question_fault(question, event["event"], runtime.context.language)
 
     return _questions_passing(state, fault_of)
@@ -217,14 +203,13 @@ def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
     """Take the questions that a reader answers as planned with the event, and otherwise without it."""
     usage = Usage()
 
-    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Rejected:
+    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Fault:
         nonlocal usage
-        reading = read_choice(runtime.context, event["event"], question)
-        usage = usage.plus(reading.usage)
-        return reading.fault
+        fault, spent = read_choice(runtime.context, event["event"], question)
+        usage = usage.plus(spent)
+        return fault
 
-    update = _questions_passing(state, fault_of)
-    return {**update, "usage": usage}
+    return {**_questions_passing(state, fault_of), "usage": usage}
 
 
 def is_about_another(question: Mapping[str, Any], event: str) -> bool:
@@ -232,42 +217,39 @@ def is_about_another(question: Mapping[str, Any], event: str) -> bool:
     return not names(event, question["about"])
 
 
-Fault = Callable[[Mapping[str, Any], Mapping[str, Any]], Rejected]
-
-
-def _questions_passing(state: TendencyState, fault_of: Fault) -> dict[str, Any]:
+def _questions_passing(
+    state: TendencyState, fault_of: Callable[[Mapping[str, Any], Mapping[str, Any]], Fault]
+) -> dict[str, Any]:
     """The events with the questions without a fault; one with too few is dropped."""
-    events, rejections, passed = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, bool]()
+    events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for event in state["events"]:
-        usable: dict[str, list[dict[str, Any]]] = {}
-        for scope in ("in_scope", "out_of_scope"):
-            faults = [(question, fault_of(event, question)) for question in event[scope]]
-            usable[scope] = [question for question, fault in faults if not fault.filter]
-            for question, fault in faults:
-                if fault.filter:
-                    rejections += _rejections(state, fault, question["question"])
-                    passed[fault.filter] = False
-        if len(usable["in_scope"]) < FEWEST or not usable["out_of_scope"]:
-            few = f"{len(usable['in_scope'])} questions in scope and {len(usable['out_of_scope'])} out of it are left"
-            rejections += _rejections(state, Rejected(ENOUGH, few), event["event"])
-        elif not any(is_about_another(question, event["event"]) for question in usable["in_scope"]):
-            none = Rejected(ANOTHER, "all questions in scope are about whom the event names")
-            rejections += _rejections(state, none, event["event"])
-            passed[ANOTHER] = False
+        usable: dict[str, list[dict[str, Any]]] = {"in_scope": [], "out_of_scope": []}
+        for scope, questions in usable.items():
+            for question in event[scope]:
+                fault = fault_of(event, question)
+                if fault[0]:
+                    rejections.append(_rejection(state, fault, question["question"]))
+                else:
+                    questions.append(question)
+        if few := _too_few(event, usable):
+            rejections.append(_rejection(state, few, event["event"]))
         else:
             events.append(event | usable)
-    return {"events": events, "rejections": rejections, "passed": passed | {ENOUGH: bool(events)}}
+    return {"events": events, "rejections": rejections, "passed": failures(rejections) | {ENOUGH: bool(events)}}
 
 
-class ChoiceReading(NamedTuple):
-    """The filter that a reader's choices do not pass, if any, and the cost."""
+def _too_few(event: Mapping[str, Any], usable: Mapping[str, Sequence[Mapping[str, Any]]]) -> Fault | None:
+    """The reason why questions are too few for an event."""
+    in_scope, out = usable["in_scope"], usable["out_of_scope"]
+    if len(in_scope) < FEWEST or not out:
+        return ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left"
+    if not any(is_about_another(question, event["event"]) for question in in_scope):
+        return ANOTHER, "all questions in scope are about whom the event names"
+    return None
 
-    fault: Rejected
-    usage: Usage
 
-
-def read_choice(context: ConstructionContext, event: str, question: Mapping[str, Any]) -> ChoiceReading:
-    """Let a reader choose with the event, with the first two options swapped, and without it.
+def read_choice(context: ConstructionContext, event: str, question: Mapping[str, Any]) -> tuple[Fault, Usage]:
+    """The filter that a reader's choices do not pass: with the event, with swapped options, and without it.
 
     A question out of scope is answered by C with the event as without it, and is read once.
     """
@@ -284,13 +266,13 @@ def read_choice(context: ConstructionContext, event: str, question: Mapping[str,
         try:
             choice = choose_option(context.judge, prompt)
         except ModelReplyError as error:
-            return ChoiceReading(Rejected(name, str(error)), usage.plus(error.usage))
+            return (name, str(error)), usage.plus(error.usage)
         usage = usage.plus(choice.usage)
         if name == UNGUESSABLE and choice.letter == answer:
-            return ChoiceReading(Rejected(name, "a reader chooses so without the event"), usage)
+            return (name, "a reader chooses so without the event"), usage
         if planned and choice.letter != planned:
-            return ChoiceReading(Rejected(name, f"a reader chooses {choice.letter} and not {planned}"), usage)
-    return ChoiceReading(Rejected("", ""), usage)
+            return (name, f"a reader chooses {choice.letter} and not {planned}"), usage
+    return ("", ""), usage
 
 
 def candidate_of(options: Sequence[str]) -> str:
@@ -303,34 +285,11 @@ def finish(state: TendencyState) -> dict[str, Any]:
     return {"result": {"events": state["events"]}} if state["events"] else {}
 
 
-def after_events(
-    state: TendencyState, runtime: Runtime[ConstructionContext]
-) -> Literal["ask_questions", "write_events", "__end__"]:
-    """Ask about the events; without any, ask for others while attempts are left."""
-    if not state["problem"]:
-        return "ask_questions"
-    return "write_events" if may_retry(state, runtime.context) else "__end__"
-
-
 def build(recipe: Recipe = "best") -> Graph:
     """Write events -> check them -> ask for questions -> check them -> try them -> finish; `paper` checks nothing."""
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(TendencyState, context_schema=ConstructionContext)
-    check = check_events if recipe == "best" else take_lines
-    for node in (write_events, check, ask_questions, finish):
-        graph.add_node(node.__name__, node)
-    graph.add_edge(START, "write_events")
-    graph.add_edge("write_events", check.__name__)
-    graph.add_conditional_edges(check.__name__, after_events)
-    if recipe == "best":
-        graph.add_node("check_questions", check_questions)
-        graph.add_node("try_questions", try_questions)
-        graph.add_edge("ask_questions", "check_questions")
-        graph.add_edge("check_questions", "try_questions")
-        graph.add_edge("try_questions", "finish")
-    else:
-        graph.add_edge("ask_questions", "finish")
-    graph.set_finish_point("finish")
-    return graph.compile(name="build_tendencies")
+    check, trials = (check_events, (check_questions, try_questions)) if recipe == "best" else (take_lines, ())
+    nodes = (write_events, check, ask_questions, *trials, finish)
+    return checking_graph("build_tendencies", TendencyState, *nodes, checks={check: write_events})
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
@@ -341,21 +300,16 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     if recipe == "paper":
         return {DUPLICATE: duplicate, ANY_EVENT: any_event, READABLE: readable}
     same_meaning = FilterInfo(rejects="An English event is near an earlier one in meaning (MiniLM, cosine above 0.72).")
-    events = _described(EVENT_FILTERS, EVENT_REJECTS)
-    questions = _described(QUESTION_FILTERS, QUESTION_REJECTS)
     return {
-        **events, DUPLICATE: duplicate, SAME_MEANING: same_meaning, ANY_EVENT: any_event, READABLE: readable,
-        **questions,
+        **describe(EVENT_FILTERS, EVENT_REJECTS),
+        DUPLICATE: duplicate, SAME_MEANING: same_meaning, ANY_EVENT: any_event, READABLE: readable,
+        **describe(QUESTION_FILTERS, QUESTION_REJECTS),
         FOLLOWS: FilterInfo(rejects="A reader of the event chooses another option than planned."),
         STEADY: FilterInfo(rejects="With the options in another order a reader chooses another one."),
         UNGUESSABLE: FilterInfo(rejects="A reader without the event chooses the planned option."),
         ANOTHER: FilterInfo(rejects="No question in scope is about somebody whom the event does not name."),
         ENOUGH: FilterInfo(rejects="An event has too few questions left."),
     }  # fmt: skip
-
-
-def _described(filters: Mapping[str, Callable[..., str]], rejects: Mapping[str, str]) -> dict[str, FilterInfo]:
-    return {name: FilterInfo(rejects=rejects.get(name) or summary_of(find)) for name, find in filters.items()}
 
 
 def sample(prompt: str) -> str:

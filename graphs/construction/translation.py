@@ -9,10 +9,16 @@ from pydantic import BaseModel, Field
 from emend.agents.roles.author import write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
-from emend.graphs.construction.akew import LANGUAGES
 from emend.graphs.construction.filters.name_forms import names, names_exactly
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_language, find_instruction
-from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, accept, reject
+from emend.graphs.construction.pipeline import (
+    LANGUAGES,
+    ConstructionContext,
+    ConstructionState,
+    FilterInfo,
+    accept,
+    reject,
+)
 from emend.memory.errors import ModelReplyError
 from emend.memory.typography import fold_text
 
@@ -53,13 +59,9 @@ def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) ->
     context, item = runtime.context, state["item"]
     values = {name: item[name] for name in ("subject", "fact", "query", "object", "old")}
     target = language_of_translation(context)
+    paraphrases = " / ".join(item["short_paraphrases"]) or "-"
     language = LANGUAGES.get(target, target)
-    filled = context.prompt("translate_fact").fill(
-        state.get("problem", "").partition(":")[0],
-        paraphrases=" / ".join(item["short_paraphrases"]) or "-",
-        language=language,
-        **values,
-    )
+    filled = context.fill("translate_fact", state, paraphrases=paraphrases, language=language, **values)
     count = {"translations": state.get("translations", 0) + 1}
     prompt = filled.turns if is_chat_model(context.author) else filled.text
     try:

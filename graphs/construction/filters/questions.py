@@ -1,6 +1,9 @@
 """Filters of a question that stands alone: each says why it cannot be asked, or nothing."""
 
 import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_besides, find_instruction
@@ -61,3 +64,13 @@ def find_yes_no(question: str) -> str:
 def find_foreign(question: str, language: str, name: str) -> str:
     """The question is in another language; its subject's name says nothing about that."""
     return find_foreign_besides(AuthoredDraft(question, "", "", language=language), (name,))
+
+
+def of_question(find: Callable[[str], str]) -> Callable[[Any], str]:
+    """A filter of a draft's `question` alone, with the same docstring."""
+
+    @wraps(find)
+    def find_in(draft: Any) -> str:
+        return find(draft.question)
+
+    return find_in

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emend.graphs.construction.filters.name_forms import leaves, names
 from emend.graphs.construction.filters.patterns import (
@@ -261,12 +261,17 @@ ABOUT_OBJECTS = frozenset({"subject", "new_object", "old_object", "two_objects"}
 """Filters of texts about one fact with an old and a new object."""
 
 
-def first_fault(draft: AuthoredDraft, filters: Mapping[str, TextFilter] = TEXT_FILTERS) -> tuple[str, str]:
-    """The name of the first filter that rejects the text, and its reason; both empty if none does."""
-    for name, find in filters.items():
-        if reason := find(draft):
-            return name, reason
-    return "", ""
+def first_fault(
+    draft: Any, filters: Mapping[str, Callable[..., str]] = TEXT_FILTERS, *others: object
+) -> tuple[str, str]:
+    """The name of the first filter that rejects a draft, and its reason; both empty if none does.
+
+    Args:
+        draft: a text, or what else the filters take.
+        filters: by name.
+        others: further arguments of each filter.
+    """
+    return next(((name, reason) for name, find in filters.items() if (reason := find(draft, *others))), ("", ""))
 
 
 def summary_of(find: Callable[..., object]) -> str:

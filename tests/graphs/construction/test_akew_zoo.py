@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from emend.agents.roles.author import SHIPPED
-from emend.graphs.construction.akew import CONVEYS, LANGUAGES, READS_AS, build
+from emend.graphs.construction.akew import CONVEYS, READS_AS, build
 from emend.graphs.construction.filters.texts import TEXT_FILTERS, AuthoredDraft, first_fault
-from emend.graphs.construction.pipeline import ConstructionContext
+from emend.graphs.construction.pipeline import LANGUAGES, ConstructionContext
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
 from tests.graphs.construction.zoo import check_keeping, named, once
