@@ -15,9 +15,9 @@ from emend.evals.build.card import (
     FilterCount,
     PromptNote,
     Status,
-    card_text,
     count_filter,
     measure_diversity,
+    write_card,
 )
 from emend.evals.build.items import CHOICE, COUNT, PLACE, WORDS, Items
 from emend.evals.build.kinds import BuildKind, build_kind
@@ -26,15 +26,14 @@ from emend.evals.case import Record
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.fact_file import FactFile
 from emend.evals.data.benchmarks.fact_formats import is_fact_file, read_facts
-from emend.evals.data.benchmarks.registry import CARD, PLACES, BenchmarkFiles, is_built_folder, read_card, read_places
+from emend.evals.data.benchmarks.registry import PLACES, BenchmarkFiles, is_built_folder, read_card, read_places
 from emend.evals.judging.annotation import final_label, read_key, read_sheets, results_of
-from emend.evals.log.manifest import Manifest, now
-from emend.evals.log.records import read_records, replace
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import read_records
 from emend.evals.metrics.estimate import estimate
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
 from emend.graphs.registry import CONSTRUCTIONS
-from emend.memory.distribution import installed_version
 from emend.memory.errors import BadData
 from emend.memory.files import private_folder, read_input, replace_file
 from emend.memory.probe import Usage
@@ -78,7 +77,6 @@ def read_review(folder: Path, cases: Collection[str]) -> Review:
     return Review(rejected, len(labels), {"labelled": results.labelled, "pairs": pairs})
 
 
-CARD_TEXT = "card.md"
 REPEATED, REVIEWERS = "repeated text", "reviewers"
 
 
@@ -125,18 +123,16 @@ def assemble(run: Path, out: Path, status: Status, review: Review | None = None)
     options = manifest.config.benchmark_options
     items, counts = kind.thin([item for _, item in selected], options["recipe"], options["language"])
     content = kind.write(items, sources, out)
-    card = _card(manifest, built, selected, dropped, kind)
-    card = card.model_copy(
-        update={
-            "content": content,
-            "status": status,
-            "filters": (*card.filters, *counts),
-            "agreement": review.agreement if review else {},
-        }
+    fields = _card_fields(manifest, built, selected, kind)
+    fields["filters"] += counts
+    return write_card(
+        out,
+        content=content,
+        status=status,
+        dropped=dict(sorted(dropped.items(), key=lambda pair: -pair[1])),
+        agreement=review.agreement if review else {},
+        **fields,
     )
-    replace(out / CARD, card)
-    replace(out / CARD_TEXT, card_text(card).encode())
-    return card
 
 
 def _select(
@@ -164,47 +160,39 @@ def _select(
     return selected, dropped
 
 
-def _card(
+def _card_fields(
     manifest: Manifest,
     built: Sequence[BuiltRecord],
     selected: Sequence[tuple[BuiltRecord, KeptItem]],
-    dropped: Mapping[str, int],
     kind: BuildKind,
-) -> Card:
-    config = manifest.config
-    settings = config.overrides["build"]
-    options = config.benchmark_options
+) -> dict[str, Any]:
+    """The fields of a card that come from the run."""
+    config, options = manifest.config, manifest.config.benchmark_options
     chosen = {each.record.case for each, _ in selected}
     cases = [each.record.case for each in built]
-    texts = [kind.text(item) for _, item in selected]
     cost = build_cost(manifest, (each.record for each in built))
-    judge = settings["judge"] or config.model
+    judge = config.overrides["build"]["judge"] or config.model
     limit = "The author also judged what it wrote: take another model as the judge."
-    return Card(
-        kind=options["kind"],
-        recipe=options["recipe"],
-        status="draft",
-        content={"benchmark": options["kind"], "files": ()},  # type: ignore[arg-type]  # filled in by the caller
-        built=now(),
-        emend=installed_version(),
-        source={name: value for name, value in manifest.benchmark.items() if name != "options"},
-        language=options["language"],
-        seed=config.seed,
-        models={"author": config.model, "judge": judge},
-        one_model=judge == config.model,
-        prompts=tuple(_prompts(manifest)),
-        items=manifest.units,
-        kept_share=estimate([float(case in chosen) for case in cases], cases),
-        failed=manifest.units - sum(each.built is not None for each in built),
-        dropped=dict(sorted(dropped.items(), key=lambda pair: -pair[1])),
-        filters=tuple(_filters(options, built)),
-        attempts=sum(each.built.attempts for each in built if each.built),
-        cost=cost,
-        cost_per_kept=cost.per(len(selected)),
-        diversity=measure_diversity(texts),
-        examples=tuple(f"{each.record.prompt}\n\n{kind.text(item)}" for each, item in selected[:EXAMPLES]),
-        limits=(*([limit] if judge == config.model else []), *kind.limits),
-    )
+    return {
+        "kind": options["kind"],
+        "recipe": options["recipe"],
+        "source": {name: value for name, value in manifest.benchmark.items() if name != "options"},
+        "language": options["language"],
+        "seed": config.seed,
+        "models": {"author": config.model, "judge": judge},
+        "one_model": judge == config.model,
+        "prompts": tuple(_prompts(manifest)),
+        "items": manifest.units,
+        "kept_share": estimate([float(case in chosen) for case in cases], cases),
+        "failed": manifest.units - sum(each.built is not None for each in built),
+        "filters": tuple(_filters(options, built)),
+        "attempts": sum(each.built.attempts for each in built if each.built),
+        "cost": cost,
+        "cost_per_kept": cost.per(len(selected)),
+        "diversity": measure_diversity([kind.text(item) for _, item in selected]),
+        "examples": tuple(f"{each.record.prompt}\n\n{kind.text(item)}" for each, item in selected[:EXAMPLES]),
+        "limits": (*([limit] if judge == config.model else []), *kind.limits),
+    }
 
 
 def _filters(options: Mapping[str, str], built: Iterable[BuiltRecord]) -> Iterable[Any]:
@@ -277,13 +265,34 @@ def build_fresh(config: BuildConfig, out: Path, run_folder: Path, progress: Prog
             f"no case is {config.keep} to {config.model}: of {len(known['in words'])} that could be scored "
             f"{sum(known['in words'].values())} are known, {unscored} could not; see emend report {run_folder}."
         )
-    manifest = Manifest.read(run_folder)
-    card = _fresh_card(config, manifest, known, chosen, list(read_records(run_folder)))
-    content = _write_cases(config, chosen, int(manifest.benchmark[COUNT]), out)
-    card = card.model_copy(update={"content": content})
-    replace(out / CARD, card)
-    replace(out / CARD_TEXT, card_text(card).encode())
-    return card
+    manifest, records, in_words = Manifest.read(run_folder), list(read_records(run_folder)), known["in words"]
+    cost = build_cost(manifest, records)
+    unwanted = "known already" if config.keep == "unknown" else "not known"
+    usual = {"source": config.source, "licence": "that of the source", "files": {}}
+    provenance = {
+        name: manifest.benchmark[name] for name in ("source", "licence", "files", "date") if name in manifest.benchmark
+    }
+    return write_card(
+        out,
+        kind=FRESH,
+        recipe=f"keep {config.keep}",
+        status="not reviewed",
+        content=_write_cases(config, chosen, int(manifest.benchmark[COUNT]), out),
+        source=usual | provenance,
+        language="that of the source",
+        seed=config.seed,
+        models={"author": config.model, "judge": config.model},
+        items=manifest.units,
+        kept_share=estimate([float(place in chosen) for place in in_words], list(in_words)),
+        failed=manifest.units - len(in_words),
+        dropped={unwanted: len(in_words) - len(chosen)},
+        filters=tuple(_shares(known)),
+        attempts=manifest.units,
+        cost=cost,
+        cost_per_kept=cost.per(len(chosen)),
+        examples=tuple(f"{each.prompt} -> {each.answer}" for each in records if int(each.tags[PLACE]) in chosen)[:3],
+        limits=LIMITS,
+    )
 
 
 def _known(folder: Path) -> tuple[dict[str, dict[int, bool]], int]:
@@ -300,43 +309,6 @@ def _known(folder: Path) -> tuple[dict[str, dict[int, bool]], int]:
         way: {place: sum(each) > len(each) / 2 for place, each in by_place.items()} for way, by_place in scores.items()
     }
     return known, len(places - known["in words"].keys())
-
-
-def _fresh_card(
-    config: BuildConfig,
-    manifest: Manifest,
-    known: Mapping[str, Mapping[int, bool]],
-    chosen: list[int],
-    records: list[Record],
-) -> Card:
-    in_words = known["in words"]
-    cost = build_cost(manifest, records)
-    unwanted = "known already" if config.keep == "unknown" else "not known"
-    return Card(
-        kind=FRESH,
-        recipe=f"keep {config.keep}",
-        status="not reviewed",
-        content=BenchmarkFiles(benchmark=config.source, files=()),  # filled in by the caller
-        built=now(),
-        emend=installed_version(),
-        source=_source(manifest.benchmark, config.source),
-        language="that of the source",
-        seed=config.seed,
-        models={"author": config.model, "judge": config.model},
-        one_model=False,
-        prompts=(),
-        items=manifest.units,
-        kept_share=estimate([float(place in chosen) for place in in_words], list(in_words)),
-        failed=manifest.units - len(in_words),
-        dropped={unwanted: len(in_words) - len(chosen)},
-        filters=tuple(_shares(known)),
-        attempts=manifest.units,
-        cost=cost,
-        cost_per_kept=cost.per(len(chosen)),
-        diversity=None,
-        examples=tuple(f"{each.prompt} -> {each.answer}" for each in records if int(each.tags[PLACE]) in chosen)[:3],
-        limits=LIMITS,
-    )
 
 
 def _write_cases(config: BuildConfig, chosen: Sequence[int], count: int, out: Path) -> BenchmarkFiles:
@@ -367,13 +339,8 @@ def _write_cases(config: BuildConfig, chosen: Sequence[int], count: int, out: Pa
     return content
 
 
-def _source(provenance: Mapping[str, Any], name: str) -> dict[str, Any]:
-    usual = {"source": name, "licence": "that of the source", "files": {}}
-    return usual | {key: value for key, value in provenance.items() if key in ("source", "licence", "files", "date")}
-
-
 def _shares(known: Mapping[str, Mapping[int, bool]]) -> Iterator[FilterCount]:
     """The share that is known, for each way of asking."""
     for way, (_, _, counts) in WAYS.items():
         outcomes = {str(place): value for place, value in known[way].items()}
-        yield count_filter(way, outcomes, sum(not value for value in outcomes.values()), counts, "")
+        yield count_filter(way, outcomes, sum(not value for value in outcomes.values()), counts)

@@ -1,26 +1,17 @@
 """Construction of a benchmark: a run makes its items, and what is kept becomes the folder; and its estimate before."""
 
 import tempfile
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from emend.agents.llm import check_spec
 from emend.agents.providers.prices import Prices
-from emend.evals.build.assemble import CARD_TEXT, FRESH, assemble, build_fresh, read_built, read_review
-from emend.evals.build.card import EXAMPLES, BuildCost, Card, FilterCount, Status, card_text, measure_diversity
-from emend.evals.build.kinds import build_kind
-from emend.evals.build.sources.chains import check_chains, prepare_chains
-from emend.evals.build.sources.elken import prepare_events
-from emend.evals.build.sources.recoe import prepare_records
+from emend.evals.build.assemble import FRESH, assemble, build_fresh, read_built, read_review
+from emend.evals.build.card import EXAMPLES, Card, Status, measure_diversity, write_card
+from emend.evals.build.kinds import KINDS, BuildKind, build_kind
 from emend.evals.build.sources.stored_items import KeptItem
 from emend.evals.build.sources.wikiupdate import prepare_updates
 from emend.evals.config.task_config import BuildConfig
-from emend.evals.data.benchmarks.registry import CARD
-from emend.evals.log.manifest import now
-from emend.evals.log.records import replace
 from emend.evals.metrics.estimate import estimate
 from emend.evals.results.dry_run import (
     COUNTS,
@@ -35,74 +26,35 @@ from emend.evals.run.resources import load_benchmark
 from emend.evals.run.results import Progress
 from emend.evals.run.run import run
 from emend.graphs.registry import CONSTRUCTIONS
-from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.files import private_folder
 from emend.memory.registry import name_object
 
 
-@dataclass(frozen=True)
-class Composer:
-    """A kind that is composed by rules.
-
-    Attributes:
-        prepare: composes the items into the benchmark's folder and returns their file.
-        result: the result of an item without a model.
-        check: checks of the finished folder.
-    """
-
-    prepare: Callable[[BuildConfig, Path], Path]
-    result: Callable[[Mapping[str, Any]], dict[str, Any]]
-    check: Callable[[Path], list[FilterCount]] = lambda folder: []
-
-
-COMPOSERS: Mapping[str, Composer] = {
-    "chains": Composer(prepare_chains, lambda fields: {"questions": [fields["text"]]}, check_chains),
-    "elken": Composer(prepare_events, lambda fields: {"event": fields["text"]}),
-    "recoe": Composer(prepare_records, lambda fields: {"question": fields["text"]}),
-}
-
-
-def write_composed(name: str, config: BuildConfig, out: Path) -> Card:
-    """Write the benchmark of composed items, for which no model is asked, and return its card.
-
-    Raises:
-        EmendError: see the kind's `prepare`.
-    """
-    kind, composer = build_kind(name), COMPOSERS[name]
-    source, notes = kind.read(str(composer.prepare(config, out)))
-    items = [KeptItem(item.fields, composer.result(item.fields)) for item in source]
-    content = kind.write(items, [item.fields for item in items], out)
+def write_composed(name: str, kind: BuildKind, items_file: Path, config: BuildConfig, out: Path) -> Card:
+    """Write the benchmark of composed items, for which no model is asked, and return its card."""
+    source, notes = kind.read(str(items_file))
+    items = [KeptItem(item.fields, kind.result(item.fields)) for item in source]
     texts = [kind.text(item) for item in items]
+    content = kind.write(items, [item.fields for item in items], out)
     files = {file: {"sha256": digest} for file, digest in notes.files.items()}
-    card = Card(
+    return write_card(
+        out,
         kind=name,
         recipe=config.recipe,
         status="not reviewed",
         content=content,
-        built=now(),
-        emend=installed_version(),
         source={"source": notes.name, "licence": notes.licence, "files": files, "dropped": notes.left_out},
         language=config.language,
         seed=config.seed,
-        models={},
-        one_model=False,
-        prompts=(),
         items=len(items),
         kept_share=estimate([1.0] * len(items), texts),
-        failed=0,
-        dropped={},
-        filters=tuple(composer.check(out)),
+        filters=tuple(kind.check(out)),
         attempts=len(items),
-        cost=BuildCost(calls=0, input_tokens=0, output_tokens=0),
-        cost_per_kept={},
         diversity=measure_diversity(texts),
         examples=tuple(texts[:EXAMPLES]),
         limits=kind.limits,
     )
-    replace(out / CARD, card)
-    replace(out / CARD_TEXT, card_text(card).encode())
-    return card
 
 
 WIKIUPDATE = "wikiupdate"
@@ -145,21 +97,32 @@ def build(
 
 
 def _build(kind: str, config: BuildConfig, out: Path, needs_review: bool, progress: Progress | None) -> Card:
-    composed = kind in COMPOSERS
-    config.require_source(needs_author=not composed)
     if kind == FRESH:
+        config.require_source()
         return build_fresh(config, out, out / RUN, progress)
-    build_kind(kind)
+    maker = _checked_kind(kind, config)
     private_folder(out, links=True)
     if kind == WIKIUPDATE:
         config = config.model_copy(update={"source": str(prepare_updates(config, out))})
-    if composed and not config.model:
-        return write_composed(kind, config, out)
-    if composed:
-        config = config.model_copy(update={"source": str(COMPOSERS[kind].prepare(config, out))})
+    if maker.prepare:
+        items = maker.prepare(config, out)
+        if not config.model:
+            return write_composed(kind, maker, items, config, out)
+        config = config.model_copy(update={"source": str(items)})
     run(config.run_config(kind), out / RUN, progress)
     status: Status = "draft" if config.recipe == "paper" and needs_review else "not reviewed"
     return assemble(out / RUN, out, status)
+
+
+def _checked_kind(name: str, config: BuildConfig) -> BuildKind:
+    """The kind of that name, if its source and its author are named; composed items need no author.
+
+    Raises:
+        BadSettings: one of them is not, or the kind is unknown.
+    """
+    kind = KINDS.get(name)
+    config.require_source(needs_author=not (kind and kind.prepare))
+    return kind or build_kind(name)
 
 
 def apply_review(out: Path, sheets: Path) -> Card:
@@ -201,15 +164,14 @@ def foresee(kind: str, config: BuildConfig) -> BuildEstimate:
     Raises:
         EmendError: a name, setting or file is wrong.
     """
-    composed = kind in COMPOSERS
-    config.require_source(needs_author=not composed)
     if kind == FRESH:
+        config.require_source()
         return _foresee_fresh(config)
-    build_kind(kind)
-    if not composed:
+    prepare = _checked_kind(kind, config).prepare
+    if not prepare:
         return _foresee_items(kind, config)
     with tempfile.TemporaryDirectory(prefix="emend-foresee-") as home:
-        source = COMPOSERS[kind].prepare(config, Path(home))
+        source = prepare(config, Path(home))
         if not config.model:
             return BuildEstimate(items=len(source.read_bytes().splitlines()), roles=(), currency="")
         return _foresee_items(kind, config.model_copy(update={"source": str(source)}))

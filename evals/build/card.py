@@ -7,14 +7,18 @@ from typing import Any, Literal
 
 from jinja2 import Environment, StrictUndefined
 
-from emend.evals.data.benchmarks.registry import BenchmarkFiles
+from emend.evals.data.benchmarks.registry import CARD, BenchmarkFiles
+from emend.evals.log.manifest import now
+from emend.evals.log.records import replace
 from emend.evals.metrics.estimate import Estimate, estimate
+from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.escape import one_line
 from emend.memory.retrieval.tokens import words
 
 Status = Literal["draft", "reviewed", "not reviewed"]
 EXAMPLES = 3
+CARD_TEXT = "card.md"
 
 
 class FilterCount(FrozenModel):
@@ -49,9 +53,9 @@ class Diversity(FrozenModel):
 class BuildCost(FrozenModel):
     """Calls and tokens of the construction, and money by currency where prices are known."""
 
-    calls: int
-    input_tokens: int
-    output_tokens: int
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
     money: float | None = None
     currency: str = ""
 
@@ -75,25 +79,33 @@ class Card(FrozenModel):
     source: dict[str, Any]
     language: str
     seed: int
-    models: dict[str, str]
+    models: dict[str, str] = {}
     """Author and judge; empty if no model was asked."""
-    one_model: bool
+    one_model: bool = False
     """The author also judged what it wrote."""
-    prompts: tuple[PromptNote, ...]
+    prompts: tuple[PromptNote, ...] = ()
     items: int
     kept_share: Estimate
-    failed: int
-    dropped: dict[str, int]
+    failed: int = 0
+    dropped: dict[str, int] = {}
     """Items by what dropped them: a filter, a repetition, or a reviewer."""
-    filters: tuple[FilterCount, ...]
+    filters: tuple[FilterCount, ...] = ()
     attempts: int
-    cost: BuildCost
-    cost_per_kept: dict[str, float]
-    diversity: Diversity | None
+    cost: BuildCost = BuildCost()
+    cost_per_kept: dict[str, float] = {}
+    diversity: Diversity | None = None
     examples: tuple[str, ...]
     limits: tuple[str, ...]
     agreement: dict[str, Any] = {}
     """Agreement of the reviewers."""
+
+
+def write_card(out: Path, **fields: Any) -> Card:
+    """Write the card of a benchmark that is built now, for programs and for people, and return it."""
+    card = Card(built=now(), emend=installed_version(), **fields)
+    replace(out / CARD, card)
+    replace(out / CARD_TEXT, card_text(card).encode())
+    return card
 
 
 def measure_diversity(texts: Sequence[str]) -> Diversity | None:
@@ -111,7 +123,9 @@ def measure_diversity(texts: Sequence[str]) -> Diversity | None:
     )
 
 
-def count_filter(name: str, outcomes: Mapping[str, bool], rejected: int, rejects: str, published: str) -> FilterCount:
+def count_filter(
+    name: str, outcomes: Mapping[str, bool], rejected: int, rejects: str, published: str = ""
+) -> FilterCount:
     """The count of one filter, of the outcomes by case."""
     passed = estimate([float(value) for value in outcomes.values()], list(outcomes))
     return FilterCount(

@@ -17,8 +17,8 @@ from emend.evals.build.sources import (
     recoe,
     wikiupdate,
 )
-from emend.evals.build.sources.docter import read_source as read_counterfactuals
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, read_items
+from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -34,6 +34,9 @@ class BuildKind:
         text: the text that was written for an item.
         limits: what a user of the benchmark should know.
         thin: drops what repeats other items, by recipe and language, and counts it.
+        prepare: composes the items by rules into the benchmark's folder, and returns their file; None for other kinds.
+        result: the result of a composed item without a model.
+        check: checks of the finished folder of composed items.
     """
 
     read: Callable[[str], tuple[Iterator[SourceItem], SourceNotes]]
@@ -43,6 +46,9 @@ class BuildKind:
     thin: Callable[[Sequence[KeptItem], str, str], tuple[Sequence[KeptItem], tuple[FilterCount, ...]]] = (
         lambda items, recipe, language: (items, ())
     )
+    prepare: Callable[[BuildConfig, Path], Path] | None = None
+    result: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    check: Callable[[Path], list[FilterCount]] = lambda folder: []
 
 
 KINDS: Mapping[str, BuildKind] = {
@@ -73,26 +79,33 @@ KINDS: Mapping[str, BuildKind] = {
     "chains": BuildKind(
         read=read_items,
         write=lambda items, sources, folder: chains.write_rows(items, folder),
-        text=chains.worded_questions,
+        text=lambda item: "\n".join(item.result["questions"]),
         limits=chains.LIMITS,
+        prepare=chains.prepare_chains,
+        result=lambda fields: {"questions": [fields["text"]]},
+        check=chains.check_chains,
     ),
     "docter": BuildKind(
-        read=read_counterfactuals,
+        read=docter.read_source,
         write=lambda items, sources, folder: docter.write_rows(items, folder),
-        text=docter.written_document,
+        text=lambda item: str(item.result["document"]),
         limits=docter.LIMITS,
     ),
     "recoe": BuildKind(
         read=read_items,
         write=lambda items, sources, folder: recoe.write_rows(items, folder),
-        text=recoe.asked_question,
+        text=lambda item: str(item.result["question"]),
         limits=recoe.LIMITS,
+        prepare=recoe.prepare_records,
+        result=lambda fields: {"question": fields["text"]},
     ),
     "elken": BuildKind(
         read=read_items,
         write=lambda items, sources, folder: elken.write_rows(items, folder),
-        text=elken.reported_event,
+        text=lambda item: str(item.result["event"]),
         limits=elken.LIMITS,
+        prepare=elken.prepare_events,
+        result=lambda fields: {"event": fields["text"]},
     ),
     "tendencies": BuildKind(
         read=elken_tendencies.read_source,

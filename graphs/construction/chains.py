@@ -13,11 +13,9 @@ from langgraph.runtime import Runtime
 from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.filters.name_forms import leaves, names, names_exactly
 from emend.graphs.construction.filters.questions import (
-    find_command,
+    COMMON_FILTERS,
     find_foreign,
-    find_markup,
     find_several,
-    find_talk,
     find_yes_no,
     of_question,
 )
@@ -159,9 +157,7 @@ def find_other_language(worded: WordedQuestion) -> str:
 
 
 QUESTION_FILTERS: Mapping[str, Callable[[WordedQuestion], str]] = {
-    "talk": of_question(find_talk),
-    "instruction": of_question(find_command),
-    "markup": of_question(find_markup),
+    **COMMON_FILTERS,
     "different": find_equal_question,
     "start": find_other_start,
     "leak": find_leaked_entity,

@@ -137,9 +137,9 @@ def build(recipe: Recipe = "best") -> Graph:
     """Translate -> write -> check -> verify -> read -> ask a question -> check it -> finish; `paper` has no checks."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(DocterState, context_schema=ConstructionContext)
     graph.add_conditional_edges(START, begin)
-    translating = (translate,) if recipe == "paper" else (translate, check_translation)
-    again: dict[Node, Node | None] = dict.fromkeys(translating, translate)
-    add_nodes(graph, *translating, checks=again, end="write", counter="translations")
+    translation = (translate,) if recipe == "paper" else (translate, check_translation)
+    again: dict[Node, Node | None] = dict.fromkeys(translation, translate)
+    add_nodes(graph, *translation, checks=again, end="write", counter="translations")
     if recipe == "paper":
         add_nodes(graph, write, verify, ask_reasoning, finish, checks={verify: write})
     else:

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-from emend.agents.roles.author import SHIPPED
+from emend.graphs.construction.pipeline import is_prompt, last_line
 from emend.graphs.construction.translation import TranslatedFact
 
 SAMPLES: dict[str, dict[str, str]] = tomllib.loads(
@@ -17,23 +17,19 @@ SAMPLES: dict[str, dict[str, str]] = tomllib.loads(
 def sample(prompt: str) -> str:
     """A reply of usual length to a prompt of DocTER's pipeline."""
     for name, reply in REPLIES.items():
-        if SHIPPED[name].task.partition("{")[0][:40] in prompt:
+        if is_prompt(name, prompt):
             return reply(prompt)
     return "True"
 
 
-def _last(prompt: str, label: str) -> str:
-    return prompt.rpartition(f"{label}: ")[2].partition("\n")[0].strip()
-
-
 def _document(prompt: str) -> str:
     language = next((name for name in SAMPLES if f"press articles in {name}" in prompt), "English")
-    return f"{_last(prompt, 'Fact')} {SAMPLES[language]['document']}"
+    return f"{last_line(prompt, 'Fact')} {SAMPLES[language]['document']}"
 
 
 def _translation(prompt: str) -> str:
     language = next((name for name in SAMPLES if f"English into {name}" in prompt), "Chinese")
-    subject, target, old = (_last(prompt, label) for label in ("Subject", "End", "Another end"))
+    subject, target, old = (last_line(prompt, label) for label in ("Subject", "End", "Another end"))
     fact = SAMPLES[language]["statement"].format(subject=subject, object=target)
     query = fact.partition(target)[0].strip()
     translated = TranslatedFact(
@@ -42,7 +38,7 @@ def _translation(prompt: str) -> str:
         query=query,
         object=target,
         old=old,
-        paraphrases=[f"{query} ..."] * len(_last(prompt, "Other beginnings").split(" / ")),
+        paraphrases=[f"{query} ..."] * len(last_line(prompt, "Other beginnings").split(" / ")),
     )
     return translated.model_dump_json()
 
@@ -55,18 +51,18 @@ def _read_with(prompt: str) -> str:
 
 
 def _knowledge(prompt: str) -> str:
-    return f"{_last(prompt, 'First name')} is known to many people from the books of their schools."
+    return f"{last_line(prompt, 'First name')} is known to many people from the books of their schools."
 
 
 def _question(prompt: str) -> str:
-    words = _last(prompt, "Statement").rstrip(".").split()
+    words = last_line(prompt, "Statement").rstrip(".").split()
     return f"Does {' '.join(words[:-1])} what many people know from the books of their schools?"
 
 
 REPLIES: dict[str, Callable[[str], str]] = {
     "press_document": _document,
     "translate_fact": _translation,
-    "translate_back": lambda prompt: _last(prompt, "Sentence"),
+    "translate_back": lambda prompt: last_line(prompt, "Sentence"),
     "read_with": _read_with,
     "read_without": lambda prompt: "I do not know.",
     "object_knowledge": _knowledge,

@@ -136,8 +136,18 @@ def apply_filters(state: ConstructionState, draft: Any, filters: Filters, suffix
 
 
 def describe(filters: Filters, rejects: Mapping[str, str] | None = None) -> dict[str, FilterInfo]:
-    """What filters reject, by their docstrings, or by other words for some."""
+    """The filters with what they reject, by their docstrings or, for some, in other words."""
     return {name: FilterInfo(rejects=(rejects or {}).get(name) or summary_of(find)) for name, find in filters.items()}
+
+
+def is_prompt(name: str, text: str) -> bool:
+    """True for the text of the shipped prompt of that name."""
+    return SHIPPED[name].task.partition("{")[0][:40] in text
+
+
+def last_line(text: str, label: str) -> str:
+    """The text behind the last such label of a prompt, up to the end of the line."""
+    return text.rpartition(f"{label}: ")[2].partition("\n")[0].strip()
 
 
 def may_retry(state: Mapping[str, Any], context: ConstructionContext, counter: str = "attempts") -> bool:

@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from emend.agents.roles.author import write_text
 from emend.graphs.construction.debate import ANSWER, REVISE, DebateState, add_debate, vote_key
 from emend.graphs.construction.filters.name_forms import names, names_exactly
-from emend.graphs.construction.filters.questions import YES_NO, find_command, find_markup, find_talk, of_question
+from emend.graphs.construction.filters.questions import COMMON_FILTERS, YES_NO
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_cut, find_foreign_besides
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
@@ -67,8 +67,8 @@ def verify_facts(state: RecoeState, runtime: Runtime[ConstructionContext]) -> di
     """Let the judge say of each fact with retrieved paragraphs whether they are consistent with it."""
     usage, context = Usage(), runtime.context
     for fact, paragraphs in state["item"].get("evidence", {}).items():
-        shown, refusal = "\n".join(f"- {each}" for each in paragraphs), f"retrieved paragraphs contradict '{fact}'"
-        reason, spent = context.ask_judge("consistent", refusal, fact=fact, paragraphs=shown)
+        lines, refusal = "\n".join(f"- {each}" for each in paragraphs), f"retrieved paragraphs contradict '{fact}'"
+        reason, spent = context.ask_judge("consistent", refusal, fact=fact, paragraphs=lines)
         usage = usage.plus(spent)
         if reason:
             return {**reject(state, VERIFIED, reason), "usage": usage}
@@ -189,9 +189,7 @@ def find_other_language(draft: WordedRecord) -> str:
 
 
 QUESTION_FILTERS: Mapping[str, Callable[[WordedRecord], str]] = {
-    "talk": of_question(find_talk),
-    "instruction": of_question(find_command),
-    "markup": of_question(find_markup),
+    **COMMON_FILTERS,
     "question": find_no_wording,
     "one_question": find_two_questions,
     "different": find_same_question,

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from emend.agents.roles.author import SHIPPED
 from emend.graphs.construction.debate import ANSWER, REVISE
+from emend.graphs.construction.pipeline import is_prompt, last_line
 from emend.memory.retrieval.tokens import words
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
@@ -16,20 +16,16 @@ ENDING = ", by these facts"
 
 def sample(prompt: str) -> str:
     """A wording of a composed question, a judge's decision, or an agent's reason and answer."""
-    question = prompt.rpartition("Question: ")[2].partition("\n")[0].strip()
-    if _is_asked("reasoned_question", prompt):
+    question = last_line(prompt, "Question")
+    if is_prompt("reasoned_question", prompt):
         return f"{question[:-1]}{ENDING}{question[-1:]}"
     facts = prompt.rpartition("Facts:\n")[2].partition("\nQuestion: ")[0].splitlines()
-    if _is_asked(ANSWER, prompt) or _is_asked(REVISE, prompt):
+    if is_prompt(ANSWER, prompt) or is_prompt(REVISE, prompt):
         return f"This follows from the facts that are given about them.\nAnswer: {solve(question, facts)}"
-    if _is_asked("answer_follows", prompt):
+    if is_prompt("answer_follows", prompt):
         answer = prompt.rpartition("Answer in question: ")[2].partition("\n")[0]
         return str(words(answer) == words(solve(question, facts)))
     return "True"
-
-
-def _is_asked(name: str, prompt: str) -> bool:
-    return SHIPPED[name].task.partition("{")[0][:40] in prompt
 
 
 def solve(question: str, facts: Sequence[str]) -> str:

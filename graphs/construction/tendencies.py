@@ -192,20 +192,17 @@ def _with_options(draft: TendencyDraft, likelier: str, event: str) -> dict[str, 
 
 def check_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the questions that can be asked without the event and offer a choice."""
-
-    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Fault:
-        return question_fault(question, event["event"], runtime.context.language)
-
-    return _questions_passing(state, fault_of)
+    language = runtime.context.language
+    return _questions_passing(state, lambda event, question: question_fault(question, event, language))
 
 
 def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Take the questions that a reader answers as planned with the event, and otherwise without it."""
     usage = Usage()
 
-    def fault_of(event: Mapping[str, Any], question: Mapping[str, Any]) -> Fault:
+    def fault_of(event: str, question: Mapping[str, Any]) -> Fault:
         nonlocal usage
-        fault, spent = read_choice(runtime.context, event["event"], question)
+        fault, spent = read_choice(runtime.context, event, question)
         usage = usage.plus(spent)
         return fault
 
@@ -217,16 +214,14 @@ def is_about_another(question: Mapping[str, Any], event: str) -> bool:
     return not names(event, question["about"])
 
 
-def _questions_passing(
-    state: TendencyState, fault_of: Callable[[Mapping[str, Any], Mapping[str, Any]], Fault]
-) -> dict[str, Any]:
+def _questions_passing(state: TendencyState, fault_of: Callable[[str, Mapping[str, Any]], Fault]) -> dict[str, Any]:
     """The events with the questions without a fault; one with too few is dropped."""
     events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for event in state["events"]:
         usable: dict[str, list[dict[str, Any]]] = {"in_scope": [], "out_of_scope": []}
         for scope, questions in usable.items():
             for question in event[scope]:
-                fault = fault_of(event, question)
+                fault = fault_of(event["event"], question)
                 if fault[0]:
                     rejections.append(_rejection(state, fault, question["question"]))
                 else:

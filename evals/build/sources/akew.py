@@ -1,17 +1,15 @@
 """AKEW from facts: a file of facts, rows of subject, relation and object, or the edits of another benchmark."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
-from emend.evals.data.benchmarks.fact_formats import HUB, is_fact_file, read_facts
+from emend.evals.build.sources.fact_graph import with_prompt
+from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, write_json
+from emend.evals.data.benchmarks.fact_formats import is_fact_file, read_facts
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
-from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.run.resources import load_benchmark
 from emend.memory.edit import Edit
-from emend.memory.files import replace_file
 
 FILE = "CounterFact.json"
 LIMITS = (
@@ -28,44 +26,29 @@ def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
         BadData: a row is malformed, names the line and field; or no fact has a subject, an object and a cloze.
         BadSettings: there is no such benchmark.
     """
-    notes = SourceNotes(source)
     if is_fact_file(source):
-        if not source.startswith(HUB):
-            notes.files[Path(source).name] = sha256(Path(source).expanduser())
-        edits = ((row.edit, row.aliases) for row in read_facts(source, _with_prompt))
+        notes = SourceNotes.of_facts(source)
+        edits = ((row.edit, row.aliases) for row in read_facts(source, with_prompt))
     else:
         benchmark, settings = load_benchmark(source, None, {})
-        notes.licence = f"that of {benchmark.provenance.get('source', source)}"
+        notes = SourceNotes(source, f"that of {benchmark.provenance.get('source', source)}")
         files = benchmark.provenance.get("files", {})
-        notes.files |= {name: str(file.get("sha256", "")) for name, file in files.items()}
+        notes.files = {name: str(file.get("sha256", "")) for name, file in files.items()}
         edits = ((edit, ()) for case in benchmark.cases(settings[0]) for edit in case.edits)
     return _items(edits, notes), notes
-
-
-def _with_prompt(fields: dict[str, Any]) -> dict[str, Any]:
-    """A row of subject, relation and object with the cloze that these three make."""
-    if {"subject", "relation", "object"} <= fields.keys() and not {"prompt", "question"} & fields.keys():
-        relation = str(fields["relation"])
-        prompt = relation if "{}" in relation else f"The {relation} of {{}} is"
-        return fields | {"prompt": prompt}
-    return fields
 
 
 def _items(edits: Iterator[tuple[Edit, Sequence[str]]], notes: SourceNotes) -> Iterator[SourceItem]:
     keys: set[tuple[str, str, str]] = set()
     for edit, aliases in edits:
         key = edit.subject, edit.prompt, edit.target_new
-        if reason := _reason_to_leave_out(edit, key in keys):
-            notes.left_out[reason] = notes.left_out.get(reason, 0) + 1
-            continue
-        keys.add(key)
-        yield SourceItem(edit.text, _fields(edit, aliases))
-
-
-def _reason_to_leave_out(edit: Edit, is_repeated: bool) -> str:
-    if not (edit.subject and edit.target_new and (edit.prompt or edit.question)):
-        return "facts without subject, new object, or cloze and question"
-    return "facts that stand in the source twice" if is_repeated else ""
+        if not (edit.subject and edit.target_new and (edit.prompt or edit.question)):
+            notes.leave_out("facts without subject, new object, or cloze and question")
+        elif key in keys:
+            notes.leave_out("facts that stand in the source twice")
+        else:
+            keys.add(key)
+            yield SourceItem(edit.text, _fields(edit, aliases))
 
 
 def _fields(edit: Edit, aliases: Sequence[str]) -> dict[str, Any]:
@@ -88,7 +71,7 @@ def _fields(edit: Edit, aliases: Sequence[str]) -> dict[str, Any]:
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write the records in the form of AKEW's CounterFact.json."""
     rows = [{"case_id": number, "requested_rewrite": rewrite(item)} for number, item in enumerate(items)]
-    replace_file(folder / FILE, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
+    write_json(folder / FILE, rows)
     return BenchmarkFiles(benchmark="akew", options={"dataset": "counterfact"}, files=(FILE,))
 
 

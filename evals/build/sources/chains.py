@@ -3,9 +3,8 @@
 The checks read rows of MQuAKE's files, so that released ones and new ones are checked alike.
 """
 
-import json
 import random
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
@@ -24,7 +23,7 @@ from emend.evals.build.sources.fact_graph import (
     read_fact_table,
     read_templates,
 )
-from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
+from emend.evals.build.sources.stored_items import KeptItem, in_turn, store_items, take_turns, write_json
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
@@ -34,7 +33,6 @@ from emend.graphs.construction.chains import leaked_name
 from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.texts import summary_of
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.files import replace_file
 
 TRIES = 8
 """Ways of editing a chain that are tried for each choice of edited hops."""
@@ -120,36 +118,29 @@ def _old_chains(graph: FactGraph, hops: int, rng: random.Random) -> Iterator[tup
     """All chains of the graph, one of each subject before a second one of any."""
     subjects = graph.subjects
     rng.shuffle(subjects)
-    pending = deque[Iterator[tuple[FactHop, ...]]]()
-    for subject in subjects:
-        chains = _extended(graph, (), subject, hops, rng)
-        if (first := next(chains, None)) is not None:
-            pending.append(chains)
-            yield first
-    while pending:
-        chains = pending.popleft()
-        if (following := next(chains, None)) is not None:
-            pending.append(chains)
-            yield following
+
+    def steps(place: int, subject: str) -> Iterator[tuple[str, str]]:
+        relations = list(graph.relations_of(subject))
+        rng.shuffle(relations)
+        for relation in relations:
+            if (target := graph.object_of(subject, relation)) is not None:
+                yield relation, target
+
+    return in_turn(_walks((), subject, hops, steps) for subject in subjects)
 
 
-def _extended(
-    graph: FactGraph, chain: tuple[FactHop, ...], subject: str, hops: int, rng: random.Random
-) -> Iterator[tuple[FactHop, ...]]:
+Steps = Callable[[int, str], Iterator[tuple[str, str]]]
+"""Relations and objects by which a chain may go on, by the number of its hops and the subject at its end."""
+
+
+def _walks(chain: tuple[FactHop, ...], subject: str, hops: int, steps: Steps) -> Iterator[tuple[FactHop, ...]]:
     """The chains that go on from a subject without coming back to an entity."""
     if len(chain) == hops:
         yield chain
         return
-    relations = list(graph.relations_of(subject))
-    rng.shuffle(relations)
-    for relation in relations:
-        target = graph.object_of(subject, relation)
-        if target is not None and target not in _entities(chain, subject):
-            yield from _extended(graph, (*chain, FactHop(subject, relation, target)), target, hops, rng)
-
-
-def _entities(chain: Sequence[FactHop], start: str) -> set[str]:
-    return {start, *(hop.subject for hop in chain)}
+    for relation, target in steps(len(chain), subject):
+        if target not in {subject, *(hop.subject for hop in chain)}:
+            yield from _walks((*chain, FactHop(subject, relation, target)), target, hops, steps)
 
 
 def _edited_chains(
@@ -158,21 +149,13 @@ def _edited_chains(
     """The chains along the same relations in which the hops at these places have other objects."""
     relations = [hop.relation for hop in old]
 
-    def extended(chain: tuple[FactHop, ...], subject: str) -> Iterator[tuple[FactHop, ...]]:
-        place = len(chain)
-        if place == len(relations):
-            yield chain
-            return
-        true = graph.object_of(subject, relations[place])
-        if true is None:
-            return
-        following = relations[place + 1] if place + 1 < len(relations) else ""
-        targets = _other_objects(graph, relations[place], following, true, rng) if place in edited else [true]
-        for target in targets:
-            if target not in _entities(chain, subject):
-                yield from extended((*chain, FactHop(subject, relations[place], target)), target)
+    def steps(place: int, subject: str) -> Iterator[tuple[str, str]]:
+        relation, following = relations[place], [*relations, ""][place + 1]
+        if (true := graph.object_of(subject, relation)) is not None:
+            targets = _other_objects(graph, relation, following, true, rng) if place in edited else [true]
+            yield from ((relation, target) for target in targets)
 
-    return extended((), old[0].subject)
+    return _walks((), old[0].subject, len(old), steps)
 
 
 def _other_objects(graph: FactGraph, relation: str, following: str, true: str, rng: random.Random) -> list[str]:
@@ -251,8 +234,17 @@ def find_same_answer(rows: Rows) -> set[int]:
 
 def find_shared_names(rows: Rows) -> set[int]:
     """A name stands for the old and the new answer, which are not the same."""
-    same = find_same_answer(rows)
-    return {row.id for row in rows if row.id not in same and _old_names(row) & _new_names(row)}
+    shared = {
+        row.id
+        for row in rows
+        if _fold_all(row.answer, *row.answer_alias, *row.answer_extended)
+        & _fold_all(row.new_answer, *row.new_answer_alias)
+    }
+    return shared - find_same_answer(rows)
+
+
+def _fold_all(*names: str) -> set[str]:
+    return {normalise(name) for name in names}
 
 
 def find_broken_chains(rows: Rows) -> set[int]:
@@ -308,14 +300,6 @@ def start_of(row: ChainRow) -> str:
     """The entity at which the chain of a row begins; empty if its triples have no labels."""
     labels = row.orig.new_triples_labeled
     return labels[0][0] if labels else ""
-
-
-def _old_names(row: ChainRow) -> set[str]:
-    return {normalise(name) for name in (row.answer, *row.answer_alias, *row.answer_extended)}
-
-
-def _new_names(row: ChainRow) -> set[str]:
-    return {normalise(name) for name in (row.new_answer, *row.new_answer_alias)}
 
 
 def _is_broken(row: ChainRow) -> bool:
@@ -392,13 +376,8 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
         {"case_id": number, "questions": item.result["questions"], **item.fields["row"]}
         for number, item in enumerate(items, 1)
     ]
-    replace_file(folder / FILE, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
+    write_json(folder / FILE, rows)
     return BenchmarkFiles(benchmark="mquake", options={"dataset": "CF"}, files=(FILE,))
-
-
-def worded_questions(item: KeptItem) -> str:
-    """The questions of a chain."""
-    return "\n".join(item.result["questions"])
 
 
 def prepare_chains(config: BuildConfig, out: Path) -> Path:
@@ -461,9 +440,8 @@ def _cells(chains: Sequence[Chain]) -> str:
 def check_chains(folder: Path) -> list[FilterCount]:
     """The checks of a folder of chains, each with the share of rows that pass."""
     rows = TypeAdapter(list[ChainRow]).validate_json((folder / FILE).read_bytes())
-    counts = []
-    for name, find in FAULTS.items():
-        faulty = find(rows)
-        outcomes = {str(row.id): row.id not in faulty for row in rows}
-        counts.append(count_filter(name, outcomes, len(faulty), summary_of(find), ""))
-    return counts
+    faults = {name: (find(rows), summary_of(find)) for name, find in FAULTS.items()}
+    return [
+        count_filter(name, {str(row.id): row.id not in faulty for row in rows}, len(faulty), rejects)
+        for name, (faulty, rejects) in faults.items()
+    ]

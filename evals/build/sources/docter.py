@@ -1,20 +1,18 @@
 """DocTER from counterfactual facts with paraphrases and neighbours, and the files of the items that are kept."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, write_json, write_lines
 from emend.evals.data.benchmarks.counterfact import Counterfact, FlatRow, OriginalRow
 from emend.evals.data.benchmarks.docter import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS, last_sentence
-from emend.evals.data.benchmarks.fact_formats import HUB, is_fact_file, read_facts
+from emend.evals.data.benchmarks.fact_formats import is_fact_file, read_facts
 from emend.evals.data.benchmarks.fact_rows import FactRow
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
-from emend.evals.data.benchmarks.rows import read_numbered, sha256
+from emend.evals.data.benchmarks.rows import read_numbered
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadSettings
-from emend.memory.files import replace_file
 from emend.memory.json_files import read_json
 
 LABELS = "True", "False"
@@ -33,9 +31,7 @@ def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
             f"documents are written about counterfactual facts, and '{source}' is no file of them: give --from a file "
             "in CounterFact's form, such as counterfact.json, or a file of facts with prompt and old_answer."
         )
-    notes = SourceNotes(source)
-    if not source.startswith(HUB):
-        notes.files[Path(source).name] = sha256(Path(source).expanduser())
+    notes = SourceNotes.of_facts(source)
     return _items(source, notes), notes
 
 
@@ -43,7 +39,7 @@ def _items(source: str, notes: SourceNotes) -> Iterator[SourceItem]:
     queries: set[str] = set()
     for fact in _facts(source, notes):
         if fact.query in queries:
-            _leave_out(notes, "facts of which the source has another one with the same cloze")
+            notes.leave_out("facts of which the source has another one with the same cloze")
             continue
         queries.add(fact.query)
         new, old = _statement(fact, fact.triplet.object), _statement(fact, fact.true_target)
@@ -55,22 +51,14 @@ def _facts(source: str, notes: SourceNotes) -> Iterator[Counterfact]:
     path = Path(source).expanduser()
     rows: Any = read_json(path, links=True) if path.suffix == ".json" and path.is_file() else None
     if isinstance(rows, list) and rows and isinstance(rows[0], Mapping) and "case_id" in rows[0]:
-        rows = _read_original(path) if "requested_rewrite" in rows[0] else _read_flat(path)
-        yield from (row.fact for row in rows)
+        form: type[OriginalRow | FlatRow] = OriginalRow if "requested_rewrite" in rows[0] else FlatRow
+        yield from (row.fact for row in read_numbered(path, form).values())
         return
     for number, row in enumerate(read_facts(source, _with_relation), 1):
         if row.subject and row.object and row.old_answer and row.prompt:
             yield _from_row(number, row)
         else:
-            _leave_out(notes, "facts without subject, object, prompt and old_answer")
-
-
-def _read_original(path: Path) -> Iterable[OriginalRow]:
-    return read_numbered(path, OriginalRow).values()
-
-
-def _read_flat(path: Path) -> Iterable[FlatRow]:
-    return read_numbered(path, FlatRow).values()
+            notes.leave_out("facts without subject, object, prompt and old_answer")
 
 
 def _with_relation(fields: dict[str, Any]) -> dict[str, Any]:
@@ -83,10 +71,6 @@ def _from_row(number: int, row: FactRow) -> Counterfact:
     triplet = Triplet(subject=subject, relation=row.relation or prompt, object=target)
     neighbours = tuple((each.question, each.answer) for each in row.locality if each.answer)
     return Counterfact(number, triplet, prompt, str(row.old_answer), row.paraphrases, neighbours)
-
-
-def _leave_out(notes: SourceNotes, reason: str) -> None:
-    notes.left_out[reason] = notes.left_out.get(reason, 0) + 1
 
 
 def _statement(fact: Counterfact, target: str) -> str:
@@ -129,11 +113,6 @@ class NumberedItem(NamedTuple):
     result: Mapping[str, Any]
 
 
-def written_document(item: KeptItem) -> str:
-    """The document of an item."""
-    return str(item.result["document"])
-
-
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write DocTER's files; for languages that it lacks, a file of facts whose edits are the documents."""
     numbered = [NumberedItem(2 * place, *item) for place, item in enumerate(items, 1)]
@@ -142,8 +121,7 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
         return _write_english(numbered, folder)
     if (language, queries) in CROSSED:
         return _write_crossed(numbered, CROSSED[language, queries], folder)
-    lines = [json.dumps(_fact_row(item), ensure_ascii=False) + "\n" for item in numbered]
-    replace_file(folder / OTHER_LANGUAGE, "".join(lines).encode())
+    write_lines(folder / OTHER_LANGUAGE, map(_fact_row, numbered))
     return BenchmarkFiles(benchmark="facts", files=(OTHER_LANGUAGE,))
 
 
@@ -174,7 +152,7 @@ def _write_crossed(items: Sequence[NumberedItem], block: str, folder: Path) -> B
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    replace_file(path, (json.dumps({"data": list(rows)}, ensure_ascii=False, indent=1) + "\n").encode())
+    write_json(path, {"data": list(rows)})
 
 
 def _success(item: NumberedItem) -> dict[str, Any]:

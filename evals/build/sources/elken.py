@@ -1,24 +1,21 @@
 """Events over a graph of facts: types with roles, the answers that follow, items, and rows of ELKEN's files."""
 
-import json
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from emend.evals.build.sources.fact_graph import FactGraph, TemplateBook, fill, read_fact_table
-from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
+from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns, write_json
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
-from emend.evals.data.wikidata.fact_update import Template
+from emend.evals.data.wikidata.fact_update import Template, read_tables
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
-from emend.memory.files import read_input, replace_file
 
 SHIPPED = Path(__file__).with_name("event_types.toml")
 UNKNOWN = "unknown"
@@ -76,23 +73,15 @@ class EventType(FrozenModel):
         return tuple(role for role in self.roles if f"{{{role}}}" in self.template)
 
 
-_TYPES = TypeAdapter(dict[str, EventType])
-
-
 def read_event_types(path: Path = SHIPPED) -> dict[str, EventType]:
     """Read a TOML file of event types.
 
     Raises:
         BadData: the file cannot be read, is no TOML, or has a wrong type; names type and field.
     """
-    try:
-        return _TYPES.validate_python(tomllib.loads(read_input(path).decode("utf-8")))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ", ".join(f"'{part}'" for part in first["loc"])
-        raise BadData(f"{path}, {place}: {first['msg']}. Take {SHIPPED.name} of Emend as a pattern.") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadData(f"cannot read the event types '{path}': {error}. Take {SHIPPED.name} as a pattern.") from error
+    remedy = f"Take {SHIPPED.name} of Emend as a pattern."
+    types: dict[str, EventType] = read_tables(path, dict[str, EventType], "the event types", remedy)
+    return types
 
 
 MOST = 300
@@ -292,21 +281,18 @@ def _question(graph: FactGraph, subject: str, relation: str, template: str, targ
 
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write ELKEN's test file, and that for training where there are events of its types."""
-    files = []
-    for file, split in ((TEST, "test"), (TRAIN, "train")):
-        rows = [
-            {"event": reported_event(each), **each.fields["row"]} for each in items if each.fields["split"] == split
-        ]
-        if rows:
-            replace_file(folder / file, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
-            files.append(file)
-    options = {"blocks": "fact", "split": files[0].removesuffix(".json")}
-    return BenchmarkFiles(benchmark="elken", options=options, files=tuple(files))
+    rows = [(each.fields["split"], {"event": each.result["event"], **each.fields["row"]}) for each in items]
+    return write_splits(folder, rows, "fact")
 
 
-def reported_event(item: KeptItem) -> str:
-    """The event in the words of its author, or of its template."""
-    return str(item.result["event"])
+def write_splits(folder: Path, rows: Sequence[tuple[str, dict[str, Any]]], blocks: str) -> BenchmarkFiles:
+    """Write ELKEN's files of rows with the part of the data that each is in."""
+    parts = {file: [row for part, row in rows if f"{part}.json" == file] for file in (TEST, TRAIN)}
+    files = tuple(file for file, part in parts.items() if part)
+    for file in files:
+        write_json(folder / file, parts[file])
+    options = {"blocks": blocks, "split": files[0].removesuffix(".json")}
+    return BenchmarkFiles(benchmark="elken", options=options, files=files)
 
 
 def prepare_events(config: BuildConfig, out: Path) -> Path:

@@ -1,23 +1,21 @@
 """Tendency events: a call for each topic and region as an item, and the rows of ELKEN's files."""
 
-import json
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field
 
 from emend.evals.build.card import FilterCount, count_filter
-from emend.evals.build.sources.elken import TEST, TRAIN
+from emend.evals.build.sources.elken import write_splits
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import sha256
+from emend.evals.data.wikidata.fact_update import read_tables
 from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
 from emend.graphs.construction.tendencies import candidate_of
-from emend.memory.errors import BadData
-from emend.memory.files import read_input, replace_file
+from emend.memory.edit import FrozenModel
 from emend.memory.typography import fold_text
 
 SHIPPED_TOPICS = "topics"
@@ -32,7 +30,10 @@ LIMITS = (
     "Events are invented, and what they make likely is a model's opinion, tried by a reader; the paper had people.",
     "Near duplicates are looked for within a topic; those in other words in English alone, with MiniLM installed.",
 )
-_TOPICS = TypeAdapter(dict[str, Literal["test", "train"]])
+
+
+class _TopicTables(FrozenModel):
+    topics: Annotated[dict[str, Literal["test", "train"]], Field(min_length=1)]
 
 
 def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
@@ -56,16 +57,9 @@ def read_topics(path: Path) -> dict[str, Literal["test", "train"]]:
     Raises:
         BadData: the file cannot be read, or a topic is in no part of the data.
     """
-    try:
-        topics = _TOPICS.validate_python(tomllib.loads(read_input(path).decode("utf-8")).get("topics"))
-    except (OSError, ValueError, ValidationError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise BadData(
-            f"cannot read the topics '{path}': {reason}. Name ELKEN's with --from {SHIPPED_TOPICS}, or give a TOML "
-            'file with a table [topics] of lines such as Business = "test".'
-        ) from error
-    if not topics:
-        raise BadData(f"'{path}' has no topic: give lines such as Business = \"test\" in its table [topics].")
+    remedy = f"Name ELKEN's with --from {SHIPPED_TOPICS}, or give a TOML file with a table [topics] of lines such as "
+    tables = read_tables(path, _TopicTables, "the topics", f'{remedy}Business = "test".')
+    topics: dict[str, Literal["test", "train"]] = tables.topics
     return topics
 
 
@@ -76,15 +70,10 @@ def events_of(item: KeptItem) -> str:
 
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write ELKEN's test file and that for training."""
-    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for item in items:
-        rows[item.fields["split"]] += [_row(item.fields["topic"], event) for event in item.result["events"]]
-    files = [file for file, split in ((TEST, "test"), (TRAIN, "train")) if rows[split]]
-    for file in files:
-        content = json.dumps(rows[file.removesuffix(".json")], ensure_ascii=False, indent=1)
-        replace_file(folder / file, f"{content}\n".encode())
-    options = {"blocks": "tendency_m,tendency_g", "split": files[0].removesuffix(".json")}
-    return BenchmarkFiles(benchmark="elken", options=options, files=tuple(files))
+    rows = [
+        (item.fields["split"], _row(item.fields["topic"], each)) for item in items for each in item.result["events"]
+    ]
+    return write_splits(folder, rows, "tendency_m,tendency_g")
 
 
 def drop_duplicates(
@@ -134,7 +123,7 @@ def _drop_near(
             remaining[event.item].append(event.fields)
     thinned = [items[place]._replace(result={"events": each}) for place, each in remaining.items()]
     outcomes = {str(index): index not in dropped for index in range(len(events))}
-    return thinned, count_filter(name, outcomes, len(dropped), rejects, "")
+    return thinned, count_filter(name, outcomes, len(dropped), rejects)
 
 
 def _near_in_topics(events: Sequence[_TopicEvent], find: Callable[[Sequence[str]], Mapping[int, int]]) -> set[int]:

@@ -1,27 +1,23 @@
 """Facts as a graph, from a table or from what documents state, with the templates that word its relations."""
 
-import json
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from emend.evals.build.sources.stored_items import KeptItem, SourceNotes
-from emend.evals.data.benchmarks.fact_formats import HUB, is_fact_file, read_facts
+from emend.evals.build.sources.stored_items import KeptItem, SourceNotes, write_lines
+from emend.evals.data.benchmarks.fact_formats import is_fact_file, read_facts
 from emend.evals.data.benchmarks.fact_rows import FactRow
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
-from emend.evals.data.benchmarks.rows import sha256
-from emend.evals.data.wikidata.fact_update import Relations, Template
+from emend.evals.data.wikidata.fact_update import Relations, Template, read_tables
 from emend.evals.metrics.text import normalise
 from emend.graphs.construction.fact_lines import FactLine
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.files import read_input, replace_file
 
 EXAMPLE = """["country of citizenship"]
 cloze = "{} is a citizen of"
@@ -29,22 +25,14 @@ question = "What is the country of citizenship of {}?"
 phrase = "the country of citizenship of {}\""""
 
 
-class RelationTemplates(FrozenModel):
-    """Templates of a relation, in which `{}` stands for the subject."""
-
-    cloze: Template
-    """Text that the object continues."""
-    question: Template
-    phrase: Template
-    """Noun phrase for the object, which takes its place in the question about the next hop."""
-
-
 class GivenTemplates(FrozenModel):
-    """Templates of a relation that somebody gives; those that are left out are made of the relation's name."""
+    """Templates of a relation, in which `{}` stands for the subject; empty ones are made of the relation's name."""
 
-    cloze: Template | None = None
-    question: Template | None = None
-    phrase: Template | None = None
+    cloze: Template = ""
+    """Text that the object continues."""
+    question: Template = ""
+    phrase: Template = ""
+    """Noun phrase for the object, which takes its place in the question about the next hop."""
 
 
 class TemplateBook:
@@ -67,7 +55,7 @@ class TemplateBook:
         }
         self._books = (from_user or {}, from_table or {}, wikidata)
 
-    def templates(self, relation: str) -> RelationTemplates:
+    def templates(self, relation: str) -> GivenTemplates:
         """The templates of a relation; where nobody gives any, those made of its name.
 
         Raises:
@@ -76,13 +64,13 @@ class TemplateBook:
         templates = default_templates(relation)
         for book in reversed(self._books):
             if relation in book:
-                templates |= book[relation].model_dump(exclude_none=True)
+                templates |= book[relation].model_dump(exclude_defaults=True)
         if not templates["phrase"]:
             raise BadData(
                 f"the relation '{relation}' is no noun: give its templates with --relations, such as\n{EXAMPLE}"
             )
         templates["question"] = templates["question"] or f"What is {templates['phrase']}?"
-        return RelationTemplates.model_validate(templates)
+        return GivenTemplates.model_validate(templates)
 
     def question(self, start: str, relations: Sequence[str]) -> str:
         """The question along relations, such as `What is the climate of the capital of Peru?`."""
@@ -108,7 +96,7 @@ def fill(template: str, subject: str) -> str:
     return template.replace("{}", subject, 1)
 
 
-_TABLES = TypeAdapter(dict[Annotated[str, Field(min_length=1)], GivenTemplates])
+_TABLES = dict[Annotated[str, Field(min_length=1)], GivenTemplates]
 
 
 def read_templates(path: Path) -> dict[str, GivenTemplates]:
@@ -117,16 +105,8 @@ def read_templates(path: Path) -> dict[str, GivenTemplates]:
     Raises:
         BadData: the file cannot be read, is no TOML, or has a wrong template; names relation and field.
     """
-    try:
-        tables = tomllib.loads(read_input(path).decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadData(f"cannot read the templates '{path}': {error}. A relation is\n{EXAMPLE}") from error
-    try:
-        return _TABLES.validate_python(tables)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ", ".join(f"'{part}'" for part in first["loc"])
-        raise BadData(f"{path}, {place}: {first['msg']}. A relation is\n{EXAMPLE}") from error
+    tables: dict[str, GivenTemplates] = read_tables(path, _TABLES, "the templates", f"A relation is\n{EXAMPLE}")
+    return tables
 
 
 class FactHop(NamedTuple):
@@ -260,13 +240,11 @@ def read_fact_table(source: str) -> FactTable:
             f"chains are made of a table of facts, and '{source}' is none: give --from a .csv, .tsv, .jsonl, .json or "
             ".yaml file with the columns subject, relation and object; emend build facts makes one of documents."
         )
-    rows = read_facts(source, _with_prompt)
+    rows = read_facts(source, with_prompt)
     facts = [row for row in rows if row.subject and row.relation and row.object]
     if not facts:
         raise BadData(f"'{source}' has no row with subject, relation and object: chains are made of these.")
-    notes = SourceNotes(source)
-    if not source.startswith(HUB):
-        notes.files[Path(source).name] = sha256(Path(source).expanduser())
+    notes = SourceNotes.of_facts(source)
     hops = [FactHop(str(row.subject), str(row.relation), str(row.object)) for row in facts]
     graph = FactGraph(hops, _names(facts))
     if len(facts) < len(rows):
@@ -276,7 +254,7 @@ def read_fact_table(source: str) -> FactTable:
     return FactTable(graph, _templates(facts), notes)
 
 
-def _with_prompt(fields: dict[str, Any]) -> dict[str, Any]:
+def with_prompt(fields: dict[str, Any]) -> dict[str, Any]:
     """A row with the cloze that is made of its relation, where it has neither a cloze nor a question."""
     if {"subject", "relation", "object"} <= fields.keys() and not {"prompt", "question"} & fields.keys():
         return fields | {"prompt": default_templates(str(fields["relation"]))["cloze"]}
@@ -294,17 +272,14 @@ def _names(facts: Iterable[FactRow]) -> dict[str, tuple[str, ...]]:
 
 def _templates(facts: Iterable[FactRow]) -> dict[str, GivenTemplates]:
     """By relation, the cloze and the question of the first row that has one, but for clozes made of the relation."""
-    clozes, questions = dict[str, str](), dict[str, str]()
+    templates: dict[str, dict[str, str]] = defaultdict(dict)
     for row in facts:
         relation, subject = str(row.relation), str(row.subject)
         if row.prompt and row.prompt != default_templates(relation)["cloze"] and row.prompt.count("{}") == 1:
-            clozes.setdefault(relation, row.prompt)
+            templates[relation].setdefault("cloze", row.prompt)
         if row.question and row.question.count(subject) == 1:
-            questions.setdefault(relation, row.question.replace(subject, "{}"))
-    return {
-        relation: GivenTemplates(cloze=clozes.get(relation), question=questions.get(relation))
-        for relation in clozes.keys() | questions.keys()
-    }
+            templates[relation].setdefault("question", row.question.replace(subject, "{}"))
+    return {relation: GivenTemplates(**each) for relation, each in templates.items()}
 
 
 FILE = "facts.jsonl"
@@ -321,7 +296,7 @@ def stated_lines(item: KeptItem) -> str:
 
 def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     """Write a file of facts, each once, with its document and the sentence that names its object as tags."""
-    rows = dict[FactLine, str]()
+    rows = dict[FactLine, dict[str, Any]]()
     for item in items:
         for fact in item.result["facts"]:
             line = FactLine(fact["subject"], fact["relation"], fact["object"])
@@ -330,6 +305,6 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
                 "prompt": default_templates(line.relation)["cloze"],
                 "tags": {"document": item.fields["name"], "proof": fact["sentence"]},
             }
-            rows.setdefault(line, json.dumps(row, ensure_ascii=False))
-    replace_file(folder / FILE, "".join(f"{row}\n" for row in rows.values()).encode())
+            rows.setdefault(line, row)
+    write_lines(folder / FILE, rows.values())
     return BenchmarkFiles(benchmark="facts", files=(FILE,))

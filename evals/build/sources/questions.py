@@ -8,14 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, write_lines
 from emend.evals.data.benchmarks.fact_file import REAL_FACTS
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_text, sha256
 from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, MissingData, MissingExtra
-from emend.memory.files import replace_file
 from emend.memory.retrieval.tokens import whole
 from emend.memory.typography import fold_text, fold_typography
 
@@ -264,7 +263,7 @@ def write_rows(items: Sequence[KeptItem], sources: Sequence[dict[str, Any]], fol
     ]
     hops = list(two_hop_questions(facts))
     rows = [row for item in items for row in _rows(item, facts, hops, [source["text"] for source in sources], far)]
-    replace_file(folder / FILE, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+    write_lines(folder / FILE, rows)
     return BenchmarkFiles(benchmark="facts", files=(FILE,))
 
 

@@ -1,9 +1,8 @@
 """Records composed of a table of facts with paragraphs as their evidence, as items and as rows of ReCoE's files."""
 
-import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from emend.evals.build.sources.fact_graph import FactGraph, TemplateBook, read_fact_table, read_templates
 from emend.evals.build.sources.questions import DocumentFolder
 from emend.evals.build.sources.recoe_records import ReasoningRecord, RecordComposer, parse_measure
-from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns
+from emend.evals.build.sources.stored_items import KeptItem, store_items, take_turns, write_json
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.recoe import ROWS
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
@@ -19,7 +18,6 @@ from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.files import replace_file
 from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 from emend.memory.retrieval.compose import load_retriever
@@ -150,17 +148,8 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
     for item in items:
         rows[item.fields["scheme"]].append({**item.fields["row"], "question": item.result["question"]})
     for scheme, each in rows.items():
-        replace_file(folder / f"{scheme}.json", (json.dumps(each, ensure_ascii=False, indent=1) + "\n").encode())
-    return BenchmarkFiles(benchmark="recoe", files=_files(rows))
-
-
-def _files(schemes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{scheme}.json" for scheme in schemes)
-
-
-def asked_question(item: KeptItem) -> str:
-    """The question of a record."""
-    return str(item.result["question"])
+        write_json(folder / f"{scheme}.json", each)
+    return BenchmarkFiles(benchmark="recoe", files=tuple(f"{scheme}.json" for scheme in rows))
 
 
 PARAGRAPHS = 5

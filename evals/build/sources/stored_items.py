@@ -5,9 +5,11 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
+from emend.evals.data.benchmarks.fact_formats import HUB
 from emend.evals.data.benchmarks.rows import read_text, sha256
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import open_file, private_folder, replace_file
@@ -38,6 +40,26 @@ class SourceNotes:
     files: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of_facts(cls, source: str) -> Self:
+        """Notes on a file of facts; one of the hub has no digest."""
+        path = Path(source).expanduser()
+        return cls(source, files={} if source.startswith(HUB) else {path.name: sha256(path)})
+
+    def leave_out(self, reason: str) -> None:
+        """Count something that is left out."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+
+def write_json(path: Path, rows: Any) -> None:
+    """Write the rows of a benchmark's file."""
+    replace_file(path, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> None:
+    """Write rows as JSON lines."""
+    replace_file(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
 
 ITEMS, NOTES = "items.jsonl", "items-source.json"
 TEXT = "text"
@@ -66,16 +88,16 @@ def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
         BadData: the file cannot be read.
     """
     path = Path(source)
-    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
-    items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
-    if not all(isinstance(item, dict) and TEXT in item for item in items):
-        raise BadData(f"{path} has no items: repeat the emend build that made it.")
-    stored = parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES)))
+    again = "repeat the emend build that made it"
+    lines = read_text(path, f"{again.capitalize()}.").split("\n")
+    fields = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
     try:
-        notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
+        items = [SourceItem(each[TEXT], each) for each in fields]
+        notes = SourceNotes(**parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES))))
+        notes.files[path.name] = sha256(path)
     except (KeyError, TypeError) as error:
-        raise BadData(f"{path.with_name(NOTES)} is damaged ({error}): repeat the emend build that made it.") from error
-    return (SourceItem(item[TEXT], item) for item in items), notes
+        raise BadData(f"{path} or the notes beside it are damaged ({error}): {again}.") from error
+    return iter(items), notes
 
 
 def _read(path: Path) -> bytes:
@@ -86,13 +108,16 @@ def _read(path: Path) -> bytes:
 T = TypeVar("T")
 
 
-def take_turns(iterators: Iterable[Iterator[T]], count: int) -> list[T]:
-    """At most so many items, one from each iterator in turn; where one has no more, from the others."""
-    turns, items = deque(iterators), list[T]()
-    while turns and len(items) < count:
+def in_turn(iterators: Iterable[Iterator[T]]) -> Iterator[T]:
+    """One item of each iterator in turn; where one has no more, of the others."""
+    turns = deque(iterators)
+    while turns:
         iterator = turns.popleft()
-        for item in iterator:
-            items.append(item)
+        for item in islice(iterator, 1):
+            yield item
             turns.append(iterator)
-            break
-    return items
+
+
+def take_turns(iterators: Iterable[Iterator[T]], count: int) -> list[T]:
+    """At most so many items, one of each iterator in turn."""
+    return list(islice(in_turn(iterators), count))

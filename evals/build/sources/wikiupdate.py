@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from emend.evals.build.sources.akew import rewrite
-from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes
+from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, write_json, write_lines
 from emend.evals.config.task_config import BuildConfig
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_text, sha256
@@ -85,12 +85,13 @@ def _read(config: BuildConfig, out: Path, servers: WikiServers | None) -> tuple[
             "leads are asked of Wikipedia, which wants to know who asks: give --contact with an e-mail address or a "
             "page; or, with a dump, a file of leads with --leads."
         )
-    with WikiClient(config.contact, out / CACHE, servers) if config.contact else nullcontext() as client:
+    session: AbstractContextManager[Any] = (
+        WikiClient(config.contact, out / CACHE, servers) if config.contact else nullcontext()
+    )
+    with session as client:
         if config.source == SERVERS:
-            assert client is not None
-            stream = query_updates(
-                client, since, relations, config.recipe, config.language, config.limit or MOST, counts=counts
-            )
+            limit = config.limit or MOST
+            stream = query_updates(client, since, relations, config.recipe, config.language, limit, counts=counts)
         else:
             dump = Path(config.source).expanduser()
             stream = read_updates(
@@ -98,13 +99,8 @@ def _read(config: BuildConfig, out: Path, servers: WikiServers | None) -> tuple[
             )
         updates = list(stream)
         titles = [title for update in updates for title in (update.subject_page, update.new_page)]
-        leads = _read_leads(config.leads) if config.leads else fetch_leads(_asking(client), titles, config.language)
+        leads = _read_leads(config.leads) if config.leads else fetch_leads(client, titles, config.language)
     return [_row(update, relations, leads) for update in updates], counts
-
-
-def _asking(client: WikiClient | None) -> WikiClient:
-    assert client is not None  # refused above
-    return client
 
 
 def _since(text: str) -> date:
@@ -114,20 +110,34 @@ def _since(text: str) -> date:
         raise BadSettings(f"--since is '{text}': give the day from which changes count, as 2026-01-31.") from None
 
 
+class _Lead(BaseModel):
+    title: str
+    lead: str
+
+
 def _read_leads(path: str) -> Mapping[str, str]:
     """Leads by title, of a file with {"title": ..., "lead": ...} in each line.
 
     Raises:
         BadData: a line is something else.
     """
-    leads: dict[str, str] = {}
-    for number, line in enumerate(read_text(Path(path).expanduser(), "Save it as UTF-8.").split("\n"), 1):
+    remedy = 'Write {"title": "...", "lead": "..."} in each line, in UTF-8.'
+    return {row.title: row.lead for row in _parse_lines(Path(path).expanduser(), _Lead, remedy)}
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _parse_lines(path: Path, form: type[M], remedy: str) -> Iterator[M]:
+    # Texts may have other ends of lines in them, such as U+2028.
+    for number, line in enumerate(read_text(path, remedy).split("\n"), 1):
         if line.strip():
-            row = parse_json(line, f"{path}, line {number}")
-            if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("title", "lead")):
-                raise BadData(f'{path}, line {number}: write {{"title": "...", "lead": "..."}}.')
-            leads[row["title"]] = row["lead"]
-    return leads
+            try:
+                yield form.model_validate_json(line)
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                field = ".".join(map(str, first["loc"]))
+                raise BadData(f"{path}, line {number}, field '{field}': {first['msg']}. {remedy}") from error
 
 
 def _row(update: FactUpdate, relations: Relations, leads: Mapping[str, str]) -> UpdateRow:
@@ -148,25 +158,12 @@ def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
         BadData: a line is no update; names line and field.
     """
     path = Path(source).expanduser()
-    rows = list(_rows(path))
+    rows = list(_parse_lines(path, UpdateRow, "Read it again with emend build wikiupdate."))
     notes = SourceNotes(source, LICENCE, files={path.name: sha256(path)})
     counts = path.with_name(COUNTS)
     if counts.exists():
         notes.left_out |= {f"candidates: {name}": n for name, n in json.loads(counts.read_bytes())["reasons"].items()}
     return (SourceItem(_fact(row), _fields(row)) for row in rows), notes
-
-
-def _rows(path: Path) -> Iterator[UpdateRow]:
-    # Texts may have other ends of lines in them, such as U+2028.
-    for number, line in enumerate(read_text(path, "Read it again with emend build wikiupdate.").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            yield UpdateRow.model_validate_json(line)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"]))
-            raise BadData(f"{path}, line {number}, field '{field}': {first['msg']}.") from error
 
 
 def _fact(row: UpdateRow) -> str:
@@ -203,9 +200,8 @@ def write_rows(items: Sequence[KeptItem], folder: Path) -> BenchmarkFiles:
         {"case_id": number, "requested_rewrite": rewrite(item) | item.fields["times"]}
         for number, item in enumerate(items)
     ]
-    replace_file(folder / FILE, (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode())
-    lines = [json.dumps(line, ensure_ascii=False) for item in items for line in _history(item.fields)]
-    replace_file(folder / HISTORY, ("\n".join(lines) + "\n").encode())
+    write_json(folder / FILE, rows)
+    write_lines(folder / HISTORY, (line for item in items for line in _history(item.fields)))
     return BenchmarkFiles(benchmark="akew", options={"dataset": "wiki_update"}, files=(FILE, HISTORY))
 
 

@@ -9,15 +9,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
-from emend.evals.data.wikidata.dump_lines import ORIGIN, Block, ChangeScanner, DumpFile, ItemScanner, scan_blocks
+from emend.evals.data.wikidata.dump_lines import ORIGIN, ChangeScanner, DumpFile, ItemScanner, LineScanner, scan_blocks
 from emend.evals.data.wikidata.entities import WikiItem
 from emend.evals.data.wikidata.fact_update import (
-    ChangeIds,
     ChangeRule,
     FactUpdate,
     Recipe,
@@ -101,7 +99,7 @@ class ScanState:
         fields = self._fact("counts", None)
         return UpdateCounts.from_fields(fields) if fields else UpdateCounts()
 
-    def add_changes(self, end: int, changes: Iterable[ChangeIds], counts: UpdateCounts) -> None:
+    def add_changes(self, end: int, changes: Iterable[FactUpdate], counts: UpdateCounts) -> None:
         """Add what the first stage read up to an offset, and all its counts."""
         with self._transaction():
             rows = ((change.old_id, change.new_id, change.model_dump_json()) for change in changes)
@@ -122,14 +120,14 @@ class ScanState:
             for (id_,) in self._database.execute("SELECT old FROM changes UNION SELECT new FROM changes"):
                 yield id_
 
-    def changes(self) -> Iterator[tuple[ChangeIds, dict[str, WikiItem]]]:
+    def changes(self) -> Iterator[tuple[FactUpdate, dict[str, WikiItem]]]:
         """Yield the changes in the dump's order, with those of their objects that were read."""
         query = "SELECT id, label, aliases, page FROM objects WHERE id IN (?, ?)"
         with self._errors():
             for old, new, fields in self._database.execute("SELECT old, new, fields FROM changes ORDER BY rowid"):
                 rows = self._database.execute(query, (old, new))
                 items = (WikiItem(id_, label, tuple(json.loads(names)), page) for id_, label, names, page in rows)
-                yield ChangeIds.model_validate_json(fields), {item.id: item for item in items}
+                yield FactUpdate.model_validate_json(fields), {item.id: item for item in items}
 
     def _fact(self, name: str, default: Any) -> Any:
         with self._errors():
@@ -210,12 +208,39 @@ def read_updates(
     }  # fmt: skip
     with _state_file(state) as path, ScanState(path, settings, today or date.today()) as scan:
         rule = ChangeRule(recipe=recipe, since=since, today=scan.today)
-        report = partial(_report, file, progress)
-        if not scan.is_done("changes"):
-            _find_changes(file, scan, ChangeScanner(rule, relations, language), workers, report)
-        if not scan.is_done("objects"):
-            _find_objects(file, scan, language, workers, report)
+        scanners: dict[Stage, Callable[[], LineScanner[Any]]] = {
+            "changes": lambda: ChangeScanner(rule, relations, language),
+            "objects": lambda: ItemScanner(scan.object_ids(), language),
+        }
+        for stage, make in scanners.items():
+            if not scan.is_done(stage):
+                _read_stage(file, scan, stage, make(), workers, progress)
         yield from _updates(scan, relations, UpdateCounts() if counts is None else counts)
+
+
+def _read_stage(
+    file: DumpFile,
+    scan: ScanState,
+    stage: Stage,
+    scanner: LineScanner[Any],
+    workers: int | None,
+    progress: Callable[[ScanProgress], None] | None,
+) -> None:
+    """Read the dump from where the stage has stopped."""
+    counts = scan.counts
+    for block, part, rows in scan_blocks(file.blocks(scan.end_of(stage)), scanner, workers):
+        if stage == "objects":
+            scan.add_objects(block.end, rows)
+        elif part.lines and part.lines == part.damaged == counts.lines + part.lines:
+            raise BadData(f"'{file.path}' has no line that is an entity. {ORIGIN}")
+        else:
+            counts.add(part)
+            scan.add_changes(block.end, rows, counts)
+        if progress is not None:
+            changes = counts.candidates - counts.reasons.total()
+            size = {"packed_bytes": block.packed_end, "packed_size": file.size, "offset": block.end}
+            progress(ScanProgress(stage=stage, changes=changes, **size))
+    scan.finish(stage)
 
 
 def _updates(scan: ScanState, relations: Relations, counts: UpdateCounts) -> Iterator[FactUpdate]:
@@ -234,42 +259,3 @@ def _state_file(path: Path | None) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="emend-wikidata-") as folder:
         yield Path(folder) / "scan.sqlite"
-
-
-_Report = Callable[[Stage, Block, UpdateCounts], None]
-
-
-def _report(
-    file: DumpFile, progress: Callable[[ScanProgress], None] | None, stage: Stage, block: Block, counts: UpdateCounts
-) -> None:
-    if progress is not None:
-        progress(
-            ScanProgress(
-                stage=stage,
-                packed_bytes=block.packed_end,
-                packed_size=file.size,
-                offset=block.end,
-                changes=counts.candidates - counts.reasons.total(),
-            )
-        )
-
-
-def _find_changes(
-    file: DumpFile, scan: ScanState, scanner: ChangeScanner, workers: int | None, report: _Report
-) -> None:
-    counts = scan.counts
-    for block, part, rows in scan_blocks(file.blocks(scan.end_of("changes")), scanner, workers):
-        if part.lines and part.lines == part.damaged == counts.lines + part.lines:
-            raise BadData(f"'{file.path}' has no line that is an entity. {ORIGIN}")
-        counts.add(part)
-        scan.add_changes(block.end, rows, counts)
-        report("changes", block, counts)
-    scan.finish("changes")
-
-
-def _find_objects(file: DumpFile, scan: ScanState, language: str, workers: int | None, report: _Report) -> None:
-    scanner, counts = ItemScanner(scan.object_ids(), language), scan.counts
-    for block, _, rows in scan_blocks(file.blocks(scan.end_of("objects")), scanner, workers):
-        scan.add_objects(block.end, rows)
-        report("objects", block, counts)
-    scan.finish("objects")

@@ -22,8 +22,8 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
 
 from emend.evals.data.wikidata.entities import EntityDecoder, WikiItem
 from emend.evals.data.wikidata.fact_update import (
-    ChangeIds,
     ChangeRule,
+    FactUpdate,
     Relations,
     UpdateCounts,
     changes_of,
@@ -156,7 +156,7 @@ class LineScanner(ABC, Generic[T]):
         """
 
 
-class ChangeScanner(LineScanner[ChangeIds]):
+class ChangeScanner(LineScanner[FactUpdate]):
     """Finds changes; a line without a start time, or that names none of the relations, is not parsed."""
 
     def __init__(self, rule: ChangeRule, relations: Relations, language: str) -> None:
@@ -165,7 +165,7 @@ class ChangeScanner(LineScanner[ChangeIds]):
         numbers = "|".join(id_[1:] for id_ in relations.by_id)
         self._key = re.compile(rf'"P(?:{numbers})"\s*:'.encode())
 
-    def read(self, line: bytes, counts: UpdateCounts) -> Iterable[ChangeIds]:
+    def read(self, line: bytes, counts: UpdateCounts) -> Iterable[FactUpdate]:
         """Return the changes of an entity."""
         if not (line.startswith(b"{") and line.endswith(b"}")):
             raise ValueError("no JSON object")

@@ -40,7 +40,7 @@ Template = Annotated[str, AfterValidator(_with_one_slot)]
 class TimedRelation(FrozenModel):
     """A property of Wikidata; `{}` in its templates stands for the subject."""
 
-    id: Annotated[str, Field(pattern=r"^P[1-9][0-9]{0,9}$")]
+    id: str = ""
     name: Annotated[str, Field(min_length=1)]
     cloze: Template
     """Text that the object continues."""
@@ -64,28 +64,36 @@ class Relations(FrozenModel):
         """Read a TOML file of relations.
 
         Raises:
-            BadData: the file cannot be read, is no TOML, or has a wrong relation; names relation and field.
+            BadData: see `read_tables`.
         """
-        try:
-            tables = tomllib.loads(read_input(path).decode("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise BadData(f"cannot read the relations '{path}': {error}. A relation is\n{EXAMPLE}") from error
-        try:
-            rows = [_named_table(name, table) for name, table in tables.items()]
-            return cls(relations=TypeAdapter(tuple[TimedRelation, ...]).validate_python(rows))
-        except ValidationError as error:
-            raise BadData(f"{path}, {_first_fault(error, list(tables))}. A relation is\n{EXAMPLE}") from error
+        tables: dict[str, TimedRelation] = read_tables(path, _TABLES, "the relations", f"A relation is\n{EXAMPLE}")
+        return cls(relations=tuple(each.model_copy(update={"id": name}) for name, each in tables.items()))
 
 
-def _named_table(name: str, table: object) -> object:
-    return {**table, "id": name} if isinstance(table, dict) else table
+_PROPERTY = Annotated[str, Field(pattern=r"^P[1-9][0-9]{0,9}$")]
+_TABLES = Annotated[dict[_PROPERTY, TimedRelation], Field(min_length=1)]
 
 
-def _first_fault(error: ValidationError, names: list[str]) -> str:
-    first = error.errors(include_url=False)[0]
-    index, field = (*first["loc"], "", "")[:2]
-    place = f"[{names[index]}]" if isinstance(index, int) else "relations"
-    return f"{place}{f', field {field!r}' if field else ''}: {first['msg']}"
+def read_tables(path: Path, form: Any, what: str, remedy: str) -> Any:
+    """The tables of a TOML file in a form that pydantic checks.
+
+    Args:
+        path: the file.
+        form: a type.
+        what: it has, for errors.
+        remedy: ends an error.
+
+    Raises:
+        BadData: the file cannot be read, is no TOML, or has a wrong table; names table and field.
+    """
+    try:
+        return TypeAdapter(form).validate_python(tomllib.loads(read_input(path).decode("utf-8")))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ", ".join(f"'{part}'" for part in first["loc"])
+        raise BadData(f"{path}, {place or what}: {first['msg']}. {remedy}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadData(f"cannot read {what} '{path}': {error}. {remedy}") from error
 
 
 Recipe = Literal["paper", "best"]
@@ -285,15 +293,18 @@ EXAMPLES = 100
 
 
 class FactUpdate(FrozenModel):
-    """A subject and relation whose object changed, with dates as precise as known: 2022-10-25, 2022-10 or 2022."""
+    """A subject and relation whose object changed, with dates as precise as known: 2022-10-25, 2022-10 or 2022.
+
+    `old` and `new` are empty until the labels of the objects are known.
+    """
 
     subject: str
     subject_id: str
-    relation: str
+    relation: str = ""
     relation_id: str
-    old: str
+    old: str = ""
     old_id: str
-    new: str
+    new: str = ""
     new_id: str
     old_start: str | None = None
     old_end: str | None = None
@@ -305,22 +316,7 @@ class FactUpdate(FrozenModel):
     """Title of the subject's page in the language's Wikipedia; "" if it has none."""
     new_page: str = ""
 
-
-class ChangeIds(FrozenModel):
-    """A change whose objects are known by their ids alone."""
-
-    subject: str
-    subject_id: str
-    subject_page: str
-    relation_id: str
-    old_id: str
-    new_id: str
-    old_start: str | None
-    old_end: str | None
-    new_start: str | None
-    new_end: str | None
-
-    def complete(self, relations: Relations, objects: Mapping[str, WikiItem]) -> FactUpdate | SkipReason:
+    def complete(self, relations: Relations, objects: Mapping[str, WikiItem]) -> "FactUpdate | SkipReason":
         """Return the update with the labels of its objects, or why there is none.
 
         Args:
@@ -334,17 +330,9 @@ class ChangeIds(FrozenModel):
             return SkipReason.SAME_OBJECT
         if not (old.label and new.label and self.subject):
             return SkipReason.NO_LABEL
-        return FactUpdate(
-            **self.model_dump(exclude={"old_id", "new_id"}),
-            relation=relations.by_id[self.relation_id].name,
-            old=old.label,
-            old_id=old.id,
-            new=new.label,
-            new_id=new.id,
-            aliases_old=old.aliases,
-            aliases_new=new.aliases,
-            new_page=new.page,
-        )
+        labels = {"relation": relations.by_id[self.relation_id].name, "old": old.label, "new": new.label}
+        ids = {"old_id": old.id, "new_id": new.id, "new_page": new.page}
+        return self.model_copy(update=labels | ids | {"aliases_old": old.aliases, "aliases_new": new.aliases})
 
 
 @dataclass
@@ -396,7 +384,7 @@ class UpdateCounts:
         return cls(**{**fields, "reasons": Counter(fields["reasons"])})
 
 
-def changes_of(item: WikiItem, rule: ChangeRule, relations: Relations, counts: UpdateCounts) -> list[ChangeIds]:
+def changes_of(item: WikiItem, rule: ChangeRule, relations: Relations, counts: UpdateCounts) -> list[FactUpdate]:
     """Return the changes that an item's statements show, and count the relations that show none."""
     changes = []
     for relation, statements in item.statements.items():
@@ -407,7 +395,7 @@ def changes_of(item: WikiItem, rule: ChangeRule, relations: Relations, counts: U
             continue
         old, new = change
         changes.append(
-            ChangeIds(
+            FactUpdate(
                 subject=item.label,
                 subject_id=item.id,
                 subject_page=item.page,

@@ -30,7 +30,6 @@ from emend.agents.providers.retry_after import pause_in_headers
 from emend.evals.data.download import check_url
 from emend.evals.data.wikidata.entities import ANY_LANGUAGE, EntityDecoder, WikiItem, check_language, is_item_id
 from emend.evals.data.wikidata.fact_update import (
-    ChangeIds,
     ChangeRule,
     FactUpdate,
     Recipe,
@@ -406,7 +405,7 @@ def _changes(
     rows: int,
     counts: UpdateCounts,
     relation: str,
-) -> Iterator[ChangeIds]:
+) -> Iterator[FactUpdate]:
     """Yield the changes of one relation."""
     query = SUBJECTS_QUERY.format(relation=relation, since=rule.since.isoformat(), rows=rows)
     try:

@@ -1,7 +1,7 @@
 """Filters of a question that stands alone: each says why it cannot be asked, or nothing."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -74,3 +74,11 @@ def of_question(find: Callable[[str], str]) -> Callable[[Any], str]:
         return find(draft.question)
 
     return find_in
+
+
+COMMON_FILTERS: Mapping[str, Callable[[Any], str]] = {
+    "talk": of_question(find_talk),
+    "instruction": of_question(find_command),
+    "markup": of_question(find_markup),
+}
+"""Filters of drafts with a `question`."""
