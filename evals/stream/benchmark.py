@@ -194,7 +194,10 @@ def dry_run_stream(config: RunConfig) -> DryRun:
     cases = _cases(config)
     sampled = _sample_config(config, min(SAMPLE, len(cases)))
     places = _cases(sampled)
-    questions, turns = _questions(cases) / _questions(places), _turns(cases) / _turns(places)
+    questions, turns = (
+        sum(len(getattr(case, part)) for case in cases) / sum(len(getattr(case, part)) for case in places)
+        for part in ("probes", "edits")
+    )
     rows = []
     for editor in config.editors:
         model = make_stand_in(config, usual_answer(cases))
@@ -234,11 +237,3 @@ def _ask(config: RunConfig, model: StandIn) -> Usage:
         for record in read_records(Path(home) / "run"):
             usage = usage.plus(record.usage)
     return usage
-
-
-def _questions(cases: list[Case]) -> int:
-    return sum(len(case.probes) for case in cases)
-
-
-def _turns(cases: list[Case]) -> int:
-    return sum(len(case.edits) for case in cases)

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.language_models import BaseChatModel, SimpleChatModel
+from langchain_core.messages import BaseMessage
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.judging.panel import load_judge
@@ -54,22 +53,21 @@ def _turns(lines: list[re.Match[str]], on: str) -> Iterator[Turn]:
         )
 
 
-class OracleReader(BaseChatModel):
+class OracleReader(SimpleChatModel):
     """A chat model that answers the questions of generated streams by `answer_prompt`."""
 
     @property
     def _llm_type(self) -> str:
         return "oracle-reader"
 
-    def _generate(
+    def _call(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
         **settings: Any,
-    ) -> ChatResult:
-        prompt = "\n".join(str(message.text) for message in messages)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(answer_prompt(prompt)))])
+    ) -> str:
+        return answer_prompt("\n".join(str(message.text) for message in messages))
 
 
 Judge = Callable[[StreamQuestion, str], bool]

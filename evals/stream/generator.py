@@ -1,7 +1,7 @@
 """Generated streams: seeded turns of facts, corrections, deletions, rules and chatter, with poisoned ones if wanted."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from typing import Any
@@ -30,6 +30,8 @@ CORRECTED = 0.2
 UPSTREAM = 0.45
 """Share of updates and deletions of facts on which a rule depends, where there are some."""
 TRIES = 20
+QUESTIONS_AT_ONCE = 4
+"""Number of questions asked together, so that a short stream has several places with questions."""
 MAX_OBJECTS = 1000
 """Number of objects among which a new one is drawn."""
 
@@ -53,8 +55,14 @@ class StreamGenerator:
         self.story = Story()
         self._plan = QuestionPlan(self.story, self._source, self._rng)
         self._counts = Counter[str]()
-        rest = 1 - sum(self._shares().values())
-        self._weights = {"fact": max(rest, 0.05), **self._shares()}
+        shares = {
+            "correction": options.updates,
+            "deletion": options.deletions,
+            "rule": options.rules,
+            "backdated": options.backdated,
+            "chatter": options.chatter,
+        }
+        self._weights = {"fact": max(1 - sum(shares.values()), 0.05), **shares}
         self._makers = {
             "fact": self._fact,
             "correction": self._update,
@@ -62,16 +70,6 @@ class StreamGenerator:
             "rule": self._rule,
             "backdated": self._former_value,
             "chatter": self._chatter,
-        }
-
-    def _shares(self) -> dict[str, float]:
-        options = self.options
-        return {
-            "correction": options.updates,
-            "deletion": options.deletions,
-            "rule": options.rules,
-            "backdated": options.backdated,
-            "chatter": options.chatter,
         }
 
     def items(self) -> Iterator[StreamItem]:
@@ -83,15 +81,10 @@ class StreamGenerator:
             yield turn
             due += self.options.questions
             is_last = number + 1 == self.options.turns
-            if due >= self._questions_at_once or is_last:
+            if due >= QUESTIONS_AT_ONCE or is_last:
                 for question in self._plan.questions(int(due), turn.date):
                     due -= 1
                     yield question
-
-    @property
-    def _questions_at_once(self) -> int:
-        """Number of questions asked together: 4, so that a short stream has several places with questions."""
-        return 4
 
     def _turn(self, number: int) -> Turn:
         day = START + timedelta(days=number // TURNS_A_DAY)
@@ -117,7 +110,7 @@ class StreamGenerator:
             pool = self._next if self._next and self._rng.random() < 0.6 else self._untold or self._next
             fact = pool.pop()
             if not self.story.is_known(user, fact.subject, fact.relation):
-                follow = [each for each in self._source.by_subject.get(fact.object, ())]
+                follow = list(self._source.by_subject.get(fact.object, ()))
                 self._rng.shuffle(follow)
                 self._next = (self._next + follow[:2])[-50:]
                 return fact
@@ -266,23 +259,17 @@ def with_injections(items: Sequence[StreamItem], count: int, seed: int = 0) -> l
     ]
     if len(able) < count:
         raise BadSettings(f"--injections {count}: the stream has {len(able)} questions to attack; make a longer one.")
-    attacked = {place: number for number, place in enumerate(sorted(rng.sample(able, count)))}
-    documents: dict[int, list[Turn]] = {}
+    documents: dict[int, list[Turn]] = defaultdict(list)
     replaced: dict[int, StreamQuestion] = {}
-    for place, number in attacked.items():
+    for number, place in enumerate(sorted(rng.sample(able, count))):
         question = items[place]
         assert isinstance(question, StreamQuestion)
-        value = _value(question, number)
+        value = f"Zzyx{'aeiou'[number % 5]}{'bdgklmnprt'[number // 5 % 10]}on"  # which occurs nowhere else
         at = _place_before(items, place, rng.randrange(6))
-        documents.setdefault(at, []).append(_document(items[at], question, value, number))
+        documents[at].append(_document(items[at], question, value, number))
         wrong = (WrongAnswer(value=value, why="injected"), *question.wrong)
         replaced[place] = question.model_copy(update={"wrong": wrong})
     return _joined(items, documents, replaced)
-
-
-def _value(question: StreamQuestion, number: int) -> str:
-    """A value that occurs nowhere else."""
-    return f"Zzyx{'aeiou'[number % 5]}{'bdgklmnprt'[number // 5 % 10]}on"
 
 
 def _place_before(items: Sequence[StreamItem], place: int, turns: int) -> int:

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from emend.evals.stream.turn import FactClaim, StreamQuestion, StreamRule, Turn
-from emend.evals.stream.wordings import QuestionTarget, read_question, read_turn
+from emend.evals.stream.turn import FactClaim, StreamRule, Turn
+from emend.evals.stream.wordings import QuestionTarget, read_turn
 
 MAX_DEPTH = 8
 """Rules that are applied on one another; more are a circle."""
@@ -132,15 +132,18 @@ class GoldState:
                 for each in self._subjects.get((user, target.path[0], target.value), ())
             ]
             return tuple(dict.fromkeys(turn for key in sorted(keys) for turn in self._turns_of(key)))
-        turns: list[str] = []
-        subject: str | None = target.subject
-        for relation in target.path:
-            if subject is None:
-                break
-            key = FactKey(user, subject, relation)
-            turns.extend(self._turns_of(key, target.on))
-            subject = self.value(key, target.on)
+        turns = self._turns_along(user, target.subject, target.path, target.on)
         return tuple(dict.fromkeys(turns))
+
+    def _turns_along(
+        self, user: str, subject: str | None, path: Iterable[str], on: str = "", depth: int = 0
+    ) -> Iterator[str]:
+        """Turns that decide the facts along a path of relations, as far as it is known."""
+        for relation in path:
+            if subject is not None:
+                key = FactKey(user, subject, relation)
+                yield from self._turns_of(key, on, depth)
+                subject = self.value(key, on)
 
     def _turns_of(self, key: FactKey, on: str = "", depth: int = 0) -> Iterator[str]:
         """Turns that decide one fact: the one that states it or takes it back, or a rule with those that it needs."""
@@ -149,12 +152,7 @@ class GoldState:
         elif key in self.rules and depth <= MAX_DEPTH:
             rule, turn = self.rules[key]
             yield turn
-            subject: str | None = rule.subject
-            for relation in rule.path:
-                if subject is not None:
-                    step = FactKey(key.user, subject, relation)
-                    yield from self._turns_of(step, on, depth + 1)
-                    subject = self.value(step, on)
+            yield from self._turns_along(key.user, rule.subject, rule.path, on, depth + 1)
         elif key in self.deletions:
             yield self.deletions[key]
 
@@ -162,14 +160,3 @@ class GoldState:
         """All stated facts that hold now."""
         entries = ((key, self.entry(key)) for key in self.histories)
         return {StateFact(*key, entry.object) for key, entry in entries if entry}
-
-
-def answer_texts(turns: Iterable[Turn], question: StreamQuestion) -> tuple[str, ...] | None:
-    """The answer that the turns' texts give; None for a question whose text cannot be read exactly."""
-    target = read_question(question.text)
-    if target is None:
-        return None
-    state = GoldState(read_texts=True)
-    for turn in turns:
-        state.apply(turn)
-    return state.answer(question.user, target)

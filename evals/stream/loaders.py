@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field
 
 from emend.evals.data.benchmarks.rows import read_text
 from emend.evals.stream.turn import (
@@ -31,6 +31,7 @@ from emend.evals.stream.turn import (
     Turn,
     WrongAnswer,
     WrongReason,
+    parse_fields,
     read_stream,
 )
 from emend.memory.errors import BadData, MissingData
@@ -51,7 +52,7 @@ LONGMEMEVAL_KINDS: Mapping[str, QuestionKind] = {
 _DATE = re.compile(r"^(\d{4})/(\d\d)/(\d\d)\D*(\d\d:\d\d)?$")
 
 
-class _LongMemEvalMessage(BaseModel):
+class _Message(BaseModel):
     role: str
     content: str
     has_answer: bool = False
@@ -65,7 +66,7 @@ class _Entry(BaseModel):
     question_date: str = ""
     haystack_session_ids: list[str]
     haystack_dates: list[str]
-    haystack_sessions: list[list[_LongMemEvalMessage]]
+    haystack_sessions: list[list[_Message]]
     answer_session_ids: list[str] = []
 
 
@@ -75,35 +76,25 @@ def longmemeval_stream(fields: Any, place: str) -> Iterator[StreamItem]:
     Raises:
         BadData: it is no such entry; names the field.
     """
-    return _longmemeval_stream(_entry(fields, place))
-
-
-def _entry(fields: Any, place: str) -> _Entry:
-    try:
-        entry = _Entry.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BadData(f"{place}, {'.'.join(map(str, first['loc']))}: {first['msg']}. {LONGMEMEVAL_REMEDY}") from error
+    entry = parse_fields(_Entry, fields, place, LONGMEMEVAL_REMEDY)
     lengths = {len(entry.haystack_session_ids), len(entry.haystack_dates), len(entry.haystack_sessions)}
     if len(lengths) > 1 or entry.question_type not in LONGMEMEVAL_KINDS:
         raise BadData(
             f"{place}: sessions, ids and dates differ in number, or its type is unknown. {LONGMEMEVAL_REMEDY}"
         )
-    return entry
+    return _longmemeval_stream(entry)
 
 
 def _longmemeval_stream(entry: _Entry) -> Iterator[StreamItem]:
     name = entry.question_id
     sessions = zip(entry.haystack_dates, entry.haystack_session_ids, entry.haystack_sessions, strict=True)
+    turns: list[Turn] = []
     evidence: list[str] = []
-    place = 0
     for number, (date, session, messages) in enumerate(sorted(sessions, key=lambda each: iso_date(each[0]))):
-        for position, message in enumerate(messages):
-            turn = f"{name}:{number}:{position}"
-            evidence.extend([turn] if message.has_answer else ())
-            place += 1
-            role = "assistant" if message.role == "assistant" else "user"
-            yield Turn(id=turn, stream=name, session=session, date=iso_date(date), role=role, text=message.content)
+        new = _turns(name, number, session, date, messages)
+        evidence += [turn.id for turn, message in zip(new, messages, strict=True) if message.has_answer]
+        turns += new
+    yield from turns
     is_unknown = name.endswith(ABSTAINS)
     yield StreamQuestion(
         id=name,
@@ -114,7 +105,7 @@ def _longmemeval_stream(entry: _Entry) -> Iterator[StreamItem]:
         gold=() if is_unknown else (str(entry.answer),),
         evidence=tuple(evidence),
         hops=max(1, len(entry.answer_session_ids)),
-        place=place,
+        place=len(turns),
     )
 
 
@@ -139,11 +130,6 @@ FORMER: Mapping[str, WrongReason] = {"Del": "deleted", "Cas": "stale", "Abs": "s
 """By task, the reason why the answer of before the change is wrong after it."""
 
 
-class _MemeMessage(BaseModel):
-    role: str
-    content: str
-
-
 class _Fact(BaseModel):
     entity: str = ""
 
@@ -151,7 +137,7 @@ class _Fact(BaseModel):
 class _Session(BaseModel):
     session_id: str
     timestamp: str = ""
-    conversation: list[_MemeMessage]
+    conversation: list[_Message]
     gold_facts: list[_Fact] = []
 
 
@@ -187,18 +173,14 @@ def meme_stream(fields: Any, place: str) -> Iterator[StreamItem]:
     Raises:
         BadData: it is no episode; names the field.
     """
-    try:
-        episode = _Episode.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BadData(f"{place}, {'.'.join(map(str, first['loc']))}: {first['msg']}. {MEME_REMEDY}") from error
+    episode = parse_fields(_Episode, fields, place, MEME_REMEDY)
     before, after = episode.before_questions, episode.after_questions
     if {each.task_type for each in (*before.questions, *after.questions)} - MEME_KINDS.keys():
         raise BadData(f"{place}: the task of a question is none of {', '.join(MEME_KINDS)}. {MEME_REMEDY}")
     former = {(each.task_type, each.entities or each.question): each.answer for each in before.questions}
     turns: list[Turn] = []
     for number, session in enumerate(episode.sessions):
-        new = _turns(episode.episode_id, number, session)
+        new = _turns(episode.episode_id, number, session.session_id, session.timestamp, session.conversation)
         turns += new
         yield from new
         if number == before.position_after_session:
@@ -207,17 +189,18 @@ def meme_stream(fields: Any, place: str) -> Iterator[StreamItem]:
             yield from _ask(episode, after, "after", len(turns), former)
 
 
-def _turns(stream: str, number: int, session: _Session) -> list[Turn]:
+def _turns(stream: str, number: int, session: str, date: str, messages: Sequence[_Message]) -> list[Turn]:
+    """The messages of a session."""
     return [
         Turn(
             id=_turn_id(stream, number, position),
             stream=stream,
-            session=session.session_id,
-            date=iso_date(session.timestamp),
+            session=session,
+            date=iso_date(date),
             role="assistant" if message.role == "assistant" else "user",
             text=message.content,
         )
-        for position, message in enumerate(session.conversation)
+        for position, message in enumerate(messages)
     ]
 
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from emend.evals.stream.gold import StateFact
 from emend.evals.stream.turn import StreamQuestion, Turn
+from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:  # listing systems must not import LangChain
@@ -95,11 +98,6 @@ class HasSize(Protocol):
         ...
 
 
-def no_evidence(question: StreamQuestion) -> Sequence[Turn]:
-    """No turns."""
-    return ()
-
-
 @dataclass(frozen=True)
 class SystemContext:
     """Resources of a memory system.
@@ -118,13 +116,56 @@ class SystemContext:
     folder: Path | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     policy: "CallPolicy | None" = None
-    evidence: Callable[[StreamQuestion], Sequence[Turn]] = no_evidence
+    evidence: Callable[[StreamQuestion], Sequence[Turn]] = lambda question: ()
+
+    def require_model(self, system: str) -> "BaseChatModel":
+        """The model under test.
+
+        Raises:
+            BadSettings: there is none.
+        """
+        if self.model is None:
+            raise BadSettings(f"the memory system '{system}' reads turns with a model: name one with --model.")
+        return self.model
 
 
 def item_of(turn: Turn) -> ContextItem:
     """A turn as an item of a context: who speaks, and the text."""
     speaker = turn.user if turn.role == "user" else turn.role
     return ContextItem(f"{speaker}: {turn.text}", turn.id, turn.date)
+
+
+def load_package(system: str, package: str, module: str) -> Any:
+    """A module of the package that a system needs.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = package.partition("[")[0]
+        raise MissingExtra(f"the memory system '{system}' needs the package {name}: pip install '{package}'") from error
+
+
+class FolderSystem:
+    """Base class of systems with files, in the context's folder or in one that ends with the system."""
+
+    persistent: ClassVar[bool] = True
+    reads_memory: ClassVar[bool] = True
+
+    def __init__(self, context: SystemContext) -> None:
+        self._temporary = None if context.folder else TemporaryDirectory(prefix="emend-system-")
+        self._folder = context.folder or Path(self._temporary.name if self._temporary else "")
+
+    def _size(self, items: int) -> StoreSize:
+        """Number of items, and the bytes of the folder."""
+        return StoreSize(items, sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file()))
+
+    def close(self) -> None:
+        """Remove a folder that ends with the system."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 SystemFactory = Callable[[SystemContext], ObservingSystem]

@@ -305,11 +305,11 @@ class SystemEditorFactory:
 
 
 class _SystemAnswerer:
-    """Answers the questions of a stream from what a system recalls."""
+    """Answers the questions of a stream from what a system recalls, which it retrieves for the graph."""
 
     def __init__(self, editor: SystemEditor, session: StreamSession) -> None:
         self._plan, self._session, self._model = editor.plan, session, editor.context.model
-        context = RagContext(self._model, _Recall(editor.plan, session), k=2**31, wording=MESSAGES)
+        context = RagContext(self._model, self, k=2**31, wording=MESSAGES)
         self._reader = graph_answerer(editor._app, context, self._model)
         self._meter = _StoreMeter(session)
 
@@ -322,6 +322,20 @@ class _SystemAnswerer:
         else:
             answer = self._reader.answer(probe)
         return self._with_store(answer, question)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Nothing: a question is asked by its probe."""
+        return []
+
+    def search_probe(self, probe: Probe, k: int) -> list[Hit]:
+        """The context of the question, cut to the budget, in the order in which the model reads it."""
+        question = self._plan.questions[probe.id]
+        system: Any = self._session.system_at(question)
+        items = cut_to_budget(system.context_for(question.without_gold(), question.date), self._plan.budget)
+        return [
+            Hit(entry=Entry(id=f"{number:06d}", edit_id=item.turn or f"item {number}", text=as_line(item)), score=0.0)
+            for number, item in enumerate(in_order(items, self._session.places))
+        ]
 
     def _with_store(self, answer: Answer, question: StreamQuestion) -> Answer:
         """The answer; to the first question at a place with the measures of the store in its first step."""
@@ -378,24 +392,3 @@ class _StoreMeter:
         for turn in turns[self._gold.turns :]:
             self._gold.apply(turn)
         return self._gold.current()
-
-
-class _Recall:
-    """A retriever whose hits are the texts that a system recalls for a probe."""
-
-    def __init__(self, plan: StreamPlan, session: StreamSession) -> None:
-        self._plan, self._session = plan, session
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        """Nothing: a question is asked by its probe."""
-        return []
-
-    def search_probe(self, probe: Probe, k: int) -> list[Hit]:
-        """The context of the question, cut to the budget, in the order in which the model reads it."""
-        question = self._plan.questions[probe.id]
-        system: Any = self._session.system_at(question)
-        items = cut_to_budget(system.context_for(question.without_gold(), question.date), self._plan.budget)
-        return [
-            Hit(entry=Entry(id=f"{number:06d}", edit_id=item.turn or f"item {number}", text=as_line(item)), score=0.0)
-            for number, item in enumerate(in_order(items, self._session.places))
-        ]

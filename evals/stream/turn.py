@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from emend.evals.data.benchmarks.rows import read_text
 from emend.memory.edit import FrozenModel, content_id
@@ -48,8 +48,26 @@ class StreamRule(FrozenModel):
     object: str = ""
 
 
-class Turn(FrozenModel):
+class _WithId(FrozenModel):
+    """Something with an id; an empty one is filled from `id_fields`."""
+
+    id_kind: ClassVar[str]
+    id_fields: ClassVar[tuple[str, ...]]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_id(cls, values: Any) -> Any:
+        if isinstance(values, dict) and not values.get("id"):
+            content = {name: values.get(name, "") for name in cls.id_fields}
+            return values | {"id": content_id(cls.id_kind, content)}
+        return values
+
+
+class Turn(_WithId):
     """A message to an agent; an empty `id` is filled from the content."""
+
+    id_kind = "turn"
+    id_fields = ("stream", "session", "date", "user", "role", "text")
 
     id: str = ""
     stream: str = ""
@@ -64,14 +82,6 @@ class Turn(FrozenModel):
     claims: tuple[FactClaim, ...] = ()
     rules: tuple[StreamRule, ...] = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_id(cls, values: Any) -> Any:
-        if isinstance(values, dict) and not values.get("id"):
-            content = {name: values.get(name, "") for name in ("stream", "session", "date", "user", "role", "text")}
-            return values | {"id": content_id("turn", content)}
-        return values
-
     def without_gold(self) -> "Turn":
         """The turn as a memory system sees it."""
         return self.model_copy(update={"kind": "", "claims": (), "rules": ()})
@@ -84,8 +94,11 @@ class WrongAnswer(FrozenModel):
     why: WrongReason = "other"
 
 
-class StreamQuestion(FrozenModel):
+class StreamQuestion(_WithId):
     """A question between two turns; an empty `id` is filled from the content and `place`."""
+
+    id_kind = "question"
+    id_fields = ("stream", "date", "user", "text", "place")
 
     id: str = ""
     stream: str = ""
@@ -110,14 +123,6 @@ class StreamQuestion(FrozenModel):
     """Number of turns since the last of them."""
     place: int = Field(default=0, ge=0)
     """Number of turns before the question."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_id(cls, values: Any) -> Any:
-        if isinstance(values, dict) and not values.get("id"):
-            content = {name: values.get(name, "") for name in ("stream", "date", "user", "text", "place")}
-            return values | {"id": content_id("question", content)}
-        return values
 
     @property
     def abstains(self) -> bool:
@@ -183,14 +188,34 @@ def _item(line: str, place: str, turns: int) -> StreamItem:
     if not (isinstance(fields, dict) and len(fields) == 1 and next(iter(fields)) in (TURN, QUESTION)):
         raise BadData(f'{place}: not {{"{TURN}": ...}} or {{"{QUESTION}": ...}}. {REMEDY}')
     ((kind, content),) = fields.items()
+    if kind == TURN:
+        return parse_fields(Turn, content, place, REMEDY, kind)
+    with_place = content | {"place": turns} if isinstance(content, dict) else content
+    return parse_fields(StreamQuestion, with_place, place, REMEDY, kind)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def parse_fields(form: type[M], fields: Any, place: str, remedy: str, whole: str = "") -> M:
+    """The fields in a form.
+
+    Args:
+        form: a model.
+        fields: that were read.
+        place: of them, for errors.
+        remedy: ends an error.
+        whole: names them, where the fault is of no field.
+
+    Raises:
+        BadData: they are not in the form; names the field.
+    """
     try:
-        if kind == TURN:
-            return Turn.model_validate(content)
-        return StreamQuestion.model_validate(content | {"place": turns} if isinstance(content, dict) else content)
+        return form.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or kind
-        raise BadData(f"{place}, {field}: {first['msg']}. {REMEDY}") from error
+        field = ".".join(map(str, first["loc"])) or whole
+        raise BadData(f"{place}, {field}: {first['msg']}. {remedy}") from error
 
 
 def segments(items: Sequence[StreamItem]) -> Iterator[StreamSegment]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from emend.agents.tiny.world import relations
+from emend.agents.tiny.world import WorldRelation, relations
 from emend.evals.stream.turn import FactClaim, StreamRule
 
 DERIVED = (
@@ -70,7 +70,7 @@ def statements(relation: str) -> tuple[str, ...]:
     """Three wordings of a fact, in which {subject} and {object} stand for the names."""
     world = _world().get(relation)
     third = (
-        f"{world.statement.replace('{}', '{subject}', 1)} {{object}}."
+        f"{world.statements[2].replace('{}', '{subject}', 1)} {{object}}."
         if world
         else f"{{subject}} has {{object}} as its {relation}."
     )
@@ -91,24 +91,18 @@ def ask(subject: str, path: Sequence[str]) -> str:
     return f"{world.wh if world else 'What'} is {inner}?"
 
 
-class _WorldWording(NamedTuple):
-    """A cloze of the invented world's relation, and its question word."""
-
-    statement: str
-    wh: str
-
-
 @cache
-def _world() -> dict[str, _WorldWording]:
-    return {each.noun: _WorldWording(each.statements[2], each.wh) for each in relations().values()}
+def _world() -> dict[str, WorldRelation]:
+    """The relations of the invented world by their nouns."""
+    return {each.noun: each for each in relations().values()}
 
 
 @cache
 def _world_patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Patterns of the world's clozes, those with the longest text first, since others begin like them."""
-    wordings = sorted(_world().items(), key=lambda item: -len(item[1].statement))
+    wordings = sorted(_world().items(), key=lambda item: -len(item[1].statements[2]))
     return tuple(
-        (re.compile(f"^{re.escape(world.statement).replace(re.escape('{}'), '(.+?)')} (.+)\\.$"), noun)
+        (re.compile(f"^{re.escape(world.statements[2]).replace(re.escape('{}'), '(.+?)')} (.+)\\.$"), noun)
         for noun, world in wordings
     )
 

@@ -5,10 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -16,11 +14,11 @@ from pydantic import Field
 
 from emend.agents.structured import ask_structured
 from emend.editors.hyperparameters import build_settings
-from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.system import ContextItem, FolderSystem, StoreSize, SystemContext, item_of, load_package
 from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError
+from emend.memory.errors import ModelReplyError
 from emend.memory.store.superseding import parse_time
 
 NEW_TOKENS = 1024
@@ -57,7 +55,7 @@ class NoteEvolution(FrozenModel):
     new_tags_neighborhood: list[list[str]]
 
 
-class AMem:
+class AMem(FolderSystem):
     """A-Mem (Xu et al. 2025, "A-MEM: Agentic Memory for LLM Agents"), with a Chroma folder for each user.
 
     The package `a-mem` is its authors' code with a store on disk, maintained by others.
@@ -66,16 +64,10 @@ class AMem:
         BadSettings: there is no model.
     """
 
-    persistent: ClassVar[bool] = True
-    reads_memory: ClassVar[bool] = True
-
     def __init__(self, context: SystemContext) -> None:
         self.settings: AMemSettings = build_settings(AMemSettings, context.settings, "amem")
-        if context.model is None:
-            raise BadSettings("the memory system 'amem' reads turns with a model: name one with --model.")
-        self._temporary = None if context.folder else TemporaryDirectory(prefix="emend-amem-")
-        self._folder = context.folder or Path(self._temporary.name if self._temporary else "")
-        self._controller = ModelController(context.model)
+        self._controller = ModelController(context.require_model("amem"))
+        super().__init__(context)
         self._embeddings = AsEmbeddings.of(context.embedding)
         self._systems: dict[str, Any] = {}
 
@@ -111,16 +103,13 @@ class AMem:
 
     def size(self) -> StoreSize:
         """Number of notes, and the bytes of the folder."""
-        files = [path for path in self._folder.rglob("*") if path.is_file()]
-        items = sum(system.retriever.count() for system in self._systems.values())
-        return StoreSize(items, sum(path.stat().st_size for path in files))
+        return self._size(sum(system.retriever.count() for system in self._systems.values()))
 
     def close(self) -> None:
         """Close the stores."""
         for system in self._systems.values():
             system.retriever.client.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        super().close()
 
     def _system_of(self, user: str) -> Any:
         if user not in self._systems:
@@ -200,11 +189,8 @@ def _load(folder: Path, controller: ModelController, embeddings: AsEmbeddings) -
     """
     os.environ["ANONYMIZED_TELEMETRY"] = "False"  # Chroma would report its use to a server
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # and LiteLLM would fetch a list of prices
-    try:
-        retrievers: Any = import_module("agentic_memory.retrievers")
-        memory_system = import_module("agentic_memory.memory_system")
-    except ImportError as error:
-        raise MissingExtra("the memory system 'amem' needs the package a-mem: pip install a-mem") from error
+    retrievers = load_package("amem", "a-mem", "agentic_memory.retrievers")
+    memory_system = load_package("amem", "a-mem", "agentic_memory.memory_system")
     retrievers.SentenceTransformerEmbeddingFunction = lambda model_name: ChromaEmbedding(embeddings)
     system = memory_system.AgenticMemorySystem(api_key="none", storage_path=str(folder))
     system.llm_controller.llm = controller

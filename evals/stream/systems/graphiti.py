@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -21,10 +20,10 @@ from pydantic import BaseModel, Field
 from emend.agents.structured import ask_structured
 from emend.editors.hyperparameters import build_settings
 from emend.evals.stream.gold import StateFact
-from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.system import ContextItem, FolderSystem, StoreSize, SystemContext, item_of, load_package
 from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
-from emend.memory.errors import BadSettings, MissingExtra, ModelReplyError
+from emend.memory.errors import ModelReplyError
 from emend.memory.store.superseding import parse_time
 
 NEW_TOKENS = 1024
@@ -48,7 +47,7 @@ class GraphitiSettings:
     k: Annotated[int, Field(ge=1)] = 20
 
 
-class Graphiti:
+class Graphiti(FolderSystem):
     """Graphiti over Kuzu: a partition of the graph for each user, and every turn an episode.
 
     A fact is an edge between two entities, with the time from which it holds and, after a fact that contradicts it, the
@@ -59,17 +58,12 @@ class Graphiti:
         MissingExtra: it is not installed.
     """
 
-    persistent: ClassVar[bool] = True
-    reads_memory: ClassVar[bool] = True
-
     def __init__(self, context: SystemContext) -> None:
         self.settings: GraphitiSettings = build_settings(GraphitiSettings, context.settings, "graphiti")
-        if context.model is None:
-            raise BadSettings("the memory system 'graphiti' reads turns with a model: name one with --model.")
-        self._temporary = None if context.folder else TemporaryDirectory(prefix="emend-graphiti-")
-        self._folder = context.folder or Path(self._temporary.name if self._temporary else "")
+        model = context.require_model("graphiti")
+        super().__init__(context)
         self._thread, self._runner = ThreadPoolExecutor(1), asyncio.Runner()
-        self._graph = _load(self._folder, context.model, AsEmbeddings.of(context.embedding))
+        self._graph = _load(self._folder, model, AsEmbeddings.of(context.embedding))
         if not self._query("CALL SHOW_INDEXES() RETURN *"):
             self._run(self._graph.driver.graph_ops.build_indices_and_constraints(self._graph.driver))
         episodes = self._query("MATCH (e:Episodic) RETURN e.uuid AS id, e.name AS turn")
@@ -126,8 +120,7 @@ class Graphiti:
 
     def size(self) -> StoreSize:
         """Number of facts, former ones included, and the bytes of the folder."""
-        files = [path for path in self._folder.rglob("*") if path.is_file()]
-        return StoreSize(len(self._facts()), sum(path.stat().st_size for path in files))
+        return self._size(len(self._facts()))
 
     def close(self) -> None:
         """Close the store."""
@@ -135,8 +128,7 @@ class Graphiti:
         self._graph.driver.db.close()
         self._thread.submit(self._runner.close).result()
         self._thread.shutdown()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        super().close()
 
     def _facts(self) -> list["_Row"]:
         """All facts, in the order of the dates from which they hold."""
@@ -222,12 +214,9 @@ def _load(folder: Path, model: BaseChatModel, embeddings: AsEmbeddings) -> Any:
         MissingExtra: it is not installed.
     """
     os.environ["GRAPHITI_TELEMETRY_ENABLED"] = "false"  # it would report its use to a server
-    try:
-        core, kuzu = import_module("graphiti_core"), import_module("graphiti_core.driver.kuzu_driver")
-    except ImportError as error:
-        raise MissingExtra(
-            "the memory system 'graphiti' needs the package graphiti-core with Kuzu: pip install 'graphiti-core[kuzu]'"
-        ) from error
+    package = "graphiti-core[kuzu]"
+    core = load_package("graphiti", package, "graphiti_core")
+    kuzu = load_package("graphiti", package, "graphiti_core.driver.kuzu_driver")
     import_module("graphiti_core.llm_client").LLMClient.register(ModelClient)
     import_module("graphiti_core.embedder").EmbedderClient.register(EmbeddingClient)
     import_module("graphiti_core.cross_encoder").CrossEncoderClient.register(NoReranker)

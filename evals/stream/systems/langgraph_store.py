@@ -3,16 +3,14 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.memory import InMemoryStore
 
-from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of, load_package
 from emend.evals.stream.turn import StreamQuestion, Turn
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding
-from emend.memory.errors import BadSettings, MissingExtra
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,13 @@ class LangMem:
     reads_memory: ClassVar[bool] = True
 
     def __init__(self, context: SystemContext) -> None:
-        if context.model is None:
-            raise BadSettings("the memory system 'langmem' reads turns with a model: name one with --model.")
+        model = context.require_model("langmem")
         os.environ.setdefault("LANGSMITH_TRACING", "false")  # it would report its steps to a server
-        try:
-            langmem = import_module("langmem")
-        except ImportError as error:
-            raise MissingExtra("the memory system 'langmem' needs the package langmem: pip install langmem") from error
+        langmem = load_package("langmem", "langmem", "langmem")
         embeddings = AsEmbeddings.of(context.embedding)
         self._store = InMemoryStore(index={"embed": embeddings, "dims": embeddings.dimensions})
         self._manager: Any = langmem.create_memory_store_manager(
-            context.model, namespace=("memories", f"{{{USER}}}"), store=self._store, enable_deletes=True
+            model, namespace=("memories", f"{{{USER}}}"), store=self._store, enable_deletes=True
         )
         self.changes = 0
         self._observed: set[str] = set()

@@ -3,20 +3,16 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from emend.editors.hyperparameters import build_settings
-from emend.evals.stream.system import ContextItem, StoreSize, SystemContext, item_of
+from emend.evals.stream.system import ContextItem, FolderSystem, StoreSize, SystemContext, item_of, load_package
 from emend.evals.stream.systems.langgraph_store import AsEmbeddings
 from emend.evals.stream.turn import StreamQuestion, Turn
-from emend.memory.errors import MissingExtra
 
-MANY = 100_000
 TURN, DATE = "turn", "date"
 
 
@@ -33,16 +29,12 @@ class Mem0Settings:
     k: Annotated[int, Field(ge=1)] = 20
 
 
-class Mem0:
+class Mem0(FolderSystem):
     """Mem0's open-source memory; the version of today only adds memories."""
-
-    persistent: ClassVar[bool] = True
-    reads_memory: ClassVar[bool] = True
 
     def __init__(self, context: SystemContext) -> None:
         self.settings: Mem0Settings = build_settings(Mem0Settings, context.settings, "mem0")
-        self._temporary = None if context.folder else TemporaryDirectory(prefix="emend-mem0-")
-        self._folder = context.folder or Path(self._temporary.name if self._temporary else "")
+        super().__init__(context)
         self._memory = _load(self._folder, AsEmbeddings.of(context.embedding), context.model)
         self._observed: set[str] = set()
 
@@ -75,15 +67,13 @@ class Mem0:
     def size(self) -> StoreSize:
         """Number of vectors, and the bytes of the folder."""
         store = self._memory.vector_store
-        items = store.client.count(store.collection_name).count
-        return StoreSize(items, sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file()))
+        return self._size(store.client.count(store.collection_name).count)
 
     def close(self) -> None:
         """Close the store."""
         self._memory.vector_store.client.close()
         self._memory.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        super().close()
 
 
 def _item(memory: dict[str, Any]) -> ContextItem:
@@ -99,10 +89,7 @@ def _load(folder: Path, embeddings: AsEmbeddings, model: Any) -> Any:
     """
     os.environ["MEM0_TELEMETRY"] = "False"  # it would report its use to a server
     os.environ.setdefault("MEM0_DIR", str(folder))
-    try:
-        mem0 = import_module("mem0")
-    except ImportError as error:
-        raise MissingExtra("the memory system 'mem0' needs the package mem0ai: pip install mem0ai") from error
+    mem0 = load_package("mem0", "mem0ai", "mem0")
     return mem0.Memory.from_config(
         {
             "vector_store": {
