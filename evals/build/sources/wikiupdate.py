@@ -72,7 +72,7 @@ def prepare_updates(config: BuildConfig, out: Path, servers: WikiServers | None 
     if not file.exists():
         rows, counts = _read(config, out, servers)
         replace_file(file, "".join(row.model_dump_json() + "\n" for row in rows).encode())
-        replace_file(out / COUNTS, json.dumps(counts.as_fields(), indent=1).encode())
+        replace_file(out / COUNTS, json.dumps(vars(counts), indent=1).encode())
     return file
 
 

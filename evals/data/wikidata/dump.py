@@ -96,8 +96,7 @@ class ScanState:
     @property
     def counts(self) -> UpdateCounts:
         """The counts of the first stage."""
-        fields = self._fact("counts", None)
-        return UpdateCounts.from_fields(fields) if fields else UpdateCounts()
+        return UpdateCounts(**self._fact("counts", {}))
 
     def add_changes(self, end: int, changes: Iterable[FactUpdate], counts: UpdateCounts) -> None:
         """Add what the first stage read up to an offset, and all its counts."""
@@ -105,7 +104,7 @@ class ScanState:
             rows = ((change.old_id, change.new_id, change.model_dump_json()) for change in changes)
             self._database.executemany("INSERT INTO changes VALUES (?, ?, ?)", rows)
             self._set("changes end", end)
-            self._set("counts", counts.as_fields())
+            self._set("counts", vars(counts))
 
     def add_objects(self, end: int, items: Iterable[WikiItem]) -> None:
         """Add what the second stage read up to an offset."""

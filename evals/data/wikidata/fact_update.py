@@ -351,6 +351,9 @@ class UpdateCounts:
     damaged_at: list[int] = field(default_factory=list)
     """Offsets of the first of these lines in the decompressed dump, in bytes."""
 
+    def __post_init__(self) -> None:
+        self.reasons = Counter(self.reasons)  # which JSON has as an object
+
     def add(self, other: "UpdateCounts") -> None:
         """Add the counts of a part."""
         self.lines += other.lines
@@ -373,15 +376,6 @@ class UpdateCounts:
             return False
         self.updates += 1
         return True
-
-    def as_fields(self) -> dict[str, Any]:
-        """Return the counts as JSON has them."""
-        return {**vars(self), "reasons": dict(self.reasons)}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Return the counts of `as_fields`."""
-        return cls(**{**fields, "reasons": Counter(fields["reasons"])})
 
 
 def changes_of(item: WikiItem, rule: ChangeRule, relations: Relations, counts: UpdateCounts) -> list[FactUpdate]:

@@ -251,11 +251,6 @@ def _beginning(content: bytes) -> str:
     return repr(" ".join(content[:400].decode(errors="replace").split())[:100])
 
 
-def as_json(form: Any) -> Callable[[bytes], Any]:
-    """Return a parser of JSON of a msgspec form."""
-    return msgspec.json.Decoder(form).decode
-
-
 SUBJECTS = 10
 """Items whose statements are asked for at once: those of a country have megabytes."""
 LABELS = 50
@@ -377,7 +372,7 @@ def _leads(client: WikiClient, url: str, titles: Sequence[str]) -> dict[str, str
         "formatversion": "2", "titles": "|".join(titles),
     }  # fmt: skip
     texts, names = dict[str, str](), {title: title for title in titles}
-    parse, continuation = as_json(_Extracts), dict[str, str]()
+    parse, continuation = msgspec.json.Decoder(_Extracts).decode, dict[str, str]()
     for _ in range(MOST_PARTS):
         reply: _Extracts = client.call(url, parameters | continuation, parse)
         texts |= {page.title: page.extract for page in reply.query.pages if page.extract}
@@ -409,7 +404,7 @@ def _changes(
     """Yield the changes of one relation."""
     query = SUBJECTS_QUERY.format(relation=relation, since=rule.since.isoformat(), rows=rows)
     try:
-        reply: _Selection = client.select(query, as_json(_Selection))
+        reply: _Selection = client.select(query, msgspec.json.Decoder(_Selection).decode)
     except FetchFailed as error:
         raise FetchFailed(f"the subjects of {relation}: {error} Or do without this relation.") from error
     subjects = dict.fromkeys(binding.item.value.rpartition("/")[2] for binding in reply.results.bindings)
