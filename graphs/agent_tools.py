@@ -75,7 +75,7 @@ def tools_prompt_id() -> str:
     return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in schemas])
 
 
-def run_calls(message: AIMessage, tools: Sequence[BaseTool] = TOOLS) -> tuple[list[AnyMessage], list[Hit]]:
+def run_calls(message: AIMessage, tools: Sequence[BaseTool]) -> tuple[list[AnyMessage], list[Hit]]:
     """The message and one message per call, in their order, and the hits behind them; runs inside a node only.
 
     A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
@@ -86,8 +86,7 @@ def run_calls(message: AIMessage, tools: Sequence[BaseTool] = TOOLS) -> tuple[li
     answerable = {"tool_calls": [*message.tool_calls, *named], "invalid_tool_calls": []}
     # A result is only made for a call with an id.
     calls = [{**call, "id": call["id"] or ""} for call in message.tool_calls]
-    node = _NODE if tools == TOOLS else _make_node(tools)
-    results: list[ToolMessage] = node.invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
+    results: list[ToolMessage] = _make_node(tools).invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
     hits = [hit for result in results for hit in (fact_hits(result) if result.artifact is None else result.artifact)]
     messages: list[AnyMessage] = [message.model_copy(update=answerable)]
     messages += [result.model_copy(update={"artifact": None}) for result in results]
@@ -126,6 +125,3 @@ def _make_node(tools: Sequence[BaseTool]) -> ToolNode:
             return _refusal(name, id, f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
 
     return ToolNode(tools, handle_tool_errors=False, wrap_tool_call=answer)
-
-
-_NODE = _make_node(TOOLS)

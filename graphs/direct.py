@@ -6,15 +6,16 @@ from typing import cast
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import probe_prompt
-from emend.graphs.execution import Graph, linear_graph
+from emend.graphs.execution import Graph, make_graph
 from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.probe import Probe
 
 
 class DirectState(RespondState, total=False):
-    """The state of `respond`; `probe` (and `targets`) go in."""
+    """The state of `respond`; `probe` (and `targets`) go in, and `facts` that precede the probe."""
 
     probe: Probe
+    facts: list[str]
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class DirectContext(RespondContext):
 
 
 def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
-    """Build the prompt, which is the probe alone."""
+    """Build the prompt, which without facts is the probe alone."""
     context = runtime.context
-    prompt = probe_prompt(state["probe"], (), (), context.wording)
+    prompt = probe_prompt(state["probe"], state.get("facts", ()), (), context.wording)
     return cast(DirectState, prompt_state(context.model, prompt))
 
 
 def build() -> Graph:
     """Compose -> respond."""
-    return linear_graph("direct", DirectState, DirectContext, compose, respond)
+    return make_graph("direct", DirectState, DirectContext, (compose, respond))

@@ -6,18 +6,17 @@ in its prompt, as in DocTER and ELKEN. Out of scope the base model gets the prob
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import probe_prompt
 from emend.agents.scope.base import Scope, embed_corpus
-from emend.graphs.execution import Graph
+from emend.graphs.execution import Graph, Route, make_graph
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
-from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
+from emend.graphs.respond import RespondContext, RespondState
+from emend.graphs.respond import respond as respond_by
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 from emend.memory.retrieval.exact import best
@@ -82,32 +81,20 @@ def counterfact(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
     return compose(state, Runtime(context=replace(context, model=context.counterfactual or context.model)))
 
 
-def leave(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
+def leave(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
     """Build the prompt of the base model: the probe alone."""
-    context = runtime.context
-    return cast(SeracState, prompt_state(context.model, probe_prompt(state["probe"], (), (), context.wording)))
+    return compose(state, runtime)
 
 
-def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
+def respond(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
     """Respond by the counterfactual model in scope, by the base model out of it."""
     second = runtime.context.counterfactual
     if not state["hits"] or second is None:
-        return respond(state, runtime)
-    return respond(state, Runtime(context=RespondContext(second)))
+        return respond_by(state, runtime)
+    return respond_by(state, Runtime(context=RespondContext(second)))
 
 
 def build() -> Graph:
     """Retrieve -> classify -> counterfact or leave -> respond."""
-    graph = StateGraph(SeracState, context_schema=SeracContext)
-    graph.add_node("retrieve", retrieve)
-    graph.add_node("classify", classify)
-    graph.add_edge("retrieve", "classify")
-    graph.add_node("counterfact", counterfact)
-    graph.add_node("leave", leave)
-    graph.add_node("respond", answer)
-    graph.add_edge(START, "retrieve")
-    graph.add_conditional_edges("classify", after_classify)
-    graph.add_edge("counterfact", "respond")
-    graph.add_edge("leave", "respond")
-    graph.add_edge("respond", END)
-    return graph.compile(name="serac")
+    routes: dict[str, Route] = {"classify": after_classify, "counterfact": "respond"}
+    return make_graph("serac", SeracState, SeracContext, (retrieve, classify, counterfact, leave, respond), routes)

@@ -1,15 +1,14 @@
 """ReCoE's judge of fact recall: split a chain of thought into atomic facts, then label each against the edits."""
 
-from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.judging.base import Item, Verdict
 from emend.agents.judging.recall import Atoms, Labels, Recall
+from emend.graphs.execution import Graph, Route, make_graph
 from emend.graphs.judges.graph import (
     RECURSION_LIMIT,
     Judge,
     JudgeContext,
-    JudgeGraph,
     JudgeState,
     Question,
     ask_question,
@@ -74,24 +73,19 @@ def after_split(state: JudgeState) -> str:
     return "label" if state.get("facts") else "settle"
 
 
-def begin_label(state: JudgeState) -> JudgeState:
+def turn(state: JudgeState) -> JudgeState:
     """Start counting tries anew for the next question."""
     return {"tries": 0, "problem": "" if state.get("facts") else state["problem"]}
 
 
-def build() -> JudgeGraph:
+def build() -> Graph:
     """Split -> (again) -> turn -> label -> (again) -> settle; a chain without facts goes from turn to settle."""
-    graph = StateGraph(JudgeState, context_schema=JudgeContext)
-    graph.add_node("split", split)
-    graph.add_node("turn", begin_label)
-    graph.add_node("label", label)
-    graph.add_node("settle", settle)
-    graph.add_edge(START, "split")
-    graph.add_conditional_edges("split", retry_or("split", "turn"), ["split", "turn"])
-    graph.add_conditional_edges("turn", after_split, ["label", "settle"])
-    graph.add_conditional_edges("label", retry_or("label", "settle"), ["label", "settle"])
-    graph.add_edge("settle", END)
-    return graph.compile(name="recall").with_config(recursion_limit=RECURSION_LIMIT)
+    routes: dict[str, Route] = {
+        "split": retry_or("split", "turn"),
+        "turn": (after_split, ["label", "settle"]),
+        "label": retry_or("label", "settle"),
+    }
+    return make_graph("recall", JudgeState, JudgeContext, (split, turn, label, settle), routes, RECURSION_LIMIT)
 
 
 JUDGE = Judge(ROLE, build)
