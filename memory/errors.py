@@ -3,7 +3,15 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from emend.memory.probe import Usage
+
+
+def first_problem(error: "ValidationError") -> str:
+    """Return the first field that a validation refuses, and why."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 class EmendError(Exception):

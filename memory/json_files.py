@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,89 +74,71 @@ def parse_json(
         raise BadData(f"{where}: {error}.") from error
 
 
-def read_json(path: Path, *, links: bool = False, constants: bool = False) -> Any:
+def read_json(path: Path, *, links: bool = False) -> Any:
     """Read a file of one JSON value.
 
     Args:
         path: the file.
         links: see `open_file`.
-        constants: see `parse_json`.
 
     Raises:
         BadData: it is no regular file, or `parse_json` refuses it.
         OSError: it does not exist, or cannot be read.
     """
     with open_file(path, links=links) as file:
-        return parse_json(file.read(), str(path), constants=constants)
+        return parse_json(file.read(), str(path))
 
 
-@dataclass
-class JsonLines:
+def parse_lines(
+    path: Path,
+    on_damage: Callable[[BadData], None] | None = None,
+    *,
+    links: bool = False,
+    parse: Callable[[bytes, str], Any] | None = None,
+    start: LinePlace = BEGINNING,
+) -> Iterator[JsonLine]:
     """The objects of a file of JSON lines, read one line at a time; no file has none.
 
-    A last line without a line end is torn: it is skipped and counted, and so are, if `on_damage` is given, lines that
-    cannot be read.
+    A last line without a line end is torn and is skipped; so are, if `on_damage` is given, lines that cannot be read.
 
     Args:
         path: the file.
         on_damage: called with the error of a line that cannot be read, which is then skipped; None raises it.
         links: see `open_file`.
-        constants: see `parse_json`; true by default, since Emend's own files may have them.
-        parse: reads a line in the place of `parse_object`, and raises BadData too.
+        parse: reads a line and raises BadData; by default an object, with constants, which Emend's own files may have.
         start: where reading starts.
 
     Raises:
         BadData: while it is read: no regular file, or a line that is no JSON object; names file and line.
     """
-
-    path: Path
-    on_damage: Callable[[BadData], None] | None = None
-    links: bool = False
-    constants: bool = True
-    parse: Callable[[bytes, str], Any] | None = None
-    start: LinePlace = BEGINNING
-    torn: int = field(default=0, init=False)
-    """Bytes of the torn last line, after all lines have been read."""
-    skipped: int = field(default=0, init=False)
-    """Number of damaged lines skipped so far."""
-
-    def __iter__(self) -> Iterator[JsonLine]:
-        self.torn = self.skipped = 0
-        end = self.start.offset
-        name = str(self.path)
-        try:
-            file = open_file(self.path, links=self.links)
-        except FileNotFoundError:
-            return
-        with file:
-            file.seek(end)
-            for number, line in enumerate(file, self.start.lines + 1):
-                offset, end = end, end + len(line)
-                if not line.endswith(b"\n"):
-                    self.torn = len(line)
-                    return
-                try:
-                    where = f"{name}, line {number}"
-                    if self.parse is not None:
-                        fields = self.parse(line, where)
-                    else:
-                        fields = parse_object(line, where, constants=self.constants)
-                except BadData as error:
-                    if self.on_damage is None:
-                        raise
-                    self.skipped += 1
-                    self.on_damage(error)
-                else:
-                    yield JsonLine(number, offset, end, fields)
+    end = start.offset
+    try:
+        file = open_file(path, links=links)
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(end)
+        for number, line in enumerate(file, start.lines + 1):
+            offset, end = end, end + len(line)
+            if not line.endswith(b"\n"):
+                return
+            try:
+                fields = (parse or parse_object)(line, f"{path}, line {number}")
+            except BadData as error:
+                if on_damage is None:
+                    raise
+                on_damage(error)
+            else:
+                yield JsonLine(number, offset, end, fields)
 
 
-def parse_object(content: bytes | str, where: str, *, constants: bool = True) -> dict[str, Any]:
-    """Parse one JSON object.
+def parse_object(content: bytes | str, where: str) -> dict[str, Any]:
+    """Parse one JSON object, which may have constants (see `parse_json`).
 
     Raises:
         BadData: see `parse_json`, or it is another value.
     """
-    value = parse_json(content, where, constants=constants)
+    value = parse_json(content, where, constants=True)
     if not isinstance(value, dict):
         raise BadData(f"{where}: an object in braces is expected, and it holds {json.dumps(value)[:60]}.")
     return value

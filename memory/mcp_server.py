@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from emend.memory.distribution import install_command, installed_version
-from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.errors import BadSettings, MissingExtra, first_problem
 from emend.memory.facts.fact import Provenance
 from emend.memory.facts.fact_memory import FactMemory
 from emend.memory.facts.operations import OPERATIONS
@@ -103,7 +103,10 @@ def make_server(memory: FactMemory, access: Access) -> Any:
 
         if name not in chosen:
             raise BadSettings(f"there is no tool '{name}'; there are {', '.join(chosen)}.")
-        checked = _validated(chosen[name].schema(access.shared), arguments)
+        try:
+            checked = chosen[name].schema(access.shared)(**arguments)
+        except ValidationError as error:
+            raise BadSettings(first_problem(error)) from error
         run = partial(chosen[name].call, memory, checked, _provenance(server, access.user))
         text = await anyio.to_thread.run_sync(run)
         return [types.TextContent(type="text", text=text)]
@@ -155,19 +158,6 @@ class _Guarded:
             await PlainTextResponse("this memory needs its bearer token", 401)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-def _validated(schema: type[Any], arguments: dict[str, Any]) -> Any:
-    """The arguments of a call.
-
-    Raises:
-        BadSettings: they are wrong; names the first that is.
-    """
-    try:
-        return schema(**arguments)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadSettings(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _provenance(server: Any, user: str) -> Provenance:

@@ -100,9 +100,11 @@ def require_trusted(name: str, kind: str) -> None:
 
 def name_object(name: str, component: Any) -> str:
     """Name by which this process loads an object, now trusted: its `module:attribute`, or else `object:NAME`."""
-    name = _importable_name(component) or _object_name(name, component)
-    trust_names([name])
-    return name
+    path = _importable_name(component)
+    if not path:
+        path, _objects[name] = f"{OBJECT}:{name}", component
+    trust_names([path])
+    return path
 
 
 def _importable_name(component: Any) -> str:
@@ -113,11 +115,6 @@ def _importable_name(component: Any) -> str:
             if _imported(f"{module}:{attribute}") is component:
                 return f"{module}:{attribute}"
     return ""
-
-
-def _object_name(name: str, component: Any) -> str:
-    _objects[name] = component
-    return f"{OBJECT}:{name}"
 
 
 def _imported(path: str) -> Any:

@@ -25,7 +25,7 @@ from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.log.table_sources import RECORD_SOURCE
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, private_folder
-from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace
+from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines
 
 NEEDED_MB = 50
 LOCK = "run.lock"
@@ -188,7 +188,7 @@ def _kept_units(folder: Path) -> tuple[set[str], LinePlace]:
 def _neighbours(path: Path, start: LinePlace) -> Iterator[JsonLine | None]:
     """Yield the lines of a file of records from a place on; None where a line between them cannot be read."""
     end = start.offset
-    for line in JsonLines(path, _ignore, parse=parse_head, start=start):
+    for line in parse_lines(path, _ignore, parse=parse_head, start=start):
         if line.offset != end:
             yield None
         yield line

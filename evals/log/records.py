@@ -46,7 +46,7 @@ from emend.evals.log.lines import (
 )
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, replace_file
-from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace, replace_surrogates
+from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines, replace_surrogates
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
@@ -378,7 +378,7 @@ def read_parsed(
         raise BadData(f"{error} {remedy}") from error
 
     with read_errors(path):
-        yield from JsonLines(path, refuse if remedy else _leave_out, parse=parse, start=start)
+        yield from parse_lines(path, refuse if remedy else _leave_out, parse=parse, start=start)
 
 
 def read_model(path: Path, model: type[M], remedy: str) -> M:
@@ -439,7 +439,7 @@ def read_json_lines(folder: Path, name: str, start: LinePlace = BEGINNING) -> It
     schema: TypeAdapter[Any] = SCHEMAS.get(name, JUDGE_STEPS)
     path = folder / name
     with read_errors(path):
-        yield from JsonLines(path, None if name == CASES else _leave_out, parse=parser_of(schema), start=start)
+        yield from parse_lines(path, None if name == CASES else _leave_out, parse=parser_of(schema), start=start)
 
 
 def parse_sound(lines: Iterable[FileLine], parse: Callable[[bytes, str], T], path: Path) -> Iterator[T]:

@@ -18,7 +18,7 @@ from emend.evals.log.manifest import MANIFEST, Manifest, SharePart, changes, dec
 from emend.evals.log.records import parse_fields, read_errors
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.json_files import JsonLine, JsonLines
+from emend.memory.json_files import JsonLine, parse_lines
 
 T = TypeVar("T")
 PASSES = "passes"
@@ -359,6 +359,6 @@ def lines_of(folder: Path, name: str, parse: Callable[[bytes, str], Any] | None 
         raise BadData(f"'{folder}' has no {name}. {REMEDY}")
     with read_errors(path):
         try:
-            yield from JsonLines(path, parse=parse or (parse_fields if name == RECORDS else parser_of(SCHEMAS[name])))
+            yield from parse_lines(path, parse=parse or (parse_fields if name == RECORDS else parser_of(SCHEMAS[name])))
         except BadData as error:
             raise BadData(f"{error} {REMEDY}") from error

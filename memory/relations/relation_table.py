@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from emend.memory.edit import Triplet
 from emend.memory.embeddings.embed import Embedding, Vectors
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, first_problem
 from emend.memory.files import read_input
-from emend.memory.registry import nearest
 from emend.memory.relations.canonical import canonical, parse_verb
 from emend.memory.relations.inflection import is_plural
 from emend.memory.relations.words import OPEN
@@ -25,7 +25,10 @@ RelationKind = Literal["functional", "set", "undecided"]
 """`functional`: one object at a time, a newer one replaces it. `set`: several hold at once. `undecided`: no rule."""
 
 BUILTIN = Path(__file__).with_name("relations.toml")
-
+_Wordings = list[Annotated[str, StringConstraints(pattern=r"\S")]]
+_DECLARATIONS: TypeAdapter[dict[RelationKind, dict[str, _Wordings]]] = TypeAdapter(
+    dict[RelationKind, dict[str, _Wordings]]
+)
 
 SIMILAR = 0.75
 """Least cosine of a wording and a declared one that are taken for one relation: with MiniLM and with the lexical
@@ -63,9 +66,10 @@ class RelationTable:
         kinds: dict[str, RelationKind] = {}
         names: dict[str, str] = {}
         for file in (BUILTIN, *files):
-            for kind, name, wordings in _read(file):
-                kinds[name] = kind
-                names |= {_plain(wording): name for wording in (name, *wordings)}
+            for kind, declarations in _read(file).items():
+                for name, wordings in ((_plain(name), wordings) for name, wordings in declarations.items()):
+                    kinds[name] = kind
+                    names |= {_plain(wording): name for wording in (name, *wordings)}
         return cls(kinds, names, embedding)
 
     @cached_property
@@ -180,25 +184,13 @@ def _noun(relation: str) -> str:
     return _plain(form.relation) if form else words
 
 
-def _read(file: Path) -> list[tuple[RelationKind, str, list[str]]]:
-    """The declarations of a file: kind, name and further wordings."""
+def _read(file: Path) -> dict[RelationKind, dict[str, list[str]]]:
+    """The declarations of a file: the wordings of each name, by kind."""
     try:
-        tables: dict[str, Any] = tomllib.loads(read_input(file).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadData(f"{file}: no TOML table of relations ({error}).") from error
-    declarations: list[tuple[RelationKind, str, list[str]]] = []
-    for kind in get_args(RelationKind):
-        for name, wordings in _table(file, tables.pop(kind, {})).items():
-            if not isinstance(wordings, list) or not all(isinstance(each, str) and each.strip() for each in wordings):
-                raise BadData(f'{file}: {kind}: {name!r} needs a list of wordings, for example ["married to"].')
-            declarations.append((kind, _plain(name), wordings))
-    if tables:
-        unknown = next(iter(tables))
-        raise BadData(f"{file}: unknown kind of relation '{unknown}': {nearest(unknown, list(get_args(RelationKind)))}")
-    return declarations
-
-
-def _table(file: Path, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadData(f"{file}: a kind of relation is a table, for example [functional].")
-    return value
+        return _DECLARATIONS.validate_python(tomllib.loads(read_input(file).decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
+        problem = first_problem(error) if isinstance(error, ValidationError) else error
+        raise BadData(
+            f"{file}: no TOML table of relations: [functional], [set] and [undecided] give each name a list of "
+            f'wordings, for example "spouse" = ["married to"] ({problem}).'
+        ) from error

@@ -3,6 +3,7 @@
 They are recognised by their methods, so that neither library is imported here.
 """
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,15 +103,11 @@ def adapt(component: Any, name: str) -> Any:
     if isinstance(component, type):
         if _is_langchain(component):
             return _make_factory(component, name, lambda corpus, **settings: _built(component, corpus, settings))
-        return (
-            component
-            if hasattr(component, "search") or hasattr(component, "search_probe")
-            else _wrapped(component, name)
-        )
-    if inspect.isroutine(component) and QUERY not in _parameters(component)[:1]:
-        return _wrapped(component, name)
+        return component if _is_retriever(component) else _wrapped(component, name)
     if inspect.isroutine(component):
         known = _parameters(component)
+        if QUERY not in known[:1]:
+            return _wrapped(component, name)
         _check_call(component, name, "", **{field: None for field in ("corpus", "k") if field in known})
     if _choose_search(component, None) is not None or _is_retriever(component):
         return _make_factory(type(component), name, lambda corpus: component)
@@ -119,19 +116,13 @@ def adapt(component: Any, name: str) -> Any:
 
 def _make_factory(cls: Any, name: str, build: Callable[..., Any]) -> Callable[..., Retriever]:
     """A factory with the name of a class, for the run's records, and its settings."""
-    strategy = _checked(build, name)
-
-    def bind(corpus: Corpus, **settings: Any) -> Retriever:
-        return strategy(corpus, **settings)
-
-    bind.__module__, bind.__name__, bind.__qualname__ = cls.__module__, cls.__name__, cls.__qualname__
-    bind.__doc__ = cls.__doc__
+    strategy = functools.wraps(cls, ("__module__", "__name__", "__qualname__", "__doc__"), ())(_checked(build, name))
     fields = [field for field in getattr(cls, "model_fields", ()) if field not in ("documents", "docs")]
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("corpus", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     parameters += [inspect.Parameter(field, keyword) for field in fields]
-    bind.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return bind
+    strategy.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return strategy
 
 
 def _wrapped(factory: Callable[..., Any], name: str) -> Callable[..., Retriever]:
@@ -235,13 +226,9 @@ def _search_store(store: Any, query: str, k: int, settings: dict[str, Any]) -> l
     is the nearest, so that the order tells which.
     """
     settings = settings | {"k": min(k, settings.get("k", k))}
-    try:
-        return [
-            (document, float(score))
-            for document, score in store.similarity_search_with_relevance_scores(query, **settings)
-        ]
-    except NotImplementedError:
-        pass
+    with contextlib.suppress(NotImplementedError):
+        results = store.similarity_search_with_relevance_scores(query, **settings)
+        return [(document, float(score)) for document, score in results]
     try:
         results = store.similarity_search_with_score(query, **settings | {"k": max(2, settings["k"])})
     except NotImplementedError:

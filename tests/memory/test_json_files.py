@@ -10,8 +10,8 @@ from emend.memory.errors import BadData
 from emend.memory.json_files import (
     DEPTH_LIMIT,
     DIGITS_LIMIT,
-    JsonLines,
     parse_json,
+    parse_lines,
     parse_object,
     read_json,
     replace_surrogates,
@@ -84,23 +84,21 @@ def test_a_line_without_an_object_is_refused(content):
         parse_object(content, "x")
 
 
-def test_lines_have_their_places_and_a_torn_last_one_is_counted(tmp_path):
+def test_lines_have_their_places_and_a_torn_last_one_is_skipped(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"a": 1}\n{"b": "\xc3\xa9"}\n{"torn": tr')
-    lines = JsonLines(path)
-    assert list(lines) == [(1, 0, 9, {"a": 1}), (2, 9, 21, {"b": "é"})]
-    assert (lines.torn, lines.skipped) == (11, 0)
-    assert list(JsonLines(tmp_path / "none.jsonl")) == []
+    assert list(parse_lines(path)) == [(1, 0, 9, {"a": 1}), (2, 9, 21, {"b": "é"})]
+    assert list(parse_lines(tmp_path / "none.jsonl")) == []
 
 
-def test_a_damaged_line_is_an_error_or_skipped_and_counted(tmp_path):
+def test_a_damaged_line_is_an_error_or_skipped_and_passed_on(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"a": 1}\n[]\n\n{"b": 1e999}\n{"c": 3}\n')
     with pytest.raises(BadData, match=r"events.jsonl, line 2: an object"):
-        list(JsonLines(path))
+        list(parse_lines(path))
     errors: list[BadData] = []
-    lines = JsonLines(path, errors.append)
-    assert [line.number for line in lines] == [1, 5] and lines.skipped == len(errors) == 3
+    lines = list(parse_lines(path, errors.append))
+    assert [line.number for line in lines] == [1, 5] and len(errors) == 3
     assert [str(error).partition(": ")[0].rpartition(", ")[2] for error in errors] == ["line 2", "line 3", "line 4"]
 
 
@@ -124,20 +122,17 @@ def test_any_file_gives_objects_or_an_error_with_file_and_line(tmp_path_factory,
     path = tmp_path_factory.getbasetemp() / "fuzzed.jsonl"
     path.write_bytes(content)
     errors: list[BadData] = []
-    lines = JsonLines(path, errors.append)
-    objects = list(lines)
-    whole = content.count(b"\n")
-    assert len(objects) + lines.skipped == whole and lines.skipped == len(errors)
-    assert lines.torn == len(content) - (content.rfind(b"\n") + 1)
+    objects = list(parse_lines(path, errors.append))
+    assert len(objects) + len(errors) == content.count(b"\n")
     for line in objects:
         assert isinstance(line.fields, dict) and content[line.offset : line.end].count(b"\n") == 1
         json.dumps(line.fields, ensure_ascii=False).encode()  # nothing in it fails later
     assert all(str(error).startswith(f"{path}, line ") for error in errors)
     if not errors:
-        assert repr(list(JsonLines(path))) == repr(objects)
+        assert repr(list(parse_lines(path))) == repr(objects)
         return
     with pytest.raises(BadData) as caught:
-        list(JsonLines(path))
+        list(parse_lines(path))
     assert str(caught.value) == str(errors[0])
 
 

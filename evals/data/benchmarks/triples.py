@@ -11,7 +11,7 @@ from emend.evals.case import Benchmark, Case
 from emend.evals.data.benchmarks.rows import sha256
 from emend.memory.edit import Edit, FrozenModel, Triplet
 from emend.memory.errors import BadData, BadSettings, MissingData
-from emend.memory.json_files import JsonLines
+from emend.memory.json_files import parse_lines
 from emend.memory.probe import Probe, Usage
 from emend.memory.registry import nearest
 
@@ -240,7 +240,7 @@ def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
     Raises:
         BadData: another line is malformed; names it.
     """
-    for line in JsonLines(path, links=True):
+    for line in parse_lines(path, links=True):
         try:
             yield ExtractedDocument.model_validate(line.fields)
         except ValidationError as error:

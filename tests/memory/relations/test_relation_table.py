@@ -92,7 +92,7 @@ def test_a_file_declares_further_relations_and_overrides(tmp_path):
     ("text", "remedy"),
     [
         ("functional = 3", r"\[functional\]"),
-        ("[functionl]\nx = []", "did you mean 'functional'"),
+        ("[functionl]\nx = []", r"functionl.*should be 'functional'"),
         ("[functional]\nx = 3", "list of wordings"),
         ("[functional]\nx = ['']", "list of wordings"),
         ("= =", "no TOML table"),
