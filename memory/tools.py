@@ -1,7 +1,7 @@
 """Memories as tools and retrievers of LangChain; the tools' results are JSON, with the records of `facts.fact`."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -10,13 +10,12 @@ from langchain_core.messages import ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
-from pydantic import ValidationError, create_model
+from pydantic import create_model
 
-from emend.memory.errors import EmendError
+from emend.memory.errors import EmendError, first_problem
 from emend.memory.facts.fact import Fact, Provenance
 from emend.memory.facts.operations import OPERATIONS, FactOperation
-from emend.memory.retrieval.base import Corpus, Entry, Hit
-from emend.memory.retrieval.default import Default
+from emend.memory.retrieval.base import Entry, Hit
 
 if TYPE_CHECKING:
     from emend.memory.facts.fact_memory import FactMemory
@@ -65,16 +64,8 @@ def _as_tool(memory: "FactMemory", origin: Provenance, operation: FactOperation,
         description=operation.description,
         args_schema=schema,
         handle_tool_error=True,
-        handle_validation_error=_problem,
+        handle_validation_error=first_problem,
     )
-
-
-def _problem(error: Any) -> str:
-    """The first problem of a call's arguments."""
-    if not isinstance(error, ValidationError):
-        return f"the call is wrong: {error}"
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _provenance(config: RunnableConfig, tool_call_id: str, origin: Provenance) -> Provenance:
@@ -106,56 +97,37 @@ def _facts_in(value: Any) -> Iterator[Fact]:
         yield from _facts_in(list(value.values()))
 
 
-class HitRetriever(BaseRetriever):
-    """A search as a retriever of LangChain.
+class FactRetriever(BaseRetriever):
+    """The facts that hold, as documents: their text, and the record with its score as metadata.
 
     Attributes:
-        find: returns the documents for a query and a maximum number, best first.
-        k: maximum number of documents.
-    """
-
-    find: Callable[[str, int], list[Document]]
-    k: int = 5
-
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        return self.find(query, self.k)
-
-
-def fact_retriever(memory: "FactMemory", user: str = "", k: int = 5) -> BaseRetriever:
-    """Find the facts that hold, as documents: their text, and the record with its score as metadata.
-
-    Args:
-        memory: stays open while the retriever is used.
+        memory: a `FactMemory`, which stays open while the retriever is used.
         user: whose facts.
         k: maximum number of documents.
     """
 
-    def find(query: str, limit: int) -> list[Document]:
-        hits = memory.search(query, limit, user)
-        return [
-            Document(page_content=hit.fact.text, id=hit.fact.id, metadata=hit.fact.model_dump() | {"score": hit.score})
-            for hit in hits
-        ]
+    memory: Any
+    user: str = ""
+    k: int = 5
 
-    return HitRetriever(find=find, k=k)
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return [_document(hit.fact, hit.score) for hit in self.memory.search(query, self.k, self.user)]
 
 
-def edit_retriever(corpus: Corpus, k: int = 5) -> BaseRetriever:
-    """Find edits by the default strategy, as documents: the text of an entry, and its record with its score.
+class EditRetriever(BaseRetriever):
+    """Edits by the default strategy, as documents: the text of an entry, and its record with its score.
 
-    Args:
-        corpus: a view of a memory of edits.
+    Attributes:
+        strategy: searches a view of a memory of edits.
         k: maximum number of documents.
     """
-    strategy = Default(corpus)
 
-    def find(query: str, limit: int) -> list[Document]:
-        hits = strategy.search(query, limit)
-        return [
-            Document(
-                page_content=hit.entry.text, id=hit.entry.id, metadata=hit.entry.model_dump() | {"score": hit.score}
-            )
-            for hit in hits
-        ]
+    strategy: Any
+    k: int = 5
 
-    return HitRetriever(find=find, k=k)
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return [_document(hit.entry, hit.score) for hit in self.strategy.search(query, self.k)]
+
+
+def _document(record: Fact | Entry, score: float) -> Document:
+    return Document(page_content=record.text, id=record.id, metadata=record.model_dump() | {"score": score})

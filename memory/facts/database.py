@@ -78,6 +78,7 @@ class FactDatabase:
         options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": WAIT_SECONDS}
         with self._errors():
             self._connection = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
+        self._connection.row_factory = sqlite3.Row
         try:
             for pragma in ("secure_delete = ON", "journal_mode = WAL", "synchronous = FULL"):
                 self.rows(f"PRAGMA {pragma}")

@@ -2,13 +2,30 @@
 
 from typing import Literal
 
-from emend.memory.edit import FrozenModel
+from emend.memory.edit import FrozenModel, content_id
+from emend.memory.store.superseding import fact_id
+from emend.memory.typography import fold_text
 
 SHARED = "*"
 """The user whose facts everybody reads."""
 
 FactStatus = Literal["current", "past", "future", "disputed", "corrected", "retracted", "derived", "forgotten"]
 Operation = Literal["remember", "update", "correct", "retract", "resolve", "depend", "forget"]
+
+
+def fact_key(user: str, subject: str, relation: str) -> str:
+    """The digest of one relation of one subject of one user."""
+    return content_id("user's fact", user, fact_id(subject, relation))
+
+
+def subject_key(user: str, subject: str) -> str:
+    """The digest of one subject of one user."""
+    return content_id("user's subject", user, fold_text(subject))
+
+
+def owner_key(user: str) -> str:
+    """The digest of a user."""
+    return content_id("user", user)
 
 
 class Provenance(FrozenModel):
@@ -102,6 +119,11 @@ class Dependency(FrozenModel):
     user: str = ""
     recorded_at: str = ""
     source: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text by which the rule is found: what it derives."""
+        return f"{self.subject} {self.relation} {self.value or ''}"
 
 
 class Conflict(FrozenModel):

@@ -10,8 +10,6 @@ from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadData
 from emend.memory.facts.database import FILE, FactDatabase
-from emend.memory.facts.dependency_store import DependencyStore
-from emend.memory.facts.erasure import Erasure
 from emend.memory.facts.fact import (
     SHARED,
     Change,
@@ -29,7 +27,6 @@ from emend.memory.facts.fact_search import FactSearch
 from emend.memory.facts.fact_store import ConflictRow, FactStore
 from emend.memory.facts.fact_writer import Action, Draft, FactWriter
 from emend.memory.facts.instants import now, read_instant, read_zone
-from emend.memory.facts.word_index import WordIndex
 from emend.memory.json_files import replace_surrogates
 from emend.memory.relations.relation_table import RelationTable, canonical_statement
 
@@ -71,12 +68,9 @@ class FactMemory:
         self.table = table or RelationTable.load()
         self._database = FactDatabase(Path(folder) / FILE if folder is not None else None)
         self._store = FactStore(self._database)
-        self._dependencies = DependencyStore(self._database)
-        words = WordIndex(self._database)
-        self._reader = FactReader(self._store, self._dependencies, self.table)
-        self._writer = FactWriter(self._store, self._dependencies, words, self._reader)
-        self._erasure = Erasure(self._store, self._dependencies, words, self._writer)
-        self._search = FactSearch(words, self._store, self._dependencies, self._reader, self.table, embedding)
+        self._reader = FactReader(self._store, self.table)
+        self._writer = FactWriter(self._reader)
+        self._search = FactSearch(self._reader, embedding)
 
     def close(self) -> None:
         """Close the file."""
@@ -234,8 +228,8 @@ class FactMemory:
 
         def erase(action: Action) -> list[str]:
             if id:
-                return self._erasure.forget(id, action)
-            return self._erasure.forget_about(_clean(subject), relation and self.table.name_of(relation), action)
+                return self._writer.forget(id, action)
+            return self._writer.forget_about(_clean(subject), relation and self.table.name_of(relation), action)
 
         return self._change("forget", provenance, erase)
 
@@ -300,10 +294,10 @@ class FactMemory:
         return fact_tools(self, user, writes, shared)
 
     def as_retriever(self, user: str = "", k: int = 5) -> "BaseRetriever":
-        """The search as a retriever of LangChain; see `emend.memory.tools.fact_retriever`."""
-        from emend.memory.tools import fact_retriever
+        """The search as a retriever of LangChain; see `emend.memory.tools.FactRetriever`."""
+        from emend.memory.tools import FactRetriever
 
-        return fact_retriever(self, user, k)
+        return FactRetriever(memory=self, user=user, k=k)
 
     def _change(self, operation: Operation, provenance: Provenance, run: Callable[[Action], list[str]]) -> Change:
         """Do an operation in one transaction, unless it was done before."""
@@ -326,8 +320,8 @@ class FactMemory:
     def _outcome(self, operation: Operation, user: str, id_: str, ids: Sequence[str], repeated: bool) -> Change:
         present = self._present(user)
         statements = [each for id_ in ids if (each := self._store.find_statement(id_)) and not each.erased]
-        rules = [rule for id_ in ids if (rule := self._dependencies.find(id_))]
-        keys = dict.fromkeys(self._reader.key_of(each) for each in statements)
+        rules = [rule for id_ in ids if (rule := self._store.find_rule(id_))]
+        keys = dict.fromkeys(each.key for each in statements)
         rows = [row for key in keys for row in self._store.conflicts(key) if not row.resolved_at]
         return Change(
             operation_id=id_,

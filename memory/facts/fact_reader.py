@@ -5,14 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from emend.memory.edit import content_id
-from emend.memory.facts.dependency_store import DependencyStore, Rule
-from emend.memory.facts.fact import SHARED, Dependency, Fact, FactStatus
-from emend.memory.facts.fact_store import FactStore, fact_key
+from emend.memory.facts.fact import SHARED, Dependency, Fact, FactStatus, fact_key
+from emend.memory.facts.fact_store import FactStore, Rule
 from emend.memory.facts.timeline import Statement, Timeline
 from emend.memory.relations.relation_table import RelationTable
 from emend.memory.store.superseding import fact_id
 from emend.memory.typography import fold_text
 
+SAME_FIELDS = ("id", "subject", "relation", "object", "user", "recorded_at", "source")
+"""Fields that a fact has as its statement does."""
 ENDED = "it is said to hold no longer"
 
 
@@ -48,19 +49,17 @@ class View:
     resolutions: dict[tuple[str, str, str], Resolution] = field(default_factory=dict, compare=False)
 
 
+@dataclass(frozen=True)
 class FactReader:
     """Resolves facts by their timelines and dependencies.
 
-    Args:
-        store: the statements.
-        dependencies: the rules.
+    Attributes:
+        store: the statements and rules.
         table: the kinds of relations.
     """
 
-    def __init__(self, store: FactStore, dependencies: DependencyStore, table: RelationTable) -> None:
-        self._store = store
-        self._dependencies = dependencies
-        self._table = table
+    store: FactStore
+    table: RelationTable
 
     def resolve(self, subject: str, relation: str, view: View) -> Resolution:
         """Resolve a fact for a user: their own facts and, where they have none, those of all; of a set both."""
@@ -71,8 +70,8 @@ class FactReader:
 
     def timeline(self, user: str, subject: str, relation: str, known_at: str = "") -> Timeline:
         """The timeline of one relation of one subject of one user."""
-        statements = self._store.statements(fact_key(user, subject, relation))
-        return Timeline(statements, self._table.kind_of(relation), known_at)
+        statements = self.store.statements(fact_key(user, subject, relation))
+        return Timeline(statements, self.table.kind_of(relation), known_at)
 
     def describe(
         self, statement: Statement, at: str, timeline: Timeline | None = None, status: FactStatus | None = None
@@ -80,38 +79,28 @@ class FactReader:
         """A statement as a fact, with its end and its status at an instant, unless that is known."""
         if timeline is None:
             timeline = self.timeline(statement.user, statement.subject, statement.relation)
-        corrected = self._store.numbered([statement.corrects]) if statement.corrects else []
+        corrected = self.store.numbered([statement.corrects]) if statement.corrects else []
         return Fact(
-            id=statement.id,
-            subject=statement.subject,
-            relation=statement.relation,
-            object=statement.object,
-            user=statement.user,
+            **{name: getattr(statement, name) for name in SAME_FIELDS},
             valid_from=statement.start or None,
             valid_to=timeline.end_of(statement) or None,
-            recorded_at=statement.recorded_at,
-            source=statement.source,
             status=status or self._status(statement, at, timeline),
             corrects=corrected[0].id if corrected else "",
         )
 
-    def key_of(self, statement: Statement) -> str:
-        """The key of the fact that a statement is about."""
-        return fact_key(statement.user, statement.subject, statement.relation)
-
     def places(self, user: str, subject: str) -> dict[tuple[str, str], None]:
         """Subject and relation of all that a user said, of one subject or of all, in order."""
         if subject:
-            statements = self._store.statements_about(user, subject)
-            rules = self._dependencies.rules_about(user, subject)
+            statements = self.store.statements_about(user, subject)
+            rules = self.store.rules_about(user, subject)
         else:
-            statements, rules = self._store.statements_of(user), self._dependencies.rules_of(user)
+            statements, rules = self.store.statements_of(user), self.store.rules_of(user)
         places = dict.fromkeys((each.subject, each.relation) for each in statements if not each.erased)
         return places | dict.fromkeys((rule.dependency.subject, rule.dependency.relation) for rule in rules)
 
     def is_disputed(self, key: str, holding: Sequence[Statement], view: View) -> bool:
         """Return whether several objects hold and a conflict about them is open."""
-        conflicts = self._store.conflicts(key) if len(holding) > 1 else ()
+        conflicts = self.store.conflicts(key) if len(holding) > 1 else ()
         known = view.known_at
         return any(
             (not known or row.opened_at <= known) and (not row.resolved_at or bool(known and known < row.resolved_at))
@@ -120,7 +109,7 @@ class FactReader:
 
     def _resolve(self, subject: str, relation: str, view: View) -> Resolution:
         personal = self._resolve_scope(view.user, subject, relation, view)
-        if view.user == SHARED or (personal.decided and self._table.kind_of(relation) != "set"):
+        if view.user == SHARED or (personal.decided and self.table.kind_of(relation) != "set"):
             return personal
         shared = self._resolve_scope(SHARED, subject, relation, view)
         if not personal.decided:
@@ -141,7 +130,7 @@ class FactReader:
         end = timeline.end_of(statement)
         if end and end <= at:
             return "past"
-        disputed = self.is_disputed(self.key_of(statement), timeline.holding(at), View(statement.user, at))
+        disputed = self.is_disputed(statement.key, timeline.holding(at), View(statement.user, at))
         return "disputed" if disputed else "current"
 
     def _resolve_scope(self, user: str, subject: str, relation: str, view: View) -> Resolution:
@@ -150,7 +139,7 @@ class FactReader:
         key = fact_key(user, subject, relation)
         holding = timeline.holding(view.at)
         place = max(((each.start, each.number) for each in holding), default=("", 0))
-        rules = [rule for rule in self._dependencies.rules(key) if _is_known(rule, view.known_at)]
+        rules = [rule for rule in self.store.rules(key) if _is_known(rule, view.known_at)]
         if rules:
             reason = self._outdated(holding[-1], rules, view) if holding else ""
             derived = self._derive(rules, view)

@@ -4,17 +4,14 @@ A statement that no longer holds leads to the one that does, so that no search r
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from emend.memory.embeddings.embed import Embedding
-from emend.memory.facts.dependency_store import DependencyStore
 from emend.memory.facts.fact import SHARED, FactHit
 from emend.memory.facts.fact_reader import FactReader, View
-from emend.memory.facts.fact_store import FactStore
-from emend.memory.facts.word_index import WordIndex
-from emend.memory.relations.relation_table import RelationTable
 from emend.memory.retrieval.exact import DECIMALS
 from emend.memory.store.superseding import fact_id
 
@@ -25,46 +22,30 @@ BATCH = 6
 """Number of texts that are read at once."""
 
 
+@dataclass(frozen=True)
 class FactSearch:
     """Ranks facts by the rare words that they share with a query and, with an embedding, by similarity too.
 
-    Args:
-        words: the index.
-        store: the statements.
-        dependencies: the rules.
+    Attributes:
         reader: resolves what holds.
-        table: relations that a query may word otherwise.
         embedding: adds its similarity to the score; None ranks by words alone.
     """
 
-    def __init__(
-        self,
-        words: WordIndex,
-        store: FactStore,
-        dependencies: DependencyStore,
-        reader: FactReader,
-        table: RelationTable,
-        embedding: Embedding | None,
-    ) -> None:
-        self._words = words
-        self._store = store
-        self._dependencies = dependencies
-        self._reader = reader
-        self._table = table
-        self._embedding = embedding
+    reader: FactReader
+    embedding: Embedding | None
 
     def search(self, query: str, k: int, view: View) -> tuple[FactHit, ...]:
         """At most k facts that hold, best first."""
-        if self._embedding is None:
+        if self.embedding is None:
             hits = self._hits_by_words(query, view, k, k)
         else:
-            hits = _with_similarity(query, self._hits_by_words(query, view, k, max(k, CANDIDATES)), self._embedding)
+            hits = _with_similarity(query, self._hits_by_words(query, view, k, max(k, CANDIDATES)), self.embedding)
         return tuple(sorted(hits, key=lambda hit: -hit.score)[:k])
 
     def _hits_by_words(self, query: str, view: View, k: int, limit: int) -> list[FactHit]:
         """The facts to which the words lead, scored by them in 0..1: at least k, and up to `limit` good ones."""
-        expanded = " ".join([query, *self._table.names_in(query)])
-        scores = self._words.find(expanded, dict.fromkeys((view.user, SHARED)))
+        expanded = " ".join([query, *self.reader.table.names_in(query)])
+        scores = self.reader.store.words.find(expanded, dict.fromkeys((view.user, SHARED)))
         best = max(scores.values(), default=1.0)
         hits: dict[str, FactHit] = {}
         resolved: set[str] = set()
@@ -72,7 +53,7 @@ class FactSearch:
             for number, (subject, relation) in self._places(numbers).items():
                 if (key := fact_id(subject, relation)) not in resolved:
                     resolved.add(key)
-                    for fact in self._reader.resolve(subject, relation, view).facts:
+                    for fact in self.reader.resolve(subject, relation, view).facts:
                         score = round(scores[number] / best, DECIMALS)
                         hits.setdefault(fact.id, FactHit(fact=fact, score=score))
             if len(hits) >= limit or (len(hits) >= k and scores[numbers[-1]] < best / 2):
@@ -81,8 +62,8 @@ class FactSearch:
 
     def _places(self, numbers: Sequence[int]) -> dict[int, tuple[str, str]]:
         """Subject and relation of the statements and rules of these numbers, in their order."""
-        places = {each.number: (each.subject, each.relation) for each in self._store.numbered(numbers)}
-        rules = self._dependencies.numbered(numbers)
+        places = {each.number: (each.subject, each.relation) for each in self.reader.store.numbered(numbers)}
+        rules = self.reader.store.rules_numbered(numbers)
         places |= {rule.number: (rule.dependency.subject, rule.dependency.relation) for rule in rules}
         return {number: places[number] for number in numbers if number in places}
 

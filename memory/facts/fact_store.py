@@ -1,16 +1,17 @@
-"""The stored statements, conflicts and journal of a memory of facts."""
+"""The stored statements, dependencies, conflicts and journal of a memory of facts."""
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from emend.memory.edit import content_id
+from emend.memory.errors import BadData
 from emend.memory.facts.database import FactDatabase
-from emend.memory.facts.fact import JournalEntry, Operation
+from emend.memory.facts.fact import SHARED, Dependency, JournalEntry, Operation, fact_key, owner_key, subject_key
 from emend.memory.facts.timeline import Statement
+from emend.memory.facts.word_index import WordIndex
 from emend.memory.store.superseding import fact_id
-from emend.memory.typography import fold_text
 
+Table = Literal["statements", "dependencies"]
 _SELECT = (
     "SELECT number, id, start, end, recorded_at, retracted_at, corrects, replaces, operation, erased, content "
     "FROM statements JOIN texts USING (number) "
@@ -29,23 +30,16 @@ class ConflictRow(NamedTuple):
     resolved_at: str
 
 
-def fact_key(user: str, subject: str, relation: str) -> str:
-    """The digest of one relation of one subject of one user."""
-    return content_id("user's fact", user, fact_id(subject, relation))
+class Rule(NamedTuple):
+    """A stored dependency with its number, which is in the order of statements, and when it was taken back."""
 
-
-def subject_key(user: str, subject: str) -> str:
-    """The digest of one subject of one user."""
-    return content_id("user's subject", user, fold_text(subject))
-
-
-def owner_key(user: str) -> str:
-    """The digest of a user."""
-    return content_id("user", user)
+    number: int
+    dependency: Dependency
+    retracted_at: str
 
 
 class FactStore:
-    """Rows of statements, conflicts and operations; each method is one statement of SQL.
+    """Rows of statements, dependencies, conflicts and operations; each method is about one statement of SQL.
 
     Args:
         database: the file.
@@ -53,6 +47,7 @@ class FactStore:
 
     def __init__(self, database: FactDatabase) -> None:
         self._database = database
+        self.words = WordIndex(database)
 
     def add_operation(self, user: str, id_: str, kind: Operation, recorded_at: str) -> int:
         """Add a row to the journal and return its number."""
@@ -75,15 +70,16 @@ class FactStore:
         """The latest time at which a user said something; empty if there is none."""
         return self._database.value("SELECT max(recorded_at) FROM operations WHERE owner = ?", owner_key(user)) or ""
 
-    def add_statement(self, statement: Statement) -> int:
-        """Store a statement and return its number, which is that of its text; its own counts for nothing."""
+    def add_statement(self, statement: Statement) -> Statement:
+        """Store a statement and return it with its number, which is that of its text; its own counts for nothing."""
         number = self._database.add_text({name: getattr(statement, name) for name in _TEXTS})
-        user, subject = statement.user, statement.subject
-        keys = (fact_key(user, subject, statement.relation), subject_key(user, subject), owner_key(user))
+        keys = _keys(statement)
         times = (statement.start, statement.end, statement.recorded_at, "")
         links = (statement.corrects, json.dumps(statement.replaces), statement.operation, 0)
         insert = f"INSERT INTO statements VALUES ({', '.join('?' * 13)})"
-        return self._database.insert(insert, number, statement.id, *keys, *times, *links)
+        self._database.rows(insert, number, statement.id, *keys, *times, *links)
+        self.words.add(number, statement.user, statement.text)
+        return statement._replace(number=number)
 
     def statements(self, key: str) -> list[Statement]:
         """The statements of a fact's key, in the order in which they were made."""
@@ -106,19 +102,61 @@ class FactStore:
         """All statements of a user, in the order in which they were made."""
         return self._statements("WHERE owner = ? ORDER BY number", owner_key(user))
 
-    def retract(self, number: int, recorded_at: str) -> None:
-        """Mark a statement as taken back."""
-        self._database.rows("UPDATE statements SET retracted_at = ? WHERE number = ?", recorded_at, number)
+    def add_rule(self, dependency: Dependency) -> None:
+        """Store a dependency.
 
-    def erase(self, number: int, operation: int) -> None:
+        Raises:
+            BadData: the derived fact would follow from itself.
+        """
+        fact = fact_id(dependency.subject, dependency.relation)
+        base = fact_id(dependency.base_subject, dependency.base_relation)
+        if fact in self._bases(base, dependency.user):
+            raise BadData(
+                f"'{dependency.relation}' of '{dependency.subject}' would follow from itself by way of "
+                f"'{dependency.base_relation}' of '{dependency.base_subject}': leave this dependency out, or forget "
+                "the one that leads back."
+            )
+        number = self._database.add_text(dependency.model_dump(mode="json"))
+        keys = _keys(dependency)
+        insert = f"INSERT INTO dependencies VALUES ({', '.join('?' * 9)})"
+        self._database.rows(insert, number, dependency.id, *keys, fact, base, dependency.recorded_at, "")
+        self.words.add(number, dependency.user, dependency.text)
+
+    def rules(self, key: str) -> list[Rule]:
+        """The dependencies by which a fact's key is derived, oldest first."""
+        return self._rules("key = ?", key)
+
+    def rules_about(self, user: str, subject: str) -> list[Rule]:
+        """The dependencies of a user by which facts about a subject are derived, oldest first."""
+        return self._rules("subject = ?", subject_key(user, subject))
+
+    def rules_of(self, user: str) -> list[Rule]:
+        """All dependencies of a user, oldest first."""
+        return self._rules("owner = ?", owner_key(user))
+
+    def find_rule(self, id_: str) -> Rule | None:
+        """The dependency of that id."""
+        return next(iter(self._rules("id = ?", id_)), None)
+
+    def rules_numbered(self, numbers: Sequence[int]) -> list[Rule]:
+        """The dependencies of these numbers."""
+        return self._rules(f"number IN ({', '.join('?' * len(numbers))})", *numbers)
+
+    def retract(self, table: Table, number: int, recorded_at: str) -> None:
+        """Mark a statement or dependency as taken back."""
+        self._database.rows(f"UPDATE {table} SET retracted_at = ? WHERE number = ?", recorded_at, number)
+
+    def erase(self, statement: Statement, operation: int) -> None:
         """Erase the text of a statement; the place that it has in time stays empty."""
-        self._database.erase_text(number)
-        self._database.rows("UPDATE statements SET erased = ? WHERE number = ?", operation, number)
+        self.words.remove(statement.number, statement.user, statement.text)
+        self._database.erase_text(statement.number)
+        self._database.rows("UPDATE statements SET erased = ? WHERE number = ?", operation, statement.number)
 
-    def drop(self, number: int) -> None:
-        """Remove a statement as if it had never been made."""
+    def drop(self, table: Table, number: int, record: Statement | Dependency) -> None:
+        """Remove a statement or dependency as if it had never been made."""
+        self.words.remove(number, record.user, record.text)
         self._database.erase_text(number)
-        self._database.rows("DELETE FROM statements WHERE number = ?", number)
+        self._database.rows(f"DELETE FROM {table} WHERE number = ?", number)
 
     def count(self) -> int:
         """Number of statements."""
@@ -150,7 +188,25 @@ class FactStore:
         self._database.rows("DELETE FROM conflicts WHERE key = ?", key)
 
     def _statements(self, condition: str, *values: Any) -> list[Statement]:
-        return [_statement(*row) for row in self._database.rows(_SELECT + condition, *values)]
+        return [_statement(dict(row)) for row in self._database.rows(_SELECT + condition, *values)]
+
+    def _rules(self, condition: str, *values: Any) -> list[Rule]:
+        rows = self._database.rows(
+            "SELECT number, content, dependencies.retracted_at FROM dependencies JOIN texts USING (number) "
+            f"WHERE {condition} ORDER BY number",
+            *values,
+        )
+        return [Rule(number, Dependency.model_validate_json(content), at) for number, content, at in rows]
+
+    def _bases(self, fact: str, user: str) -> set[str]:
+        """A fact, and those from which it follows by rules of the user and of all; for a shared rule, of everybody."""
+        owners = () if user == SHARED else (owner_key(user), owner_key(SHARED))
+        condition = "retracted_at = ''" + (" AND owner IN (?, ?)" if owners else "")
+        select = (
+            "WITH RECURSIVE reached (fact) AS (VALUES (?) UNION "
+            f"SELECT base FROM dependencies JOIN reached USING (fact) WHERE {condition}) SELECT fact FROM reached"
+        )
+        return {base for (base,) in self._database.rows(select, fact, *owners)}
 
     def _conflicts(self, condition: str, value: str) -> list[ConflictRow]:
         select = (
@@ -159,24 +215,18 @@ class FactStore:
         return [ConflictRow(*row) for row in self._database.rows(select, value)]
 
     def _journal(self, condition: str, *values: Any) -> list[JournalEntry]:
-        names = ("number", "operation_id", "operation", "recorded_at")
-        rows = self._database.rows(f"SELECT number, id, kind, recorded_at, ids FROM operations {condition}", *values)
-        return [JournalEntry(**dict(zip(names, row, strict=False)), ids=json.loads(row[4])) for row in rows]
+        select = "SELECT number, id AS operation_id, kind AS operation, recorded_at, ids FROM operations "
+        rows = map(dict, self._database.rows(select + condition, *values))
+        return [JournalEntry(**row | {"ids": json.loads(row["ids"])}) for row in rows]
 
 
-def _statement(*row: Any) -> Statement:
-    number, id_, start, end, recorded_at, retracted_at, corrects, replaces, operation, erased, content = row
-    texts: dict[str, str] = dict.fromkeys(_TEXTS, "") if erased else json.loads(content)
-    return Statement(
-        **texts,
-        number=number,
-        id=id_,
-        start=start,
-        end=end,
-        recorded_at=recorded_at,
-        retracted_at=retracted_at,
-        corrects=corrects,
-        replaces=tuple(json.loads(replaces)),
-        operation=operation,
-        erased=erased,
-    )
+def _keys(record: Statement | Dependency) -> tuple[str, str, str]:
+    """The digests of a record's fact, of its subject, and of its user."""
+    user, subject = record.user, record.subject
+    return fact_key(user, subject, record.relation), subject_key(user, subject), owner_key(user)
+
+
+def _statement(row: dict[str, Any]) -> Statement:
+    content = row.pop("content")
+    texts: dict[str, str] = dict.fromkeys(_TEXTS, "") if row["erased"] else json.loads(content)
+    return Statement(**row | texts | {"replaces": tuple(json.loads(row["replaces"]))})

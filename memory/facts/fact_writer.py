@@ -1,16 +1,15 @@
-"""The statements and rules that an operation adds, ends or takes back; called inside its transaction."""
+"""The statements and rules that an operation adds, ends, takes back or erases; called inside its transaction."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData
-from emend.memory.facts.dependency_store import DependencyStore
-from emend.memory.facts.fact import Dependency
-from emend.memory.facts.fact_reader import FactReader, Resolution, View
-from emend.memory.facts.fact_store import FactStore, fact_key, owner_key
+from emend.memory.facts.fact import Dependency, fact_key, owner_key
+from emend.memory.facts.fact_reader import FactReader, View
+from emend.memory.facts.fact_store import FactStore, Rule
 from emend.memory.facts.timeline import Statement, Timeline
-from emend.memory.facts.word_index import WordIndex
 from emend.memory.typography import fold_text
 
 
@@ -34,21 +33,21 @@ class Draft(NamedTuple):
     end: str
 
 
+@dataclass(frozen=True)
 class FactWriter:
-    """Adds to the store, and opens and closes conflicts.
+    """Adds to the store and erases from it, and opens and closes conflicts.
 
-    Args:
-        store: the statements.
-        dependencies: the rules.
-        words: the index of texts.
+    What is erased is overwritten in the file, and found by no word.
+
+    Attributes:
         reader: tells what holds.
     """
 
-    def __init__(self, store: FactStore, dependencies: DependencyStore, words: WordIndex, reader: FactReader) -> None:
-        self._store = store
-        self._dependencies = dependencies
-        self._words = words
-        self._reader = reader
+    reader: FactReader
+
+    @property
+    def _store(self) -> FactStore:
+        return self.reader.store
 
     def remember(self, draft: Draft, action: Action) -> list[str]:
         """State a fact and return its id; one that is known already is not stated again.
@@ -56,8 +55,9 @@ class FactWriter:
         One that was known without the end that is said now takes that end.
         """
         start = _start(draft, action)
-        timeline = self._reader.timeline(action.user, draft.subject, draft.relation)
-        valid = {fact.id for fact in self._resolve(draft, View(action.user, start)).facts}
+        timeline = self.reader.timeline(action.user, draft.subject, draft.relation)
+        resolution = self.reader.resolve(draft.subject, draft.relation, View(action.user, start))
+        valid = {fact.id for fact in resolution.facts}
         for each in timeline.holding(start):
             same = fold_text(each.object) == fold_text(draft.object) and each.end == draft.end
             if same and draft.start in ("", each.start) and each.id in valid:
@@ -81,7 +81,7 @@ class FactWriter:
             BadData: no such fact holds, or it does not say which of several.
         """
         start = _start(draft, action)
-        timeline = self._reader.timeline(action.user, draft.subject, draft.relation)
+        timeline = self.reader.timeline(action.user, draft.subject, draft.relation)
         holding = timeline.holding(start)
         targets = [
             each for each in holding if replaced in ("", each.id) or fold_text(replaced) == fold_text(each.object)
@@ -104,7 +104,7 @@ class FactWriter:
             BadData: the user has no such fact, or it was corrected or taken back.
         """
         wrong = self.find_own(fact_id, action.user)
-        timeline = self._reader.timeline(action.user, wrong.subject, wrong.relation)
+        timeline = self.reader.timeline(action.user, wrong.subject, wrong.relation)
         if wrong not in timeline.live:
             state = "corrected" if timeline.is_corrected(wrong) else "taken back"
             raise BadData(
@@ -121,13 +121,13 @@ class FactWriter:
         Raises:
             BadData: the user has none of that id.
         """
-        rule = self._dependencies.find(id_)
+        rule = self._store.find_rule(id_)
         if rule and rule.dependency.user == action.user:
-            self._dependencies.retract(rule.number, action.recorded_at)
+            self._store.retract("dependencies", rule.number, action.recorded_at)
             return [id_]
         statement = self.find_own(id_, action.user)
         if not statement.retracted_at:
-            self._store.retract(statement.number, action.recorded_at)
+            self._store.retract("statements", statement.number, action.recorded_at)
             self.close_conflicts(statement, action)
         return [id_]
 
@@ -141,14 +141,14 @@ class FactWriter:
         if row is None or row.resolved_at or row.owner != owner_key(action.user):
             raise BadData(f"no open conflict '{conflict_id}': take one that `conflicts` shows.")
         statements = self._store.statements(row.key)
-        timeline = self._reader.timeline(action.user, statements[0].subject, statements[0].relation)
+        timeline = self.reader.timeline(action.user, statements[0].subject, statements[0].relation)
         holding = timeline.holding(at)
         if unknown := set(keep) - {each.id for each in holding}:
             raise BadData(f"'{min(unknown)}' is no fact of this conflict: keep {_ids(holding)}.")
         rejected = {fold_text(each.object) for each in holding if each.id not in keep}
         for each in timeline.standing(at):
             if fold_text(each.object) in rejected:
-                self._store.retract(each.number, action.recorded_at)
+                self._store.retract("statements", each.number, action.recorded_at)
         self._store.resolve_conflict(conflict_id, action.recorded_at)
         return [each.id for each in holding]
 
@@ -158,9 +158,64 @@ class FactWriter:
         Raises:
             BadData: a fact would follow from itself.
         """
-        number = self._dependencies.add(dependency)
-        self._words.add(number, dependency.user, rule_text(dependency))
+        self._store.add_rule(dependency)
         return [dependency.id]
+
+    def forget(self, id_: str, action: Action) -> list[str]:
+        """Erase a rule, or a fact with all statements of its object, and return their ids.
+
+        What the fact had replaced does not hold again: its place in time stays empty.
+
+        Raises:
+            BadData: the user has none of that id.
+        """
+        rule = self._store.find_rule(id_)
+        if rule and rule.dependency.user == action.user:
+            return self._drop_rules([rule])
+        chosen = self.find_own(id_, action.user)
+        statements = self._store.statements(chosen.key)
+        same = [each for each in statements if fold_text(each.object) == fold_text(chosen.object)]
+        if all(each in same or each.erased for each in statements):
+            return self._drop_statements(statements)
+        for each in same:
+            self._store.erase(each, action.number)
+        self.close_conflicts(chosen, action)
+        return [each.id for each in same]
+
+    def forget_about(self, subject: str, relation: str, action: Action) -> list[str]:
+        """Erase all that a user said of a subject, or of one relation of it, with the rules; return their ids.
+
+        Facts of others that name the subject as their object go too, since who is the mayor of a place is stated about
+        the place; what they had replaced does not hold again.
+        """
+        if relation:
+            key = fact_key(action.user, subject, relation)
+            statements, rules = self._store.statements(key), self._store.rules(key)
+        else:
+            statements = self._store.statements_about(action.user, subject)
+            rules = self._store.rules_about(action.user, subject)
+        ids = [*self._drop_statements(statements), *self._drop_rules(rules)]
+        return ids if relation else [*ids, *self._forget_named(subject, action)]
+
+    def _forget_named(self, name: str, action: Action) -> list[str]:
+        ids: list[str] = []
+        for number in self._store.words.find_whole(name, action.user):
+            for each in self._store.numbered([number]):
+                if not each.erased and fold_text(each.object) == fold_text(name):
+                    ids += self.forget(each.id, action)
+        return ids
+
+    def _drop_statements(self, statements: Sequence[Statement]) -> list[str]:
+        for each in statements:
+            if not each.erased:
+                self._store.drop_conflicts(each.key)
+            self._store.drop("statements", each.number, each)
+        return [each.id for each in statements]
+
+    def _drop_rules(self, rules: Sequence[Rule]) -> list[str]:
+        for rule in rules:
+            self._store.drop("dependencies", rule.number, rule.dependency)
+        return [rule.dependency.id for rule in rules]
 
     def find_own(self, id_: str, user: str) -> Statement:
         """The statement of that id, which must be the user's.
@@ -175,57 +230,34 @@ class FactWriter:
 
     def close_conflicts(self, statement: Statement, action: Action) -> None:
         """Close the conflicts of which a change has left at most one side."""
-        key = _key(statement)
-        timeline = self._reader.timeline(statement.user, statement.subject, statement.relation)
+        timeline = self.reader.timeline(statement.user, statement.subject, statement.relation)
         if len(timeline.holding(max(statement.start, action.recorded_at))) <= 1:
-            for row in self._store.conflicts(key):
+            for row in self._store.conflicts(statement.key):
                 if not row.resolved_at:
                     self._store.resolve_conflict(row.id, action.recorded_at)
 
-    def _resolve(self, draft: Draft, view: View) -> Resolution:
-        return self._reader.resolve(draft.subject, draft.relation, view)
-
     def _add(self, draft: Draft, action: Action, corrects: int = 0, replaces: Sequence[int] = ()) -> Statement:
         statement = Statement(
-            number=0,
+            **draft._asdict(),
             id=content_id("statement", action.user, action.id),
-            subject=draft.subject,
-            relation=draft.relation,
-            object=draft.object,
             user=action.user,
             source=action.source,
-            start=draft.start,
-            end=draft.end,
             recorded_at=action.recorded_at,
-            retracted_at="",
+            operation=action.number,
             corrects=corrects,
             replaces=tuple(replaces),
-            operation=action.number,
-            erased=0,
         )
-        number = self._store.add_statement(statement)
-        self._words.add(number, action.user, statement_text(statement))
-        return statement._replace(number=number)
+        return self._store.add_statement(statement)
 
     def _open_conflict(self, statement: Statement, action: Action) -> None:
         """Queue a question if the statement contradicts another one and none is queued yet."""
-        key = _key(statement)
-        timeline = self._reader.timeline(statement.user, statement.subject, statement.relation)
+        key = statement.key
+        timeline = self.reader.timeline(statement.user, statement.subject, statement.relation)
         is_open = any(not row.resolved_at for row in self._store.conflicts(key))
         if len(timeline.holding(max(statement.start, action.recorded_at))) > 1 and not is_open:
             self._store.add_conflict(
                 content_id("conflict", action.user, action.id), key, action.user, action.recorded_at
             )
-
-
-def statement_text(statement: Statement) -> str:
-    """The text by which a statement is found."""
-    return f"{statement.subject} {statement.relation} {statement.object}"
-
-
-def rule_text(dependency: Dependency) -> str:
-    """The text by which a rule is found: what it derives."""
-    return f"{dependency.subject} {dependency.relation} {dependency.value or ''}"
 
 
 def _start(draft: Draft, action: Action) -> str:
@@ -246,10 +278,6 @@ def _ended_by(draft: Draft, timeline: Timeline) -> list[Statement]:
         and each.start < draft.end
         and not (each.end and each.end <= draft.end)
     ]
-
-
-def _key(statement: Statement) -> str:
-    return fact_key(statement.user, statement.subject, statement.relation)
 
 
 def _name(draft: Draft) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, StringConstraints, create_model
@@ -121,17 +122,18 @@ class NoArguments(_Arguments):
     """Arguments of `conflicts`."""
 
 
-Run = Callable[["FactMemory", Any, Provenance], Any]
-
-
 class FactOperation(NamedTuple):
-    """A tool: its arguments' schema, and a function from memory, arguments and provenance to records."""
+    """A tool: its arguments' schema, and whether it changes the memory.
+
+    `run` takes the memory, the arguments by name, and the provenance of a change or the user of a question; by default
+    it is the memory's method of the tool's name.
+    """
 
     name: str
     description: str
     arguments: type[_Arguments]
-    run: Run
     writes: bool = True
+    run: Callable[..., Any] | None = None
 
     def schema(self, shared: bool) -> type[FrozenModel]:
         """The arguments that a caller has, who may change everybody's facts if `shared`."""
@@ -152,33 +154,25 @@ class FactOperation(NamedTuple):
         """
         if getattr(arguments, "shared", False):
             provenance = provenance.model_copy(update={"user": SHARED})
-        return as_json(self.run(memory, arguments, provenance))
-
-
-def _run(operation: str) -> Run:
-    """A change by the method of that name, which has the arguments' names."""
-
-    def run(memory: "FactMemory", arguments: _Arguments, provenance: Provenance) -> Any:
         fields = {name: value for name, value in arguments if name != "shared"}
-        return getattr(memory, operation)(**fields, provenance=provenance)
+        fields |= {"provenance": provenance} if self.writes else {"user": provenance.user}
+        run = partial(self.run, memory) if self.run else getattr(memory, self.name)
+        return as_json(run(**fields))
 
-    return run
 
-
-def _remember(memory: "FactMemory", arguments: Remember, provenance: Provenance) -> Change:
+def _remember(memory: "FactMemory", valid_from: str, valid_to: str, **fields: Any) -> Change:
     """State a fact, without an end that is not after its beginning: small models write the message's date as both."""
-    start, end = arguments.valid_from, arguments.valid_to
-    impossible = bool(start and end) and read_instant(end) <= read_instant(start)
-    change = memory.remember(
-        arguments.subject, arguments.relation, arguments.object, start, "" if impossible else end, provenance
+    impossible = bool(valid_from and valid_to) and read_instant(valid_to) <= read_instant(valid_from)
+    change = memory.remember(valid_from=valid_from, valid_to="" if impossible else valid_to, **fields)
+    warning = (
+        f"valid_to {valid_to} is not after valid_from {valid_from} and was left out: the fact holds on. To end it, "
+        "update."
     )
-    warning = f"valid_to {end} is not after valid_from {start} and was left out: the fact holds on. To end it, update."
     return change.model_copy(update={"warning": warning}) if impossible else change
 
 
-def _depend(memory: "FactMemory", arguments: Depend, provenance: Provenance) -> Any:
-    base = (arguments.base_subject, arguments.base_relation)
-    return memory.depend(arguments.subject, arguments.relation, base, arguments.condition, arguments.value, provenance)
+def _depend(memory: "FactMemory", base_subject: str, base_relation: str, **fields: Any) -> Change:
+    return memory.depend(base=(base_subject, base_relation), **fields)
 
 
 OPERATIONS = (
@@ -186,80 +180,48 @@ OPERATIONS = (
         "remember",
         "Remember a fact that a message states. Of relations that have one value the newest holds, of others several.",
         Remember,
-        _remember,
+        run=_remember,
     ),
-    FactOperation("update", "Note that a fact has changed or, without object, has ended.", Update, _run("update")),
+    FactOperation("update", "Note that a fact has changed or, without object, has ended.", Update),
+    FactOperation("correct", "Put right a fact that was wrong from the beginning; find its id first.", Correct),
     FactOperation(
-        "correct", "Put right a fact that was wrong from the beginning; find its id first.", Correct, _run("correct")
+        "retract", "Take back a fact, update, correction or dependency: what held before it holds again.", Retract
     ),
-    FactOperation(
-        "retract",
-        "Take back a fact, update, correction or dependency: what held before it holds again.",
-        Retract,
-        _run("retract"),
-    ),
-    FactOperation("resolve", "Decide which facts of a conflict are right.", Resolve, _run("resolve")),
+    FactOperation("resolve", "Decide which facts of a conflict are right.", Resolve),
     FactOperation(
         "depend",
         "Note that a fact follows from another one, or becomes unknown when that changes.",
         Depend,
-        _depend,
+        run=_depend,
     ),
     FactOperation(
-        "forget",
-        "Erase a fact for good, because somebody asks for it. For what has only changed use update.",
-        Forget,
-        _run("forget"),
+        "forget", "Erase a fact for good, because somebody asks for it. For what has only changed use update.", Forget
     ),
     FactOperation(
         "lookup",
         "Look up one relation of one subject, now or at a time. Disputed facts come with all their sides.",
         LookUp,
-        lambda memory, arguments, who: memory.lookup(arguments.subject, arguments.relation, who.user, arguments.at),
         writes=False,
     ),
     FactOperation(
         "history",
         "All that was ever said of one relation of one subject, with its times and status.",
         _Fact,
-        lambda memory, arguments, who: memory.history(arguments.subject, arguments.relation, who.user),
         writes=False,
     ),
-    FactOperation(
-        "as_of",
-        "All facts about a subject that held at a time.",
-        AsOf,
-        lambda memory, arguments, who: memory.as_of(arguments.at, arguments.subject, who.user),
-        writes=False,
-    ),
-    FactOperation(
-        "search",
-        "Find facts that hold by the words of a question.",
-        Search,
-        lambda memory, arguments, who: memory.search(arguments.query, arguments.k, who.user),
-        writes=False,
-    ),
-    FactOperation(
-        "conflicts",
-        "The contradictions that wait for a decision.",
-        NoArguments,
-        lambda memory, arguments, who: memory.conflicts(who.user),
-        writes=False,
-    ),
+    FactOperation("as_of", "All facts about a subject that held at a time.", AsOf, writes=False),
+    FactOperation("search", "Find facts that hold by the words of a question.", Search, writes=False),
+    FactOperation("conflicts", "The contradictions that wait for a decision.", NoArguments, writes=False),
 )
 
 
 def as_json(records: Any) -> str:
     """Records as JSON without empty fields; of many the first `SHOWN`."""
-    if not isinstance(records, tuple):
-        return json.dumps(_fields(records), ensure_ascii=False)
-    omission = {"left_out": len(records) - SHOWN} if len(records) > SHOWN else {}
-    return json.dumps({"results": [_fields(record) for record in records[:SHOWN]]} | omission, ensure_ascii=False)
-
-
-def _fields(record: FrozenModel) -> dict[str, Any]:
-    fields: dict[str, Any] = _short(record.model_dump(mode="json", exclude_defaults=True))
-    return fields
+    many = records if isinstance(records, tuple) else (records,)
+    fields = [_short(record.model_dump(mode="json", exclude_defaults=True)) for record in many[:SHOWN]]
+    omission = {"left_out": len(many) - SHOWN} if len(many) > SHOWN else {}
+    content = {"results": fields} | omission if isinstance(records, tuple) else fields[0]
+    return json.dumps(content, ensure_ascii=False)
 
 
 def _short(value: Any, name: str = "") -> Any:

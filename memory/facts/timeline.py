@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from emend.memory.facts.fact import fact_key
 from emend.memory.relations.relation_table import RelationKind
 from emend.memory.typography import fold_text
 
@@ -14,7 +15,6 @@ class Statement(NamedTuple):
     numbers of statements that end where this one starts. `erased` is the operation that erased its text, or 0.
     """
 
-    number: int
     id: str
     subject: str
     relation: str
@@ -24,11 +24,22 @@ class Statement(NamedTuple):
     start: str
     end: str
     recorded_at: str
-    retracted_at: str
-    corrects: int
-    replaces: tuple[int, ...]
     operation: int
-    erased: int
+    number: int = 0
+    retracted_at: str = ""
+    corrects: int = 0
+    replaces: tuple[int, ...] = ()
+    erased: int = 0
+
+    @property
+    def key(self) -> str:
+        """The key of the fact that it is about."""
+        return fact_key(self.user, self.subject, self.relation)
+
+    @property
+    def text(self) -> str:
+        """The text by which it is found."""
+        return f"{self.subject} {self.relation} {self.object}"
 
 
 class Timeline:

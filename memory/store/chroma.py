@@ -219,10 +219,11 @@ class ChromaMemory:
             return sum(stored.count() for stored in self._collections.values())
 
     def as_retriever(self, k: int = 5) -> "BaseRetriever":
-        """Search of the current edits as a retriever of LangChain; see `emend.memory.tools.edit_retriever`."""
-        from emend.memory.tools import edit_retriever
+        """Search of the current edits as a retriever of LangChain; see `emend.memory.tools.EditRetriever`."""
+        from emend.memory.retrieval.default import Default
+        from emend.memory.tools import EditRetriever
 
-        return edit_retriever(self.view(), k)
+        return EditRetriever(strategy=Default(self.view()), k=k)
 
     def as_tools(self, k: int = 5) -> "list[BaseTool]":
         """Search of the current edits as a tool; agents that write use a `FactMemory`."""
