@@ -1,7 +1,7 @@
 """The tools of the agent as LangChain's tools: a call's text goes to the model, its hits are the artifact."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import tool_call
@@ -22,20 +22,10 @@ SHOWN = 200
 NOT_BLANK = StringConstraints(strip_whitespace=True, min_length=1)
 
 
-@runtime_checkable  # LangChain validates what it injects
-class WithToolbox(Protocol):
-    """A context that has the toolbox which the tools use."""
-
-    @property
-    def toolbox(self) -> Toolbox | None:
-        """The toolbox that the tools search."""
-        ...
-
-
 @tool(response_format="content_and_artifact")
 def search_memory(
     query: Annotated[str, NOT_BLANK, Field(description="what is looked for, as a question or statement")],
-    runtime: ToolRuntime[WithToolbox, Any],
+    runtime: ToolRuntime[Any, Any],
 ) -> ToolResult:
     """Find the changes whose wording or meaning is nearest to a query."""
     return _toolbox(runtime).search(query)
@@ -45,7 +35,7 @@ def search_memory(
 def lookup(
     subject: Annotated[str, NOT_BLANK, Field(description="the full name of what the fact is about")],
     relation: Annotated[str, NOT_BLANK, Field(description="the relation, in a few words, such as 'capital'")],
-    runtime: ToolRuntime[WithToolbox, Any],
+    runtime: ToolRuntime[Any, Any],
 ) -> ToolResult:
     """The current object of one relation of one subject, if it has changed."""
     return _toolbox(runtime).lookup(subject, relation)
@@ -54,15 +44,15 @@ def lookup(
 @tool(response_format="content_and_artifact")
 def list_updates(
     entity: Annotated[str, NOT_BLANK, Field(description="the full name")],
-    runtime: ToolRuntime[WithToolbox, Any],
+    runtime: ToolRuntime[Any, Any],
 ) -> ToolResult:
     """All changes that name an entity."""
     return _toolbox(runtime).list_updates(entity)
 
 
-def _toolbox(runtime: ToolRuntime[WithToolbox, Any]) -> Toolbox:
-    toolbox = runtime.context.toolbox
-    assert toolbox is not None, "these tools are offered with a toolbox only"
+def _toolbox(runtime: ToolRuntime[Any, Any]) -> Toolbox:
+    """The toolbox of the graph's context, without which these tools are not offered."""
+    toolbox: Toolbox = runtime.context.toolbox
     return toolbox
 
 

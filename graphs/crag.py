@@ -190,9 +190,9 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 
 def _searched(hit: HitState, strips: Sequence[StripState]) -> SearchedState:
     """A passage of the search, with the best score of its strips and whether one is used."""
-    own = [strip for strip in strips if strip["entry_id"] == hit["entry_id"]]
-    best = max((strip["relevance"] for strip in own), default=WORST)
-    return {**hit, "relevance": best, "used": any(strip["used"] for strip in own)}
+    pieces = [strip for strip in strips if strip["entry_id"] == hit["entry_id"]]
+    best = max((strip["relevance"] for strip in pieces), default=WORST)
+    return {**hit, "relevance": best, "used": any(strip["used"] for strip in pieces)}
 
 
 def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
