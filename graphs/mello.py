@@ -287,10 +287,8 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     choices is repeated after the steps, so that the model chooses.
     """
     probe, context = state["probe"], runtime.context
-    if "transcript" not in state:
-        return cast(MelloState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording)))
     form, facts = state.get("form", context.form), [hit["text"] for hit in state.get("hits", ())]
-    if form == "facts":
+    if form == "facts" or "transcript" not in state:
         prompt = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), context.wording)
         return cast(MelloState, prompt_state(context.model, prompt))
     steps = _prompt(probe, context, form, state["transcript"])

@@ -78,11 +78,6 @@ class ModelReplyError(ModelError):
         self.reply = reply
         self.usage = Usage(calls=1) if usage is None else usage
 
-    @property
-    def calls(self) -> int:
-        """Number of calls made before this was raised."""
-        return self.usage.calls
-
 
 class ReplyRefused(ModelReplyError):
     """Raised when a model, or its provider's filter, declines to answer."""

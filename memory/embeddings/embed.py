@@ -105,7 +105,6 @@ class SentenceEmbedding:
     Args:
         model: a folder, or a name on the Hugging Face Hub (downloaded once).
         name: its name in `identity`, beside a digest of the weights; by default the last part of `model`.
-        batch_size: texts encoded at once.
         cache: a folder where vectors are cached by content, so that a second run embeds nothing.
         adapter: the folder of a LoRA adapter for the model (see `lora_adapter`).
 
@@ -118,7 +117,6 @@ class SentenceEmbedding:
         self,
         model: str | Path,
         name: str | None = None,
-        batch_size: int = 32,
         cache: Path | None = None,
         adapter: Path | None = None,
     ) -> None:
@@ -127,7 +125,6 @@ class SentenceEmbedding:
         if adapter:
             merge_adapter(self.model[0].auto_model, adapter)
         self._unit = not family.dot
-        self._batch_size = batch_size
         self._few = FEW if is_small(self.model) else 0
         self._lock = threading.Lock()  # fast tokenizers cannot be used by two threads at once
         tokens = self.model.max_seq_length
@@ -155,12 +152,7 @@ class SentenceEmbedding:
     def _encode(self, role: str, texts: Sequence[str]) -> Vectors:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         with self._lock, one_thread(len(texts) <= self._few):
-            vectors = encode(
-                list(texts),
-                batch_size=self._batch_size,
-                normalize_embeddings=self._unit,
-                show_progress_bar=False,
-            )
+            vectors = encode(list(texts), normalize_embeddings=self._unit, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)
 
 

@@ -62,7 +62,7 @@ def test_a_verdict_is_parsed_whatever_surrounds_it(reply):
 def test_a_reply_that_says_two_things_or_none_is_never_a_verdict(reply):
     with pytest.raises(ModelReplyError) as caught:
         ask_structured(scripted(reply), "Does it?", Verdict, retries=0)
-    assert (caught.value.reply, caught.value.calls) == (reply, 1)
+    assert (caught.value.reply, caught.value.usage.calls) == (reply, 1)
 
 
 def test_the_form_in_a_prompt_has_the_letters_of_the_values():
@@ -148,7 +148,7 @@ def test_an_unreadable_reply_loses_neither_text_nor_cost(protocol, said):
         model = asked_model(provider, protocol)
         with pytest.raises(ModelReplyError) as caught:
             ask_structured(model, "Does it?", Verdict)
-    assert caught.value.reply == said and caught.value.calls == provider.count == 2
+    assert caught.value.reply == said and caught.value.usage.calls == provider.count == 2
     spent = model.policy.ledger.total()
     assert caught.value.usage.output_tokens == spent.output_tokens > 0
     assert "could not be read" in str(provider.requests[1].body)
