@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from emend.agents.parsing.messages import ScannedObject, scan_objects
 from emend.agents.parsing.reply_marks import has_open_reasoning, strip_marks
 from emend.memory.errors import ModelReplyError
 from emend.memory.typography import fold_text
@@ -92,34 +93,24 @@ def _plain(line: str) -> str:
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], str]:
     """The JSON objects of a text, and the text without them."""
-    values, rest, start = [], [], 0
-    for value, begin, end in _scan(text):
-        values.append(value)
-        rest.append(text[start:begin])
-        start = end
-    return values, "\n".join([*rest, text[start:]])
+    scanned = _scan(text)
+    ends = zip([0, *(each.end for each in scanned)], [*(each.start for each in scanned), len(text)], strict=True)
+    return [each.value or {} for each in scanned], "\n".join(text[end:start] for end, start in ends)
 
 
 def _beside(text: str) -> list[str]:
     """The texts before and after each JSON object in its first and last line."""
     return [
         part
-        for _, begin, end in _scan(text)
-        for part in (text[:begin].rpartition("\n")[2], text[end:].partition("\n")[0])
+        for each in _scan(text)
+        for part in (text[: each.start].rpartition("\n")[2], text[each.end :].partition("\n")[0])
     ]
 
 
-def _scan(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Each outermost JSON object of a text, and where it begins and ends."""
-    decoder, begin = json.JSONDecoder(object_pairs_hook=_unique, strict=False), text.find("{")
-    while begin >= 0:
-        try:
-            value, end = decoder.raw_decode(text, begin)
-        except (ValueError, RecursionError):
-            end = begin + 1
-        else:
-            yield value, begin, end
-        begin = text.find("{", end)
+def _scan(text: str) -> list[ScannedObject]:
+    """Each outermost JSON object of a text."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, strict=False)
+    return [each for each in scan_objects(text, decoder) if each.value is not None]
 
 
 def _stated(prose: str, field: str, words: Sequence[str]) -> list[str]:

@@ -40,14 +40,14 @@ class Batcher(Generic[Request, Result]):
     `close` or when the batcher is garbage-collected.
 
     Args:
-        run: gets a key and all requests of a batch, and returns one result each, in order.
+        run: gets a key and all requests of a batch, and returns the result or the error of each, in order.
         limit: maximum number of calls in a batch; 1 makes every result independent of timing.
         joining: runs batches of some keys instead of `run`.
     """
 
     def __init__(
         self,
-        run: Callable[[Hashable, list[Request]], Sequence[Result]],
+        run: Callable[[Hashable, list[Request]], Sequence[Result | Exception]],
         limit: int = 64,
         joining: Mapping[Hashable, Joining[Request, Result]] | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class Batcher(Generic[Request, Result]):
                 self._run_joining(left, alone)
             else:
                 for call, result in zip(calls, self._run(calls[0].key, [call.request for call in calls]), strict=True):
-                    call.result.set_result(result)
+                    _settle(call.result, result)
         except BaseException as error:  # raised in the caller's thread, whatever it is
             for call in [call for call in left.values() if not call.result.done()]:
                 if alone or len(calls) == 1 == len(left):

@@ -90,12 +90,7 @@ class CausalLM:
         """True if inference is in another precision than the weights."""
         self._small = is_small(self.model)
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
-        self._encoder = Encoder(
-            lambda texts: self.tokenizer(texts, add_special_tokens=False)["input_ids"],
-            loaded.special,
-            loaded.window,
-            str(folder),
-        )
+        self._encoder = Encoder.of(self.tokenizer, loaded.window, str(folder))
         sample = self.encode(SAMPLE)[: self.window]
         precision = torch.float32 if self._casts else self.model.dtype
         with one_thread(self._small):

@@ -15,6 +15,7 @@ from pydantic import PrivateAttr
 from emend.agents.local.batching import Batcher, More
 from emend.agents.local.causal_lm import CausalLM, ScoredTarget
 from emend.agents.local.replies import Generated
+from emend.agents.parsing.messages import count_tokens
 from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools
 from emend.agents.scoring import TargetScores, join_target
 from emend.memory.edit import content_id
@@ -172,11 +173,7 @@ class LocalChatModel(BaseChatModel):
 
     def _with_usage(self, message: AIMessage, reply: Generated) -> AIMessage:
         """The message with token counts and finish reason."""
-        message.usage_metadata = {
-            "input_tokens": reply.input_tokens,
-            "output_tokens": reply.output_tokens,
-            "total_tokens": reply.input_tokens + reply.output_tokens,
-        }
+        message.usage_metadata = count_tokens(reply.input_tokens, reply.output_tokens)
         message.response_metadata = {
             "model_name": self.model_name,
             "cut_tokens": reply.cut_tokens,

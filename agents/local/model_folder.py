@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from emend.agents.local.offload import DeviceMap, check_map, computes_on_gpu, is_offloaded
-from emend.agents.local.token_ids import SpecialTokens, first_line, load_tokenizer, pass_interrupt
+from emend.agents.local.token_ids import first_line, load_tokenizer, pass_interrupt
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, BadSettings, ModelError
 from emend.memory.json_files import read_json
@@ -20,13 +20,12 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt
 
 
 class LoadedModel(NamedTuple):
-    """A model, its tokenizer, and its special tokens and window."""
+    """A model, its tokenizer, its window, and the tokens that pad rows and end replies."""
 
     model: Any
     tokenizer: Any
     window: int | None
     """Maximum number of positions; None if the model has no limit."""
-    special: SpecialTokens
     pad: int
     """The padding token; any token will do, since it is masked."""
     ends: list[int]
@@ -65,7 +64,6 @@ def load_folder(folder: Path, dtype: str, device: str, device_map: DeviceMap | N
         model,
         tokenizer,
         window if isinstance(window, int) and window > 0 else None,
-        SpecialTokens.of(tokenizer),
         tokenizer.pad_token_id or 0,
         [] if ends is None else [ends] if isinstance(ends, int) else list(ends),
     )

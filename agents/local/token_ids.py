@@ -48,6 +48,12 @@ class Encoder:
         self.window, self.special = window, special
         self._tokenize, self._name = tokenize, name
 
+    @classmethod
+    def of(cls, tokenizer: Any, window: int | None, name: str) -> "Encoder":
+        """Return that of a Hugging Face tokenizer."""
+        special = SpecialTokens.of(tokenizer)
+        return cls(lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"], special, window, name)
+
     def text(self, text: str) -> Ids:
         """Token ids with the begin token once, if the tokenizer puts one; never empty."""
         return self._all([text])[0]

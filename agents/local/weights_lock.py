@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class WeightsLock:
-    """A re-entrant lock: `acquire` it to change the weights, and use the context `read_access` to read them."""
+    """A re-entrant lock: hold it to change the weights, and use the context `read_access` to read them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -20,33 +20,23 @@ class WeightsLock:
         """True while another thread waits for the lock."""
         return bool(self._waiting)
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire like a lock of `threading`, to change the weights."""
-        acquired = self._enter(blocking, timeout)
-        if acquired:
-            self._depth += 1
-            self._turns += 1
-        return acquired
-
-    def release(self) -> None:
-        """Release like a lock of `threading`."""
-        self._depth -= 1
-        self._lock.release()
-
     def __enter__(self) -> "WeightsLock":
-        self.acquire()
+        self._enter()
+        self._depth += 1
+        self._turns += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.release()
+        self._depth -= 1
+        self._lock.release()
 
     @contextmanager
     def read_access(self) -> Iterator[int | None]:
         """Context in which the weights are used but not changed.
 
         Yields:
-            A number that stays equal as long as no one could have changed the weights; None inside an `acquire` of the
-            same thread, which may change them between two uses.
+            A number that stays equal as long as no one could have changed the weights; None where the same
+            thread holds it, which may change them between two uses.
         """
         self._enter()
         alone, self._depth = not self._depth, self._depth + 1
@@ -56,13 +46,9 @@ class WeightsLock:
             self._depth -= 1
             self._lock.release()
 
-    def _enter(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if self._lock.acquire(blocking=False):
-            return True
-        if not blocking:
-            return False
+    def _enter(self) -> None:
         self._waiting.append(threading.get_ident())
         try:
-            return self._lock.acquire(timeout=timeout)
+            self._lock.acquire()
         finally:
             self._waiting.remove(threading.get_ident())

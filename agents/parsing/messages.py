@@ -2,10 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from emend.agents.parsing.reply_marks import has_reasoning, strip_marks
@@ -141,6 +144,11 @@ def read_usage(message: AIMessage) -> Usage:
     return Usage(**tokens, calls=1, retries=retries, untold=int(message.usage_metadata is None))
 
 
+def count_tokens(read: int, written: int) -> UsageMetadata:
+    """Return the usage of a reply, in LangChain's form."""
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
 def parse_message(message: AIMessage, schema: ReplySchema[T]) -> T:
     """Return the value of a message.
 
@@ -190,18 +198,29 @@ def parse_text(reply: str, schema: ReplySchema[T]) -> T:
 
 def json_objects(text: str) -> list[dict[str, Any]]:
     """Return the JSON objects of a text in order; none where one of them is broken, since its rest is unknown."""
-    decoder, objects = json.JSONDecoder(strict=False), []  # models break lines within a text
-    at = text.find("{")
-    while at >= 0:
-        try:
-            value, at = decoder.raw_decode(text, at)
-            objects.append(value)
-        except (ValueError, RecursionError):
-            if OBJECT_START.match(text, at):
-                return []
-            at += 1
-        at = text.find("{", at)
-    return objects
+    objects = list(scan_objects(text, json.JSONDecoder(strict=False)))  # models break lines within a text
+    if any(each.value is None and OBJECT_START.match(text, each.start) for each in objects):
+        return []
+    return [each.value for each in objects if each.value is not None]
+
+
+class ScannedObject(NamedTuple):
+    """A JSON object in a text, None for a brace that begins none, and where it starts and ends."""
+
+    value: dict[str, Any] | None
+    start: int
+    end: int
+
+
+def scan_objects(text: str, decoder: json.JSONDecoder) -> Iterator[ScannedObject]:
+    """Yield each outermost JSON object of a text, and each brace that begins none."""
+    start = text.find("{")
+    while start >= 0:
+        value, end = None, start + 1
+        with suppress(ValueError, RecursionError):
+            value, end = decoder.raw_decode(text, start)
+        yield ScannedObject(value, start, end)
+        start = text.find("{", end)
 
 
 def _only(candidates: list[dict[str, Any]], schema: ReplySchema[T], reply: str) -> T:

@@ -84,7 +84,6 @@ class ProviderChatModel(BaseChatModel):
     """Seconds of a whole call: its exchanges with the provider, and the waits between them."""
     _settings: dict[str, Any] = PrivateAttr(default_factory=dict)
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
-    _traced: dict[str, LangSmithParams] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def wrap(
@@ -126,11 +125,8 @@ class ProviderChatModel(BaseChatModel):
         return {**self.sent_parameters(), "_type": self._llm_type, "stop": stop, **kwargs}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """Return provider and name of the inner model, for tracers, which LangChain's own makes anew at every call."""
-        call = repr((stop, sorted(kwargs.items(), key=lambda item: item[0])))
-        if call not in self._traced:
-            self._traced[call] = self.inner._get_ls_params(stop=stop, **kwargs)
-        return self._traced[call].copy()
+        """Return provider and name of the inner model, for tracers."""
+        return self.inner._get_ls_params(stop=stop, **kwargs)
 
     @property
     def model_name(self) -> str:
@@ -228,17 +224,12 @@ class ProviderChatModel(BaseChatModel):
         def is_over(state: RetryCallState) -> bool:
             return exchanges + state.idle_for + state.upcoming_sleep > self.deadline
 
-        try:
-            return exchange(0.0, is_retry=False)
-        except TRANSIENT as error:
-            first = error
         for attempt in self.policy.retrying(before_sleep, is_over):
             state = attempt.retry_state
             with attempt:
-                if state.attempt_number == 1:  # made above: most calls need no other, and nothing that counts them
-                    raise first
-                message = exchange(state.idle_for, is_retry=True)
-        message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
+                message = exchange(state.idle_for, is_retry=state.attempt_number > 1)
+        if state.attempt_number > 1:
+            message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
         return message
 
     def _reason_to_wait(self, state: RetryCallState) -> str:

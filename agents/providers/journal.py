@@ -25,8 +25,6 @@ from emend.memory.redaction import hide_keys
 FILE = "replies.sqlite"
 VERSION = 1
 """Version of the file's schema; another one is refused."""
-BATCH_UNITS = 32
-"""Units whose replies are deleted at once."""
 UNIT = "substr(key, 1, instr(key, '/') - 1)"
 """SQL for the unit in a key of the form `UNIT/CALL/NTH`."""
 
@@ -81,10 +79,7 @@ class CallJournal(ReplyStore):
 
     def __init__(self, folder: Path, remedy: str = "Give another --cache.") -> None:
         self.path = folder / FILE
-        self._lock, self._warned = threading.RLock(), False
-        self._stored: set[str] | None = None
-        self._added: dict[str, set[str]] = {}
-        self._ended: list[str] = []
+        self._lock, self._warned = threading.Lock(), False
         try:
             self._database = connect_database(self.path, timeout=30, check_same_thread=False, isolation_level=None)
             version = self._prepare()
@@ -109,56 +104,19 @@ class CallJournal(ReplyStore):
 
     def read(self, key: str) -> str | None:
         """Return the JSON of a reply."""
-        if self._is_new(key):
-            return None
         rows = self._execute("SELECT reply FROM replies WHERE key = ?", key)
         return rows[0][0] if rows else None
 
     def write(self, key: str, reply: str) -> None:
         """Store the JSON of a reply, unless there is one."""
-        self._note(key)
         self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, reply)
 
-    def remember_units(self) -> None:
-        """Look up from now on only what was stored until now, or is by this object: nobody else writes to the file."""
-        self._stored = self.units()
-
-    def _is_new(self, key: str) -> bool:
-        unit = key.partition("/")[0]
-        return self._stored is not None and unit not in self._stored and key not in self._added.get(unit, ())
-
-    def _note(self, key: str) -> None:
-        """Note a key that is about to be stored."""
-        if self._stored is None:
-            return
-        unit = key.partition("/")[0]
-        with self._lock:
-            if unit in self._ended:
-                self.sweep()
-            self._added.setdefault(unit, set()).add(key)
-
     def forget(self, unit: str) -> None:
-        """Delete the replies of a unit, with those of the next ones: some that a killed process leaves do no harm."""
-        with self._lock:
-            self._added.pop(unit, None)
-            if self._stored is not None:
-                self._stored.discard(unit)
-            self._ended.append(unit)
-            if len(self._ended) >= BATCH_UNITS:
-                self.sweep()
-
-    def sweep(self) -> None:
-        """Delete the replies of forgotten units now."""
-        with self._lock:
-            units, self._ended = self._ended, []
-            if units:
-                same = " OR ".join(["key >= ? AND key < ?"] * len(units))  # "0" follows "/"
-                ends = (f"{unit}{end}" for unit in units for end in "/0")
-                self._execute(f"DELETE FROM replies WHERE {same}", *ends)
+        """Delete the replies of a unit."""
+        self._execute("DELETE FROM replies WHERE key >= ? AND key < ?", f"{unit}/", f"{unit}0")  # "0" follows "/"
 
     def units(self) -> set[str]:
         """Return the units with stored replies."""
-        self.sweep()
         return {str(row[0]) for row in self._execute(f"SELECT DISTINCT {UNIT} FROM replies") or ()}  # noqa: S608
 
     def _execute(self, command: str, *values: str) -> list[Any] | None:
@@ -179,7 +137,6 @@ class CallJournal(ReplyStore):
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self.sweep()
             self._database.close()
 
 
@@ -199,10 +156,8 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
     try:
         for unit in journal.units().intersection(finished):
             journal.forget(unit)
-        journal.remember_units()
         yield journal
     finally:
-        journal.sweep()
         rows = journal._execute("SELECT 1 FROM replies LIMIT 1")
         journal.close()
         if rows == []:

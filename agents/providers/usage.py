@@ -1,7 +1,6 @@
 """Counts of what providers are asked and what that costs, and the budgets at which a run stops."""
 
 import threading
-from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -74,7 +73,7 @@ class Ledger:
             raise BadSettings("--max-cost needs the prices of tokens: give --prices FILE.")
         self.prices, self.max_cost, self.max_calls = prices, max_cost, max_calls
         self._lock = threading.Lock()
-        self._spent: dict[str, dict[str, Any]] = {}
+        self._spent: dict[str, ProviderUsage] = {}
         self._requests, self._cost = 0, 0.0
         self._in_flight, self._dearest = 0, 0.0
 
@@ -134,7 +133,7 @@ class Ledger:
     def add_sent(self, model: str, parameters: dict[str, Any]) -> bool:
         """Note the parameters that a call sends; return whether they are new, since each set of them is kept once."""
         with self._lock:
-            is_new = model not in self._spent or parameters not in self._spent[model]["sent"]
+            is_new = model not in self._spent or parameters not in self._spent[model].sent
             if is_new:
                 self._add(model, sent=(parameters,))
             return is_new
@@ -147,29 +146,14 @@ class Ledger:
     def by_model(self) -> dict[str, ProviderUsage]:
         """Return the usage of each model so far."""
         with self._lock:
-            return {model: ProviderUsage(**spent) for model, spent in self._spent.items()}
+            return dict(self._spent)
 
     def total(self) -> ProviderUsage:
         """Return the usage of all models so far."""
         return reduce(ProviderUsage.plus, self.by_model().values(), ProviderUsage())
 
-    def _add(
-        self,
-        model: str,
-        cost: float | None = None,
-        seconds_waited: float = 0.0,
-        sent: Iterable[dict[str, Any]] = (),
-        **counts: int,
-    ) -> None:
-        """Add in place: this runs several times a call."""
-        spent = self._spent.get(model)
-        if spent is None:
-            spent = self._spent[model] = dict(ProviderUsage())
-        for name, count in counts.items():
-            spent[name] += count
-        self._requests += counts.get("requests", 0)
-        if cost is not None:
-            spent["cost"] = round((spent["cost"] or 0.0) + cost, 9)
-            self._cost = round(self._cost + cost, 9)
-        spent["seconds_waited"] = round(spent["seconds_waited"] + seconds_waited, 3)
-        spent["sent"] += tuple(parameters for parameters in sent if parameters not in spent["sent"])
+    def _add(self, model: str, **usage: Any) -> None:
+        added = ProviderUsage(**usage)
+        self._spent[model] = self._spent.get(model, ProviderUsage()).plus(added)
+        self._requests += added.requests
+        self._cost = round(self._cost + (added.cost or 0.0), 9)

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,18 +158,43 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
         ModelReplyError: the reply says neither, or both.
         ModelError: the call failed.
     """
-    if isinstance(model, ScoringModel):
-        scores = score_targets(model, prompt.turns if is_chat_model(model) else prompt.text, ("True", "False"))
-        holds = scores.log_probs[0] > scores.log_probs[1]
-        return JudgeDecision(holds, str(holds), scores.usage)
-    message = invoke(model, prompt.turns if is_chat_model(model) else prompt.text)
-    reply, usage = answer_text(message), read_usage(message)
+    chosen = _choose(model, prompt, ("True", "False"), _verdicts, "the judge says neither True nor False, or both.")
+    return JudgeDecision(chosen.word == "True", chosen.reply, chosen.usage)
+
+
+def _verdicts(reply: str) -> set[str]:
     opening = OPENING.match(reply)
     verdicts = [opening[1]] if opening and not BOTH.match(reply) else DECISION.findall(reply)
-    words = {word.casefold() in ("true", "yes") for word in verdicts}
-    if len(words) != 1:
-        raise ModelReplyError("the judge says neither True nor False, or both.", reply, usage)
-    return JudgeDecision(words.pop(), reply, usage)
+    return {"True" if word.casefold() in ("true", "yes") else "False" for word in verdicts}
+
+
+class ChosenWord(NamedTuple):
+    """One of the words that a prompt leaves to choose from, the reply, and the cost."""
+
+    word: str
+    reply: str
+    usage: Usage
+
+
+def _choose(
+    model: BaseChatModel, prompt: Prompt, words: Sequence[str], read: Callable[[str], set[str]], problem: str
+) -> ChosenWord:
+    """The word that a reply states, as `read` finds it; of a local model the most probable one.
+
+    Raises:
+        ModelReplyError: the reply states none, or several.
+    """
+    messages = prompt.turns if is_chat_model(model) else prompt.text
+    if isinstance(model, ScoringModel):
+        scores = score_targets(model, messages, words)
+        word = max(zip(scores.log_probs, words, strict=True))[1]
+        return ChosenWord(word, word, scores.usage)
+    message = invoke(model, messages)
+    reply, usage = answer_text(message), read_usage(message)
+    stated = read(reply)
+    if len(stated) != 1:
+        raise ModelReplyError(problem, reply, usage)
+    return ChosenWord(stated.pop(), reply, usage)
 
 
 LETTERS = "A", "B", "C"
@@ -181,31 +206,19 @@ _FIRST_LETTER = re.compile(
 _LETTER = re.compile(r"\(([ABC])\)")
 
 
-class ChosenOption(NamedTuple):
-    """The letter of an option, and the cost."""
-
-    letter: str
-    usage: Usage
-
-
-def choose_option(model: BaseChatModel, prompt: Prompt) -> ChosenOption:
+def choose_option(model: BaseChatModel, prompt: Prompt) -> ChosenWord:
     """One of the options A, B and C by a reader; a local model's is the most probable letter.
 
     Raises:
         ModelReplyError: the reply names none of them, or several.
         ModelError: the call failed.
     """
-    messages = prompt.turns if is_chat_model(model) else prompt.text
-    if isinstance(model, ScoringModel):
-        scores = score_targets(model, messages, LETTERS)
-        return ChosenOption(max(zip(scores.log_probs, LETTERS, strict=True))[1], scores.usage)
-    message = invoke(model, messages)
-    reply, usage = answer_text(message), read_usage(message)
+    return _choose(model, prompt, LETTERS, _letters, "the reader names none of the options A, B and C, or several.")
+
+
+def _letters(reply: str) -> set[str]:
     first = _FIRST_LETTER.match(reply)  # an explanation may name other options
-    letters = {first[1]} if first else set(_LETTER.findall(reply))
-    if len(letters) != 1:
-        raise ModelReplyError(f"the reader names {len(letters)} of the options A, B and C.", reply, usage)
-    return ChosenOption(letters.pop(), usage)
+    return {first[1]} if first else set(_LETTER.findall(reply))
 
 
 READINGS = ("usable", "refusal", "comment", "aside", "instruction", "prompt")
@@ -213,27 +226,12 @@ READINGS = ("usable", "refusal", "comment", "aside", "instruction", "prompt")
 _READING = re.compile(rf"\b({'|'.join(READINGS)})\b", re.IGNORECASE)
 
 
-class JudgedReading(NamedTuple):
-    """A judge's word for a text, and the cost."""
-
-    verdict: str
-    usage: Usage
-
-
-def read_as(model: BaseChatModel, prompt: Prompt) -> JudgedReading:
+def read_as(model: BaseChatModel, prompt: Prompt) -> ChosenWord:
     """The word of a judge for what a text is; a local model's is the most probable one.
 
     Raises:
         ModelReplyError: the reply has none of the words, or several.
         ModelError: the call failed.
     """
-    messages = prompt.turns if is_chat_model(model) else prompt.text
-    if isinstance(model, ScoringModel):
-        scores = score_targets(model, messages, READINGS)
-        return JudgedReading(max(zip(scores.log_probs, READINGS, strict=True))[1], scores.usage)
-    message = invoke(model, messages)
-    reply, usage = answer_text(message), read_usage(message)
-    verdicts = {word.lower() for word in _READING.findall(reply)}
-    if len(verdicts) != 1:
-        raise ModelReplyError(f"the judge names {len(verdicts)} of {', '.join(READINGS)}.", reply, usage)
-    return JudgedReading(verdicts.pop(), usage)
+    problem = f"the judge names none of {', '.join(READINGS)}, or several."
+    return _choose(model, prompt, READINGS, lambda reply: {word.lower() for word in _READING.findall(reply)}, problem)

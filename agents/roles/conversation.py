@@ -47,17 +47,18 @@ class Prompt:
 
     def asked(self, text: str, turn: str) -> "Prompt":
         """The prompt with a text of the user's, whatever its lines begin with; `turn` is its form in turns."""
-        turns = list(self.turns)
-        _add(turns, HumanMessage, turn, "\n\n")
-        return Prompt(self.text + text, tuple(turns))
+        return self._added(HumanMessage, text, turn, "\n\n")
 
     def begun(self, text: str, lead: str, between: str = "\n") -> "Prompt":
         """The prompt with a text of the assistant's, whatever its lines begin with; `lead` is its form in turns.
 
         `between` stands before it where the reply has begun.
         """
+        return self._added(AIMessage, text, lead, between)
+
+    def _added(self, side: type[BaseMessage], text: str, turn: str, between: str) -> "Prompt":
         turns = list(self.turns)
-        _add(turns, AIMessage, lead, between)
+        _add(turns, side, turn, between)
         return Prompt(self.text + text, tuple(turns))
 
 

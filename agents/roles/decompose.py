@@ -274,14 +274,9 @@ def first_line(text: str, lead: str, usage: Usage) -> str:
     return line
 
 
-def format_steps(question: str, steps: Sequence[str]) -> str:
-    """The question and the steps so far, for a model with a schema."""
-    return "\n".join([f"{QUESTION} {question}", *(steps or ("No step yet.",))])
-
-
 def step_prompt(question: str, steps: Sequence[str]) -> str:
     """The prompt for a reply in the schema `NextStep`."""
-    return f"{STEP}\n\n{format_steps(question, steps)}"
+    return "\n".join([f"{STEP}\n\n{QUESTION} {question}", *(steps or ("No step yet.",))])
 
 
 def check_prompt(subquestion: str, tentative: str, fact: str) -> str:

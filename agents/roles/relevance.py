@@ -7,7 +7,7 @@ T5-large. Here it is a scope classifier, whose probability p becomes 2p - 1, or 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -42,29 +42,6 @@ class RelevanceScores(NamedTuple):
 
     scores: list[float]
     usage: Usage
-
-
-class Evaluator(Protocol):
-    """Scorer of passages, with the `upper` and `lower` threshold for its scores."""
-
-    @property
-    def identity(self) -> str:
-        """A text that changes with anything that decides the scores."""
-        ...
-
-    @property
-    def upper(self) -> float:
-        """The score from which a passage is relevant."""
-        ...
-
-    @property
-    def lower(self) -> float:
-        """The score from which a passage may be relevant."""
-        ...
-
-    def judge(self, question: str, passages: Sequence[str]) -> RelevanceScores:
-        """Scores of passages, from -1 to 1."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +98,9 @@ class ModelEvaluator:
 
     model: BaseChatModel
     upper: float = 0.5
+    """The score from which a passage is relevant."""
     lower: float = -0.91
+    """The score from which a passage may be relevant."""
 
     @property
     def identity(self) -> str:
@@ -147,6 +126,9 @@ class ModelEvaluator:
 
         reply = ask_structured(self.model, relevance_prompt(question, passages), CountedRelevance)
         return RelevanceScores(reply.value.scores, reply.usage)
+
+
+Evaluator = ScopeEvaluator | ModelEvaluator
 
 
 def relevance_prompt(question: str, passages: Sequence[str]) -> str:

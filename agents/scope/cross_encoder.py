@@ -92,11 +92,12 @@ class CrossEncoderScope:
 
     def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
         """A logit for each pair of question and text, shape (pairs,)."""
-        packed = self.tokenizer(
-            list(questions), list(texts), padding=True, truncation="only_second", max_length=TOKENS, return_tensors="pt"
-        )
-        logits: Tensor = self.model(**packed).logits[:, 0]
+        logits: Tensor = self.model(**self.packed(questions, texts, padding=True, return_tensors="pt")).logits[:, 0]
         return logits
+
+    def packed(self, questions: Sequence[str], texts: Sequence[str], **options: Any) -> Any:
+        """The tokens of each pair, of which the text is truncated."""
+        return self.tokenizer(list(questions), list(texts), truncation="only_second", max_length=TOKENS, **options)
 
 
 class ElkenScope(CrossEncoderScope):
@@ -107,12 +108,10 @@ class ElkenScope(CrossEncoderScope):
 
     form: ClassVar[str] = "elken"
 
-    def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
-        """A logit for each pair of question and text, shape (pairs,)."""
+    def packed(self, questions: Sequence[str], texts: Sequence[str], **options: Any) -> Any:
+        """The tokens of each event and question as one text."""
         joined = [f"Event: {text} Question: {question}" for question, text in zip(questions, texts, strict=True)]
-        packed = self.tokenizer(joined, padding=True, truncation=True, max_length=TOKENS, return_tensors="pt")
-        logits: Tensor = self.model(**packed).logits[:, 0]
-        return logits
+        return self.tokenizer(joined, truncation=True, max_length=TOKENS, **options)
 
 
 class CragEvaluator(CrossEncoderScope):
@@ -127,12 +126,10 @@ class CragEvaluator(CrossEncoderScope):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, threshold=(1 + 0.5) / 2)
 
-    def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
-        """A score for each pair of question and text, shape (pairs,)."""
+    def packed(self, questions: Sequence[str], texts: Sequence[str], **options: Any) -> Any:
+        """The tokens of each question and passage as one text."""
         pairs = [f"{question} [SEP] {text}" for question, text in zip(questions, texts, strict=True)]
-        packed = self.tokenizer(pairs, padding=True, truncation=True, max_length=512, return_tensors="pt")
-        scores: Tensor = self.model(**packed).logits[:, 0]
-        return scores
+        return self.tokenizer(pairs, truncation=True, max_length=512, **options)
 
     def probabilities(self, logits: Floats) -> Floats:
         """The scores moved from -1..1 to 0..1, not clipped."""

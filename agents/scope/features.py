@@ -1,7 +1,7 @@
 """Features of a question paired with each text of a memory, from which scope classifiers decide."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,20 +21,6 @@ LIKELY = 50
 """Number of texts with the highest retrieval scores in which a question is searched word for word."""
 RIVAL = 2.0
 """Retrieval score of the next text where there is none or its own is lower."""
-
-
-class PairFeatures(Protocol):
-    """Features of questions with the texts of a corpus, which are indexed once."""
-
-    names: ClassVar[tuple[str, ...]]
-
-    def scores(self, question: str) -> Floats:
-        """How near each text is to a question, to choose training examples by; shape (texts,)."""
-        ...
-
-    def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
-        """Shape (texts, features), or for a memory of the texts at `places` only."""
-        ...
 
 
 class RelevanceFeatures:
@@ -118,6 +104,10 @@ class WordFeatures:
                 shares[self._places[word]] += weight
         total = sum(weights.values())
         return shares / np.float32(total) if total > 0 else shares
+
+
+PairFeatures = RelevanceFeatures | WordFeatures
+"""Features of questions with the texts of a corpus, which are indexed once."""
 
 
 def names_in(question: str) -> list[str]:

@@ -16,10 +16,7 @@ from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.exact import ExactCorpus
 
 Form = Literal["relevance", "embedding"]
-FEATURES: dict[str, type[RelevanceFeatures | WordFeatures]] = {
-    "relevance": RelevanceFeatures,
-    "embedding": WordFeatures,
-}
+FEATURES: dict[str, type[PairFeatures]] = {"relevance": RelevanceFeatures, "embedding": WordFeatures}
 PRIOR = (-7.0, 3.0, 5.0, 1.0, 1.5, 4.0)
 """Untrained weights of the word features: a text is in scope if it has the names and rare words of the question."""
 

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr, SkipValidation
 
 from emend.agents.local.prefixes import Encoded
 from emend.agents.local.token_ids import Encoder
-from emend.agents.parsing.messages import read_usage
+from emend.agents.parsing.messages import count_tokens, read_usage
 from emend.agents.parsing.tool_calls import render_chat
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
@@ -30,7 +30,7 @@ from emend.agents.served.forms import Rows, ScoreForm, read_forms
 from emend.agents.served.lists import ListScorer, TokenScores
 from emend.agents.served.self_check import choose_form
 from emend.agents.served.server import ServerModel, describe
-from emend.agents.served.tokens import make_encoder, named_tokenizer, server_encoder
+from emend.agents.served.tokens import named_tokenizer, server_encoder
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Usage
 
@@ -118,7 +118,7 @@ class ServedChatModel(ProviderChatModel):
         server = describe(self)
         if settings.tokenizer:
             tokenizer = named_tokenizer(settings.tokenizer)
-            encoder = make_encoder(tokenizer, server.window, settings.tokenizer)
+            encoder = Encoder.of(tokenizer, server.window, settings.tokenizer)
         else:
             tokenizer, encoder = None, server_encoder(self.post, self.inner.model, server.window)
         self.connected = Connected(server, encoder, tokenizer)
@@ -180,8 +180,9 @@ class ServedChatModel(ProviderChatModel):
         row = self._encoder.prompt(self._text(messages), limit)
         reply = self._continue(row, limit, stop, run_manager)
         if stop and not str(reply.text).strip():  # a stop text in front of the first word ends no reply of a local one
-            whole = self._continue(row, limit, [], run_manager)
-            reply = _with_usage(whole, read_usage(reply).plus(read_usage(whole)))
+            before, reply = read_usage(reply), self._continue(row, limit, [], run_manager)
+            usage = before.plus(read_usage(reply))
+            reply.usage_metadata = count_tokens(usage.input_tokens, usage.output_tokens)
         reply.content = cut_at(str(reply.text), stop)
         reply.response_metadata |= {"cut_tokens": row.cut}
         return ChatResult(generations=[ChatGeneration(message=reply)])
@@ -297,12 +298,3 @@ def cut_at(text: str, stop: Sequence[str]) -> str:
     """Return a continuation up to the first stop text, without white space in front, as a local model gives it."""
     text = text.lstrip()
     return text[: min((at for end in stop if (at := text.find(end)) >= 0), default=len(text))]
-
-
-def _with_usage(message: AIMessage, usage: Usage) -> AIMessage:
-    message.usage_metadata = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
-    return message

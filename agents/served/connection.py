@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import httpx
 from langchain_core.messages import AIMessage
 
+from emend.agents.parsing.messages import count_tokens
 from emend.agents.providers.http_client import BoundedExchanges
 
 VERSIONED = "/v1"
@@ -98,5 +99,5 @@ def reply_message(content: Any, text: str = "") -> AIMessage:
     return AIMessage(
         text,
         additional_kwargs={"reply": content},
-        usage_metadata={"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
+        usage_metadata=count_tokens(read, written),
     )

@@ -5,8 +5,9 @@ null, a number that is not finite, or one that a server writes in place of minus
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from emend.agents.local.prefixes import Encoded
 from emend.agents.served.client import COMPLETIONS
@@ -27,28 +28,28 @@ class UnusableScores(ModelReplyError):
     """Raised when a server's reply does not have the log-probabilities of the tokens that were sent."""
 
 
-class ScoreForm(Protocol):
-    """One form of request."""
+class ScoreForm(ABC):
+    """One form of request; by default prompts for the endpoint of completions."""
 
     name: str
-    path: str
+    path: ClassVar[str] = COMPLETIONS
     parameters: dict[str, Any]
     """What is sent besides the model and the prompts."""
 
     def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
         """Return the request for these rows; `naming` are the fields that name the model."""
-        ...
+        return {**naming, "prompt": [list(row.ids) for row in rows], **self.parameters}
 
+    @abstractmethod
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
         """Return the log-probability of each token of each row's target.
 
         Raises:
             UnusableScores: the reply does not have them.
         """
-        ...
 
 
-class EchoForm:
+class EchoForm(ScoreForm):
     """Prompts echoed with their log-probabilities, and at most one new token, as lm-evaluation-harness asks.
 
     Args:
@@ -57,8 +58,6 @@ class EchoForm:
             which tells prompts that were exchanged.
     """
 
-    path = COMPLETIONS
-
     def __init__(self, max_tokens: int, shows_ids: bool) -> None:
         self.name = f"echo with max_tokens {max_tokens}"
         self.max_tokens, self._shows_ids = max_tokens, shows_ids
@@ -66,10 +65,6 @@ class EchoForm:
         if shows_ids:
             self.parameters["return_tokens_as_token_ids"] = True
         self._texts: dict[int, str] = {}
-
-    def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
-        """Return the request for these rows."""
-        return {**naming, "prompt": [list(row.ids) for row in rows], **self.parameters}
 
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
         """Return the log-probability of each token of each row's target."""
@@ -90,16 +85,11 @@ class EchoForm:
                 raise UnusableScores(f"token {token} was sent, and {text!r:.60} came back, not {expected!r:.60}.")
 
 
-class PromptLogprobsForm:
+class PromptLogprobsForm(ScoreForm):
     """vLLM's `prompt_logprobs`: for each token a dictionary by token id, with the most likely one and the given one."""
 
     name = "prompt_logprobs"
-    path = COMPLETIONS
-    parameters: dict[str, Any] = {"prompt_logprobs": 1, "max_tokens": 1, "temperature": 0}
-
-    def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
-        """Return the request for these rows."""
-        return {**naming, "prompt": [list(row.ids) for row in rows], **self.parameters}
+    parameters = {"prompt_logprobs": 1, "max_tokens": 1, "temperature": 0}
 
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
         """Return the log-probability of each token of each row's target."""
@@ -111,12 +101,12 @@ class PromptLogprobsForm:
         return scores
 
 
-class GenerateForm:
+class GenerateForm(ScoreForm):
     """SGLang's own `/generate`, which scores from the target on, so that shared prompts stay in its cache."""
 
     name = "generate with logprob_start_len"
     path = "/generate"
-    parameters: dict[str, Any] = {
+    parameters = {
         "return_logprob": True,
         "top_logprobs_num": 0,
         "sampling_params": {"max_new_tokens": 1, "temperature": 0},

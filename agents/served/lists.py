@@ -32,7 +32,7 @@ class ListScorer:
 
     def __init__(self, send: Callable[[Sequence[Encoded]], TokenScores], gather: int, apart: bool) -> None:
         self._send, self._gather = send, gather
-        self._batcher = Batcher[list[Encoded], TokenScores | EmendError](self._run, 1 if apart else CALLS)
+        self._batcher = Batcher[list[Encoded], TokenScores](self._run, 1 if apart else CALLS)
         self._pool = ThreadPoolExecutor(LISTS, "emend-lists")
 
     def score(self, rows: list[Encoded]) -> TokenScores:
@@ -41,10 +41,7 @@ class ListScorer:
         Raises:
             EmendError: the request's.
         """
-        result = self._batcher.ask("score", rows)
-        if isinstance(result, EmendError):
-            raise result
-        return result
+        return self._batcher.ask("score", rows)
 
     def close(self) -> None:
         """End the threads; further calls fail."""

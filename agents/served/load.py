@@ -1,6 +1,7 @@
 """Loaders of served models, by the dialect of their server."""
 
 import os
+from functools import partial
 from typing import Any
 
 from pydantic import SecretStr
@@ -17,22 +18,8 @@ KEYS = {"vllm": "VLLM_API_KEY", "sglang": "SGLANG_API_KEY", "completions": "OPEN
 """Environment variables with the key of a server of each dialect."""
 
 
-def load_vllm(name: str, **settings: Any) -> CompletionsClient:
-    """Return the client of a model on a vLLM server."""
-    return _client("vllm", name, settings)
-
-
-def load_sglang(name: str, **settings: Any) -> CompletionsClient:
-    """Return the client of a model on an SGLang server."""
-    return _client("sglang", name, settings)
-
-
-def load_completions(name: str, **settings: Any) -> CompletionsClient:
-    """Return the client of a model on any server with OpenAI's completions of plain text."""
-    return _client("completions", name, settings)
-
-
-def _client(dialect: str, name: str, settings: dict[str, Any]) -> CompletionsClient:
+def load_served(dialect: str, name: str, **settings: Any) -> CompletionsClient:
+    """Return the client of a model on a server of a dialect."""
     model, url = split_address(dialect, name, KEYS[dialect])
     if not model or not url:
         raise BadSettings(
@@ -50,3 +37,8 @@ def _client(dialect: str, name: str, settings: dict[str, Any]) -> CompletionsCli
         connection=connection,
         connect=ServedChatModel.connect,
     )
+
+
+load_vllm = partial(load_served, "vllm")
+load_sglang = partial(load_served, "sglang")
+load_completions = partial(load_served, "completions")

@@ -24,16 +24,6 @@ def named_tokenizer(name: str) -> Any:
     return load_tokenizer(hub_folder(name, TOKENIZER_FILES))
 
 
-def make_encoder(tokenizer: Any, window: int | None, name: str) -> Encoder:
-    """Return the encoder of a Hugging Face tokenizer, which treats texts as a local model does."""
-    return Encoder(
-        lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"],
-        SpecialTokens.of(tokenizer),
-        window,
-        name,
-    )
-
-
 def server_encoder(post: Post, model: str, window: int | None) -> Encoder:
     """Return an encoder that asks the server for the tokens of each text.
 

@@ -56,9 +56,9 @@ class WorldRelation:
     unseen_statements: tuple[str, ...]
     questions: tuple[str, ...]
     unseen_questions: tuple[str, ...]
-    drilled_questions: tuple[str, ...]
     events: tuple[str, ...]
     unseen_events: tuple[str, ...]
+    drilled_questions: tuple[str, ...] = ()
 
     @property
     def wh(self) -> str:
@@ -98,27 +98,13 @@ def two_hop_question(subject: str, first: str, second: str, possessive: bool = F
 
 
 def _relation(name: str, row: dict[str, list[str] | str]) -> WorldRelation:
-    noun = str(row["noun"])
-    wh = "Who" if row["object"] == "person" else "What"
-    statements = [f"The {noun} of {{}} is", f"{{}}'s {noun} is"]
-    questions = [
-        f"{wh} is the {noun} of {{}}?",
-        f"{wh} is {{}}'s {noun}?",
-        f"What is the name of the {noun} of {{}}?",
-    ]
-    return WorldRelation(
-        name=name,
-        subject=str(row["subject"]),
-        object=str(row["object"]),
-        noun=noun,
-        statements=tuple([*statements, *row["statements"]]),
-        unseen_statements=tuple(row["unseen_statements"]),
-        questions=tuple(dict.fromkeys([*questions, *row["questions"]])),
-        unseen_questions=tuple(row["unseen_questions"]),
-        drilled_questions=tuple(row.get("drilled_questions", ())),
-        events=tuple(row["events"]),
-        unseen_events=tuple(row["unseen_events"]),
-    )
+    noun, wh = str(row["noun"]), "Who" if row["object"] == "person" else "What"
+    texts = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+    statements = (f"The {noun} of {{}} is", f"{{}}'s {noun} is")
+    questions = (f"{wh} is the {noun} of {{}}?", f"{wh} is {{}}'s {noun}?", f"What is the name of the {noun} of {{}}?")
+    texts["statements"] = statements + texts["statements"]
+    texts["questions"] = tuple(dict.fromkeys(questions + texts["questions"]))
+    return WorldRelation(name=name, subject=str(row["subject"]), object=str(row["object"]), noun=noun, **texts)
 
 
 class World:

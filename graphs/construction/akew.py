@@ -112,7 +112,7 @@ def judge_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
         reading = read_as(runtime.context.judge, prompt)
     except ModelReplyError as error:
         return {**reject(state, READS_AS, str(error)), "usage": error.usage}
-    reason = READINGS.get(reading.verdict, "")
+    reason = READINGS.get(reading.word, "")
     return {**(reject(state, READS_AS, reason) if reason else accept(READS_AS)), "usage": reading.usage}
 
 

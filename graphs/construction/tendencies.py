@@ -263,10 +263,10 @@ def read_choice(context: ConstructionContext, event: str, question: Mapping[str,
         except ModelReplyError as error:
             return (name, str(error)), usage.plus(error.usage)
         usage = usage.plus(choice.usage)
-        if name == UNGUESSABLE and choice.letter == answer:
+        if name == UNGUESSABLE and choice.word == answer:
             return (name, "a reader chooses so without the event"), usage
-        if planned and choice.letter != planned:
-            return (name, f"a reader chooses {choice.letter} and not {planned}"), usage
+        if planned and choice.word != planned:
+            return (name, f"a reader chooses {choice.word} and not {planned}"), usage
     return ("", ""), usage
 
 

@@ -81,7 +81,7 @@ def test_a_reply_without_one_decision_is_refused(reply: str):
     ],
 )
 def test_an_option_is_the_letter_that_a_reader_names(reply: str, letter: str):
-    assert choose_option(replying(reply), PROMPT).letter == letter
+    assert choose_option(replying(reply), PROMPT).word == letter
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_option_is_the_letter_that_a_reader_names(reply: str, letter: str):
     ],
 )
 def test_an_option_that_comes_first_counts_whatever_is_said_of_others(reply: str):
-    assert choose_option(replying(reply), PROMPT).letter == "B"
+    assert choose_option(replying(reply), PROMPT).word == "B"
 
 
 @pytest.mark.parametrize("reply", ["A decrease is likely.", "(A) or (B)", "A or B", "Neither.", ""])
