@@ -39,13 +39,24 @@ class Ask(NamedTuple):
     targets: tuple[str, ...]
 
 
-def _text_scorer(output: str, metric: Callable[[Probe, str], float]) -> Scorer:
-    """A scorer of one output that needs a text."""
+def _text_scorer(output: str, metric: Callable[[Probe, Answer, str], float | str]) -> Scorer:
+    """A scorer of one output that needs a text; the metric gives a number, or the reason why there is none."""
 
     def scorer(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-        if answer.text is None:
-            return ProbeScores({}, {output: NO_TEXT})
-        return ProbeScores({output: metric(probe, answer.text)}, {})
+        value = NO_TEXT if answer.text is None else metric(probe, answer, answer.text)
+        return ProbeScores({}, {output: value}) if isinstance(value, str) else ProbeScores({output: value}, {})
+
+    return scorer
+
+
+def _likelihood_scorer(**outputs: Callable[[float, float], float]) -> Scorer:
+    """A scorer by the log-probabilities of the gold answer and the rival, in that order."""
+
+    def scorer(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        gold, rival, why = _pair(probe, answer)
+        if why:
+            return ProbeScores({}, dict.fromkeys(outputs, why))
+        return ProbeScores({name: metric(gold, rival) for name, metric in outputs.items()}, {})
 
     return scorer
 
@@ -62,11 +73,6 @@ def score_teacher_forced(probe: Probe, answer: Answer, before: Answer | None) ->
     return ProbeScores({"token_accuracy": answer.greedy_tokens[0] / answer.target_tokens[0]}, {})
 
 
-def score_equivalence(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`equivalent`: unscored until a judge has compared the answer with gold (`emend judge run --kind equivalence`)."""
-    return ProbeScores({}, {"equivalent": NO_TEXT if answer.text is None else "awaits a judge"})
-
-
 def score_wrong_before(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`right_before`: 1.0 when the unedited model's answer is right by the first protocol of the probe's that says so.
 
@@ -81,15 +87,12 @@ def score_wrong_before(probe: Probe, answer: Answer, before: Answer | None) -> P
     return ProbeScores({}, {"right_before": f"the unedited model: {NO_TEXT}"})
 
 
-def score_contains(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`contains`: the passage that answers asserts a gold answer as whole words, and no rival or other choice.
+def _contains(probe: Probe, answer: Answer, text: str) -> float:
+    """1.0 when the passage that answers asserts a gold answer as whole words, and no rival or other choice.
 
     An answer that is a gold one, such as a text of several sentences, contains it whatever its sentences deny.
     """
-    if answer.text is None:
-        return ProbeScores({}, {"contains": NO_TEXT})
-    right = exact_match(answer.text, probe.gold) or _names_gold(probe, _passage(answer))
-    return ProbeScores({"contains": float(right)}, {})
+    return float(exact_match(text, probe.gold) or _names_gold(probe, _passage(answer)))
 
 
 def _passage(answer: Answer) -> str:
@@ -103,15 +106,13 @@ def _names_gold(probe: Probe, passage: str) -> bool:
     return bool(golds) and asserts(passage, golds, rivals, probe.prompt)
 
 
-def score_similarity(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`similarity`: the highest cosine of the answer and a gold one by all-MiniLM-L6-v2, as UnKEBench's BERT score."""
-    if answer.text is None:
-        return ProbeScores({}, {"similarity": NO_TEXT})
+def _similarity(probe: Probe, answer: Answer, text: str) -> float | str:
+    """The highest cosine of the answer and a gold one by all-MiniLM-L6-v2, as UnKEBench's BERT score."""
     try:
-        first, *others = _encoder().documents([answer.text, *probe.gold])  # unit vectors
+        first, *others = _encoder().documents([text, *probe.gold])  # unit vectors
     except MissingExtra as error:
-        return ProbeScores({}, {"similarity": str(error)})
-    return ProbeScores({"similarity": float(max(first @ other for other in others))}, {})
+        return str(error)
+    return float(max(first @ other for other in others))
 
 
 @cache
@@ -119,45 +120,24 @@ def _encoder() -> Embedding:
     return load_embedding("minilm")
 
 
-def score_abstention(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`abstains`: the passage that answers says that the answer is not known or stated, and gives none all the same."""
-    if answer.text is None:
-        return ProbeScores({}, {"abstains": NO_TEXT})
-    return ProbeScores({"abstains": float(abstains(_passage(answer), probe.prompt))}, {})
+def _strict(probe: Probe, answer: Answer, text: str) -> float:
+    """1.0 when the answer, with its final full stop if it has one, is a gold answer letter by letter."""
+    return strict_match(answer.exact_text or text, probe.gold)
 
 
-def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`strict`: the answer, with its final full stop if it has one, is a gold answer letter by letter."""
-    if answer.text is None:
-        return ProbeScores({}, {"strict": NO_TEXT})
-    return ProbeScores({"strict": strict_match(answer.exact_text or answer.text, probe.gold)}, {})
-
-
-def score_choice(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`choice`: 1.0 when the one choice that the text names is the gold one; unscored when it names none or several."""
-    if answer.text is None:
-        return ProbeScores({}, {"choice": NO_TEXT})
+def _choice(probe: Probe, answer: Answer, text: str) -> float | str:
+    """1.0 when the one choice that the text names is the gold one; no number when it names none or several."""
     golds = {normalise(gold) for gold in probe.gold}
     if not any(normalise(choice) in golds for choice in probe.choices):
-        return ProbeScores({}, {"choice": f"gold '{probe.gold[0]}' is none of the choices"})
-    named, why = parse_choice(answer.text, probe.choices)
-    if named is None:
-        return ProbeScores({}, {"choice": why})
-    return ProbeScores({"choice": float(normalise(named) in golds)}, {})
-
-
-def score_likelihood(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`success` and `magnitude` of the gold answer against the rival, from the log-probabilities in that order."""
-    gold, rival, why = _pair(probe, answer)
-    if why:
-        return ProbeScores({}, {"success": why, "magnitude": why})
-    return ProbeScores({"success": success(gold, rival), "magnitude": magnitude(gold, rival)}, {})
+        return f"gold '{probe.gold[0]}' is none of the choices"
+    named, why = parse_choice(text, probe.choices)
+    return why if named is None else float(normalise(named) in golds)
 
 
 def score_likelihood_code(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`success_code` and `magnitude_code`: as `score_likelihood`, computed as in DocTER's released code.
+    """`success_code` and `magnitude_code`: as `likelihood`, computed as in DocTER's released code.
 
-    No output where there is nothing to compare; `score_likelihood` gives the reason.
+    No output where there is nothing to compare; the scorer `likelihood` gives the reason.
     """
     gold, rival, why = _pair(probe, answer)
     if why:
@@ -166,12 +146,6 @@ def score_likelihood_code(probe: Probe, answer: Answer, before: Answer | None) -
     return ProbeScores(
         {"success_code": original_success(gold, rival), "magnitude_code": original_magnitude(gold, rival, eps)}, {}
     )
-
-
-def score_difference(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`difference`: probability of the gold answer less that of the rival."""
-    gold, rival, why = _pair(probe, answer)
-    return ProbeScores({}, {"difference": why}) if why else ProbeScores({"difference": difference(gold, rival)}, {})
 
 
 def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -235,9 +209,9 @@ def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Prob
     return ProbeScores(dict.fromkeys(outputs, value) | {"constant": float(probe.gold[0] == "true")}, {})
 
 
-def score_awaiting(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`judged` of a free answer: unscored until a judge has read it (out of scope: beside the unedited answer)."""
-    return ProbeScores({}, {"judged": NO_TEXT if answer.text is None else "awaits a judge"})
+def _awaiting(probe: Probe, answer: Answer, text: str) -> str:
+    """No number until a judge has read the answer (out of scope: beside the unedited answer)."""
+    return "awaits a judge"
 
 
 def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -255,21 +229,23 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 
 
 SCORERS: dict[str, Scorer] = {
-    "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
-    "strict_match": score_strict,
-    "contains": score_contains,
-    "rouge_l": _text_scorer("rouge_l", lambda probe, text: max(rouge_l(text, gold) for gold in probe.gold)),
-    "similarity": score_similarity,
-    "choice": score_choice,
-    "abstention": score_abstention,
-    "likelihood": score_likelihood,
+    "exact_match": _text_scorer("em", lambda probe, _, text: exact_match(text, probe.gold)),
+    "strict_match": _text_scorer(
+        "strict", lambda probe, answer, text: strict_match(answer.exact_text or text, probe.gold)
+    ),
+    "contains": _text_scorer("contains", _contains),
+    "rouge_l": _text_scorer("rouge_l", lambda probe, _, text: max(rouge_l(text, gold) for gold in probe.gold)),
+    "similarity": _text_scorer("similarity", _similarity),
+    "choice": _text_scorer("choice", _choice),
+    "abstention": _text_scorer("abstains", lambda probe, answer, _: float(abstains(_passage(answer), probe.prompt))),
+    "likelihood": _likelihood_scorer(success=success, magnitude=magnitude),
     "teacher_forced": score_teacher_forced,
-    "equivalence": score_equivalence,
+    "equivalence": _text_scorer("equivalent", _awaiting),
     "wrong_before": score_wrong_before,
     "likelihood_code": score_likelihood_code,
-    "difference": score_difference,
+    "difference": _likelihood_scorer(difference=difference),
     "per_token": score_per_token,
-    "fluency": _text_scorer("fluency", lambda probe, text: paper_scores.fluency(f"{probe.prompt} {text}")),
+    "fluency": _text_scorer("fluency", lambda probe, _, text: paper_scores.fluency(f"{probe.prompt} {text}")),
     "agreement": score_agreement,
     "reasoning": score_reasoning,
     "elken_fact": paper_scores.score_elken_fact,
@@ -279,8 +255,8 @@ SCORERS: dict[str, Scorer] = {
     "correct_flip": correct_flip,
     "contains_flip": contains_flip,
     "effectiveness": effectiveness,
-    "judged": score_awaiting,
-    "judged_same": score_awaiting,
+    "judged": _text_scorer("judged", _awaiting),
+    "judged_same": _text_scorer("judged", _awaiting),
     "generation": score_generation,
     "construction": score_construction,
     "memory": score_memory,

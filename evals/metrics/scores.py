@@ -9,7 +9,7 @@ because it makes the ratio unbounded where both probabilities are nearly 1. `ori
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -125,58 +125,45 @@ PROTOCOLS: dict[str, Protocol] = {
 EXACT, CONTAINS = "exact", "contains"
 WRONG_BEFORE = "wrong_before"
 """Scorer that leaves a probe out where the unedited model is right (HalluEditBench, Huang et al. 2024)."""
-SCORERS: dict[str, str] = {
-    "likelihood": "likelihood",
-    "likelihood_code": "likelihood",
-    "difference": "likelihood",
-    "per_token": "likelihood",
-    "teacher_forced": "teacher_forced",
-    "exact_match": EXACT,
-    "strict_match": EXACT,
-    "elken_fact": EXACT,
-    "contains": CONTAINS,
-    "rouge_l": "rouge_l",
-    "similarity": "similarity",
-    "equivalence": "judge",
-}
+
+
+def _protocol_by_name(names: Mapping[str, str]) -> dict[str, str]:
+    return {name: protocol for protocol, listed in names.items() for name in listed.split()}
+
+
+SCORERS = _protocol_by_name(
+    {
+        "likelihood": "likelihood likelihood_code difference per_token",
+        "teacher_forced": "teacher_forced",
+        EXACT: "exact_match strict_match elken_fact",
+        CONTAINS: "contains",
+        "rouge_l": "rouge_l",
+        "similarity": "similarity",
+        "judge": "equivalence",
+    }
+)
 """Protocol of each scorer that says whether an answer is right; the others compare, choose, or measure something else.
 """
-OUTPUTS: dict[str, str] = {
-    "success": "likelihood",
-    "success_code": "likelihood",
-    "success_token": "likelihood",
-    "magnitude": "likelihood",
-    "magnitude_code": "likelihood",
-    "difference": "likelihood",
-    "difference_token": "likelihood",
-    "token_accuracy": "teacher_forced",
-    "em": EXACT,
-    "strict": EXACT,
-    "right": EXACT,
-    "overall": EXACT,
-    "contains": CONTAINS,
-    "rouge_l": "rouge_l",
-    "similarity": "similarity",
-    "equivalent": "judge",
-}
+OUTPUTS = _protocol_by_name(
+    {
+        "likelihood": "success success_code success_token magnitude magnitude_code difference difference_token",
+        "teacher_forced": "token_accuracy",
+        EXACT: "em strict right overall",
+        CONTAINS: "contains",
+        "rouge_l": "rouge_l",
+        "similarity": "similarity",
+        "judge": "equivalent",
+    }
+)
 """Protocol of each output of these scorers."""
-OTHERS: dict[str, str] = {
-    "effective": "likelihood",
-    "acc": "likelihood",
-    "acc_true": "likelihood",
-    "acc_false": "likelihood",
-    "choice": EXACT,
-    "option": EXACT,
-    "option_lenient": EXACT,
-    "correct_flip": EXACT,
-    "correct_flip_clean": EXACT,
-    "pre_edit": EXACT,
-    "correct_flip_contains": CONTAINS,
-    "pre_edit_contains": CONTAINS,
-    "generated": CONTAINS,
-    "correct": CONTAINS,
-    "judged": "judge",
-}
+OTHERS = _protocol_by_name(
+    {
+        "likelihood": "effective acc acc_true acc_false",
+        EXACT: "choice option option_lenient correct_flip correct_flip_clean pre_edit",
+        CONTAINS: "correct_flip_contains pre_edit_contains generated correct",
+        "judge": "judged",
+    }
+)
 """Protocol of the outputs that a benchmark defines by itself, whatever protocols a run names."""
 FLIPS = {EXACT: "correct_flip", CONTAINS: "contains_flip"}
 """ReCoE's scorer under each protocol."""
