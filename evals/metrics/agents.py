@@ -202,8 +202,7 @@ def matches(
     """
 
     def same(call: ToolCall, other: ToolCall) -> bool:
-        rule = (by_tool or {}).get(call.name, arguments)
-        return call.name == other.name and _agree(call.arguments, other.arguments, rule)
+        return _same_call(call, other, (by_tool or {}).get(call.name, arguments))
 
     calls, gold_calls = _flat(turns), _flat(gold)
     if mode == "strict":
@@ -249,20 +248,22 @@ def compare_states(facts: Iterable[Hashable], gold: Iterable[Hashable]) -> State
     return StateComparison(right=right, wrong=len(present) - right, missing=len(expected) - right)
 
 
-def _agree(arguments: Mapping[str, Any], gold: Mapping[str, Any], rule: ArgumentRule) -> bool:
-    if rule == "ignore":
-        return True
-    if rule == "exact":
-        return arguments == gold
-    if rule == "subset":
-        return _is_part(arguments, gold)
-    if rule == "superset":
-        return _is_part(gold, arguments)
-    raise BadSettings(f"unknown rule '{rule}' of arguments: exact, ignore, subset or superset.")
-
-
 def _is_part(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     return all(name in others and others[name] == value for name, value in arguments.items())
+
+
+RULES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]] = {
+    "exact": lambda arguments, gold: arguments == gold,
+    "ignore": lambda arguments, gold: True,
+    "subset": _is_part,
+    "superset": lambda arguments, gold: _is_part(gold, arguments),
+}
+
+
+def _same_call(call: ToolCall, gold: ToolCall, rule: ArgumentRule) -> bool:
+    if rule not in RULES:
+        raise BadSettings(f"unknown rule '{rule}' of arguments: {', '.join(RULES)}.")
+    return call.name == gold.name and RULES[rule](call.arguments, gold.arguments)
 
 
 def _flat(turns: Turns) -> list[ToolCall]:
@@ -297,11 +298,7 @@ def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") ->
     """Needless, repeated, missing, invalid and recovered calls against gold."""
     calls = _flat(turns)
     valid = [call for call in calls if not call.problem]
-    needless, missing = _left_over(
-        valid,
-        _flat(gold),
-        lambda call, other: call.name == other.name and _agree(call.arguments, other.arguments, arguments),
-    )
+    needless, missing = _left_over(valid, _flat(gold), lambda call, other: _same_call(call, other, arguments))
     return TrajectoryCounts(
         calls=len(calls),
         needless=len(needless),
@@ -314,11 +311,8 @@ def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") ->
 
 def count_repeated(calls: Sequence[ToolCall]) -> int:
     """Number of calls with the tool and the arguments of an earlier one."""
-    return sum(_equals_one(call, calls[:at]) for at, call in enumerate(calls))
-
-
-def _equals_one(call: ToolCall, others: Sequence[ToolCall]) -> bool:
-    return any((call.name, call.arguments) == (other.name, other.arguments) for other in others)
+    pairs = [(call.name, call.arguments) for call in calls]
+    return sum(pair in pairs[:at] for at, pair in enumerate(pairs))
 
 
 def count_recovered(calls: Sequence[ToolCall]) -> int:

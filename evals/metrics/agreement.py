@@ -5,16 +5,16 @@ never visits the items again. The tests compare them with scipy's and scikit-lea
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
+from emend.evals.metrics.estimate import RESAMPLES, Estimate, case_weights, estimate, percentile_interval
 from emend.memory.edit import FrozenModel
 
 ONE_LABEL = "undefined: {who} gave one label only, {label}"
 NO_ITEM = "undefined: no item has both"
-_CHUNK = 4_000_000
 _MOST_UNDEFINED = 0.05
 
 Floats = NDArray[np.float64]
@@ -107,13 +107,15 @@ def _agreement(
     labels = sorted({*ones, *others})
     tables = _tables(ones, others, owners, labels)
     mode, median = _constants(ones)
+    values = np.array(labels)
+    distances = (values[:, None] - values) ** 2 if ordered else 1 - np.eye(len(values))
 
     def mean(values: Sequence[float], share: bool = False) -> Estimate:
         result = estimate(values, owners, share=share, seed=seed, resamples=resamples)
         return result.model_copy(update={"unscored": unscored})
 
-    def coefficient(function: Callable[[Floats, Floats], Floats]) -> Coefficient:
-        return _coefficient(function, tables, np.array(labels), _undefined(ones, others, raters), seed, resamples)
+    def coefficient(function: Callable[[Floats], Floats]) -> Coefficient:
+        return _coefficient(function, tables, _undefined(ones, others, raters), seed, resamples)
 
     return RaterAgreement(
         n=len(pairs),
@@ -123,8 +125,8 @@ def _agreement(
         confusion=tuple(tuple(int(count) for count in row) for row in tables.sum(axis=0)),
         raw=mean([float(a == b) for a, b, _ in pairs], share=True),
         base_rate=mean([float(a == mode) for a in ones], share=True),
-        kappa=coefficient(quadratic_kappa if ordered else kappa) if categories else None,
-        alpha=coefficient(interval_alpha if ordered else nominal_alpha),
+        kappa=coefficient(partial(kappa, distances=distances)) if categories else None,
+        alpha=coefficient(partial(alpha, distances=distances)),
         spearman=coefficient(spearman) if ordered else None,
         kendall=coefficient(kendall) if ordered else None,
         mae=mean([abs(a - b) for a, b, _ in pairs]) if ordered else None,
@@ -162,60 +164,41 @@ def _tables(
 
 
 def _coefficient(
-    function: Callable[[Floats, Floats], Floats], tables: Floats, labels: Floats, reason: str, seed: int, resamples: int
+    function: Callable[[Floats], Floats], tables: Floats, reason: str, seed: int, resamples: int
 ) -> Coefficient:
     if reason:
         return Coefficient(why=reason)
-    value = float(function(tables.sum(axis=0)[None], labels)[0])
-    size, rng = len(tables), np.random.default_rng(seed)
+    value, size = float(function(tables.sum(axis=0)[None])[0]), len(tables)
     if size < 2:
         return Coefficient(value=value)
-    flat, parts = tables.reshape(size, -1), []
-    rows = max(1, _CHUNK // max(size, flat.shape[1]))
-    for start in range(0, resamples, rows):
-        weights = rng.multinomial(size, np.full(size, 1 / size), size=min(rows, resamples - start))
-        parts.append(function((weights @ flat).reshape(-1, len(labels), len(labels)), labels))
-    draws = np.concatenate(parts)
+    flat = tables.reshape(size, -1)
+    weights = case_weights(seed, size, resamples, flat.shape[1])
+    draws = np.concatenate([function((drawn @ flat).reshape(-1, *tables.shape[1:])) for drawn in weights])
     defined = draws[np.isfinite(draws)]
     if len(defined) < (1 - _MOST_UNDEFINED) * resamples or np.ptp(defined) == 0:
         return Coefficient(value=value)
-    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Coefficient(value=value, low=float(low), high=float(high))
+    low, high = percentile_interval(defined)
+    return Coefficient(value=value, low=low, high=high)
 
 
-def kappa(tables: Floats, labels: Floats) -> Floats:
-    """Cohen's kappa (1960) of each table; shape (tables,). Not a number where a table has one label only."""
-    return _weighted(tables, 1 - np.eye(len(labels)))
+def kappa(tables: Floats, distances: Floats) -> Floats:
+    """Cohen's kappa (1960) of each table; shape (tables,). Not a number where a table has one label only.
 
-
-def quadratic_kappa(tables: Floats, labels: Floats) -> Floats:
-    """Cohen's kappa weighted by the squared distance of the labels' values (1968)."""
-    return _weighted(tables, (labels[:, None] - labels) ** 2)
-
-
-def _weighted(tables: Floats, weights: Floats) -> Floats:
+    With the squared distances of the labels' values it is the weighted one (1968).
+    """
     first, second = tables.sum(axis=2), tables.sum(axis=1)
-    chance = np.einsum("ti,tj,ij->t", first, second, weights) / tables.sum(axis=(1, 2))
-    return _divided(chance - (tables * weights).sum(axis=(1, 2)), chance)
+    chance = np.einsum("ti,tj,ij->t", first, second, distances) / tables.sum(axis=(1, 2))
+    return _divided(chance - (tables * distances).sum(axis=(1, 2)), chance)
 
 
-def nominal_alpha(tables: Floats, labels: Floats) -> Floats:
-    """Krippendorff's alpha (2011) of two raters without missing labels, for names."""
-    return _alpha(tables, 1 - np.eye(len(labels)))
-
-
-def interval_alpha(tables: Floats, labels: Floats) -> Floats:
-    """Krippendorff's alpha with the squared distance of the labels' values."""
-    return _alpha(tables, (labels[:, None] - labels) ** 2)
-
-
-def _alpha(tables: Floats, weights: Floats) -> Floats:
+def alpha(tables: Floats, distances: Floats) -> Floats:
+    """Krippendorff's alpha (2011) of two raters without missing labels."""
     counts, totals = tables.sum(axis=2) + tables.sum(axis=1), 2 * tables.sum(axis=(1, 2))
-    chance = np.einsum("ti,tj,ij->t", counts, counts, weights) / (totals - 1)
-    return _divided(chance - 2 * (tables * weights).sum(axis=(1, 2)), chance)
+    chance = np.einsum("ti,tj,ij->t", counts, counts, distances) / (totals - 1)
+    return _divided(chance - 2 * (tables * distances).sum(axis=(1, 2)), chance)
 
 
-def spearman(tables: Floats, labels: Floats) -> Floats:
+def spearman(tables: Floats) -> Floats:
     """Pearson's coefficient of the ranks, where ties share the mean of their ranks."""
     first, second = tables.sum(axis=2), tables.sum(axis=1)
     total = tables.sum(axis=(1, 2))[:, None]
@@ -224,7 +207,7 @@ def spearman(tables: Floats, labels: Floats) -> Floats:
     return _divided(product, np.sqrt((ranks_a**2 * first).sum(axis=1) * (ranks_b**2 * second).sum(axis=1)))
 
 
-def kendall(tables: Floats, labels: Floats) -> Floats:
+def kendall(tables: Floats) -> Floats:
     """Kendall's tau-b (1945), which corrects for ties."""
     before = tables.cumsum(axis=1).cumsum(axis=2)
     lower = np.zeros_like(tables)

@@ -15,7 +15,7 @@ RESAMPLES = 2000
 Group = TypeVar("Group", bound=Hashable)
 EXTREMES: dict[str, Callable[[float, float], float]] = {"any": max, "all": min}
 _Z = 1.959963984540054
-_CHUNK = 100_000  # drawn case numbers held at once, few enough for a processor's cache
+DRAWN_AT_ONCE = 100_000  # drawn case numbers held at once, few enough for a processor's cache
 MAX_KEPT_DRAWS = 2**24
 """Number of drawn case numbers that are kept for the next metric of as many cases; 64 MB."""
 
@@ -163,9 +163,29 @@ def case_positions(cases: Iterable[Hashable]) -> dict[Hashable, int]:
 def _interval(sums: Floats, counts: Floats, seed: int, resamples: int) -> tuple[float | None, float | None]:
     if len(sums) < 2:
         return None, None
-    means = bootstrap_means(sums, counts, seed, resamples)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return percentile_interval(bootstrap_means(sums, counts, seed, resamples))
+
+
+def percentile_interval(draws: Floats) -> tuple[float, float]:
+    """The 95 % interval of a statistic by its bootstrap draws."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
+
+
+def chunk_sizes(total: int, size: int, most: int = 4_000_000) -> list[int]:
+    """Numbers of rows of `size` values that sum to `total`; chunks have at most `most` values, to bound the memory."""
+    rows = max(1, most // size)
+    return [min(rows, total - start) for start in range(0, total, rows)]
+
+
+def case_weights(seed: int, size: int, resamples: int, width: int = 0) -> Iterator[Integers]:
+    """Yield how often each of `size` cases is drawn, some draws of them all at a time; shape (draws, size).
+
+    `width` is the number of values that the caller makes of a draw, where there are more of them than cases.
+    """
+    rng = np.random.default_rng(seed)
+    for rows in chunk_sizes(resamples, max(size, width)):
+        yield rng.multinomial(size, np.full(size, 1 / size), size=rows)
 
 
 def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> Floats:
@@ -184,9 +204,8 @@ def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> 
 def _draws(seed: int, size: int, resamples: int) -> Iterator[NDArray[np.int32]]:
     """Yield draws of all cases with replacement, some rows of them at a time."""
     rng = np.random.default_rng(seed)
-    rows = max(1, min(resamples, _CHUNK // size))
-    for start in range(0, resamples, rows):
-        yield rng.integers(0, size, size=(min(rows, resamples - start), size), dtype=np.int32)
+    for rows in chunk_sizes(resamples, size, DRAWN_AT_ONCE):
+        yield rng.integers(0, size, size=(rows, size), dtype=np.int32)
 
 
 @lru_cache(1)
@@ -221,13 +240,13 @@ def harmonic(
     shares = np.divide(sums, counts, out=np.zeros_like(sums), where=observed)
     mean = _harmonic(shares.sum(axis=1) / observed.sum(axis=1))
     if len(place) < 2:
-        return Estimate(mean=float(mean), n=n)
+        return Estimate(mean=mean, n=n)
     if all(len(set(row[mask].tolist())) == 1 for row, mask in zip(shares, observed, strict=True)):
         ends = [wilson(float(row[mask].sum()), int(mask.sum())) for row, mask in zip(shares, observed, strict=True)]
         low, high = (_harmonic(np.array(end)) for end in zip(*ends, strict=True))
     else:
-        low, high = np.quantile(_drawn(shares, observed, seed, resamples), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(mean=float(mean), n=n, low=float(low), high=float(high))
+        low, high = percentile_interval(_drawn(shares, observed, seed, resamples))
+    return Estimate(mean=mean, n=n, low=low, high=high)
 
 
 def _drawn(shares: Floats, observed: NDArray[np.bool_], seed: int, resamples: int) -> Floats:

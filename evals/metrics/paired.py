@@ -10,14 +10,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, case_positions, decided, wilson
+from emend.evals.metrics.estimate import (
+    EXTREMES,
+    RESAMPLES,
+    Estimate,
+    case_positions,
+    case_weights,
+    chunk_sizes,
+    decided,
+    percentile_interval,
+    wilson,
+)
 from emend.memory.edit import FrozenModel
 
 FLIPS = 9999
 EXACT = 13
 """Number of differing cases up to which every pattern of signs is tried, so that the p value is exact."""
 MCNEMAR, SIGN_FLIP = "McNemar", "sign flip"
-_CHUNK = 4_000_000
 
 Floats = NDArray[np.float64]
 
@@ -152,17 +161,15 @@ def _interval(table: PairTable, per: str, seed: int, resamples: int, share: bool
         gaps = ((table.b - table.a) / table.counts)[0]
         if np.ptp(gaps) == 0:
             return _unvaried(table, float(gaps[0])) if share else (None, None)
-    rng, size = np.random.default_rng(seed), table.counts.shape[1]
     parts = []
-    for rows in _chunks(resamples, size):
-        weights = rng.multinomial(size, np.full(size, 1 / size), size=rows).T.astype(np.float64)
+    for drawn in case_weights(seed, table.counts.shape[1], resamples):
+        weights = drawn.T.astype(np.float64)
         counts = table.counts @ weights
         parts.append(_metric_values(table.b @ weights, counts, per) - _metric_values(table.a @ weights, counts, per))
     draws = np.concatenate(parts)
     if len(table.counts) > 1 and np.ptp(draws) < 1e-12:
         return _unvaried(table, float(draws[0])) if share else (None, None)
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+    return percentile_interval(draws)
 
 
 def _unvaried(table: PairTable, gap: float) -> tuple[float | None, float | None]:
@@ -213,15 +220,9 @@ def _flipped(table: PairTable, per: str, seed: int, flips: int) -> float:
         every = (np.arange(2**size)[None, :] >> np.arange(size)[:, None] & 1).astype(np.float64)
         return float((np.abs(difference(every)) >= limit).mean())
     rng = np.random.default_rng(seed)
-    drawn = (rng.integers(0, 2, size=(size, rows), dtype=np.int8) for rows in _chunks(flips, size))
+    drawn = (rng.integers(0, 2, size=(size, rows), dtype=np.int8) for rows in chunk_sizes(flips, size))
     extreme = sum(int((np.abs(difference(signs.astype(np.float64))) >= limit).sum()) for signs in drawn)
     return (extreme + 1) / (flips + 1)
-
-
-def _chunks(total: int, size: int) -> list[int]:
-    """Chunk sizes that sum to `total` and bound the memory."""
-    most = max(1, _CHUNK // size)
-    return [min(most, total - start) for start in range(0, total, most)]
 
 
 def relative_drop(
@@ -250,11 +251,9 @@ def relative_drop(
         return Estimate(mean=None, n=0, unscored=unscored + len(scored))
     result = Estimate(mean=1 - float(second / first), n=len(scored), unscored=unscored)
     size = table.counts.shape[1]
-    rng = np.random.default_rng(seed)
-    parts = [rng.multinomial(size, np.full(size, 1 / size), size=rows) for rows in _chunks(resamples, size)]
-    draws = [(weights @ table.a[0], weights @ table.b[0]) for weights in parts]
+    draws = [(weights @ table.a[0], weights @ table.b[0]) for weights in case_weights(seed, size, resamples)]
     firsts, seconds = (np.concatenate(side) for side in zip(*draws, strict=True))
     if size < 2 or not firsts.all() or np.ptp(seconds / firsts) == 0:
         return result
-    low, high = np.quantile(1 - seconds / firsts, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return result.model_copy(update={"low": float(low), "high": float(high)})
+    low, high = percentile_interval(1 - seconds / firsts)
+    return result.model_copy(update={"low": low, "high": high})

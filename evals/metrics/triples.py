@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
+from emend.evals.metrics.estimate import RESAMPLES, Estimate, estimate, percentile_interval
 from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import ModelReplyError
@@ -126,8 +126,8 @@ def f1_estimate(
         return Estimate(mean=mean, n=len(counts), unscored=unscored)
     rng = np.random.default_rng(seed)
     sums = np.array([counts[rng.integers(0, len(counts), len(counts))].sum(axis=0) for _ in range(resamples)])
-    low, high = np.quantile(_f1(sums, len(counts)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(mean=mean, n=len(counts), unscored=unscored, low=float(low), high=float(high))
+    low, high = percentile_interval(_f1(sums, len(counts)))
+    return Estimate(mean=mean, n=len(counts), unscored=unscored, low=low, high=high)
 
 
 def _f1(sums: NDArray[np.float64], documents: int) -> NDArray[np.float64]:
