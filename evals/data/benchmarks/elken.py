@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, AliasPath, Field, field_validator
 
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
@@ -68,18 +68,13 @@ class GoldAnswer(BenchmarkRow):
         return (self.name, *self.alias, *((UNITED_STATES,) if self.american else ()))
 
 
-class SubjectName(BenchmarkRow):
-    """The subject of a fact question; some records call its name `ent2name`."""
-
-    name: str = Field(validation_alias=AliasChoices("name", "ent2name"))
-
-
 class LocalFact(BenchmarkRow):
     """A fact question that is out of scope."""
 
     question: Text
     answer: GoldAnswer
-    subject: SubjectName
+    subject: str = Field(validation_alias=AliasChoices(AliasPath("subject", "name"), AliasPath("subject", "ent2name")))
+    """The name, which some records call `ent2name`."""
 
 
 class FactQuestion(LocalFact):
@@ -128,12 +123,6 @@ class TendencyQuestions(BenchmarkRow):
     local_qas: tuple[TendencyQuestion, ...] = ()
 
 
-class EventText(BenchmarkRow):
-    """The event of a row, without its questions."""
-
-    event: Text
-
-
 class EventRow(BenchmarkRow):
     """A row of train.json or test.json; `event` identifies it."""
 
@@ -151,7 +140,7 @@ class EventRow(BenchmarkRow):
     @property
     def subjects(self) -> set[str]:
         """The subjects of the fact questions in scope."""
-        return {name for question in self.fact.qas if (name := question.subject.name.strip())}
+        return {name for question in self.fact.qas if (name := question.subject.strip())}
 
 
 class KnowledgeQuestion(BenchmarkRow):
@@ -249,12 +238,12 @@ def event_case(
             kind = (UNKNOWNS if q.answer.name == UNKNOWN else KNOWN)[q.type]
             tags_of = counted | _contested_tag(q.question, contested)
             tags_of |= {"united_states": True} if q.answer.american else {}
-            scope: dict[str, Any] = {"edit_ids": (edit.id,), "subject": q.subject.name}
+            scope: dict[str, Any] = {"edit_ids": (edit.id,), "subject": q.subject}
             probes.append(_fact_probe(q, kind, q.answer.golds, ("elken_fact",), tags_of, **scope))
         # Several events have the same question out of scope; the tag keeps the probes apart, and with them the unedited
         # model's answers to each.
         for local in row.fact.local_qas:
-            scope = {"in_scope": False, "subject": local.subject.name}
+            scope = {"in_scope": False, "subject": local.subject}
             scorers, gold = ("elken_fact_same", "agreement"), (local.answer.name, *local.answer.alias)
             probes.append(_fact_probe(local, "fact_local", gold, scorers, {"event": edit.id}, **scope))
     for block in (block for block in ("tendency_m", "tendency_g") if block in blocks):
@@ -337,7 +326,7 @@ class TestedEvents:
         if self._questions[question.question] != self._occurrences:
             return False
         if isinstance(question, LocalFact):
-            return self.names.has(question.subject.name)
+            return self.names.has(question.subject)
         return not any(name in question.question for name in self._subjects - row.subjects)
 
 
@@ -446,10 +435,7 @@ class ELKEN(FileBenchmark):
         return [*super()._choices(), M_FOR_G]
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        path = self.folder / TRAIN
-        events = self._rows
-        if self.split != "train":
-            events = read_events(path, self.definition.remedy) if path.is_file() else []
+        events = self._rows if self.split == "train" else self._training_rows
         return event_demonstrations(events, self._rows, self.blocks, seed)
 
     def _records(self) -> Mapping[str, int]:
@@ -501,11 +487,13 @@ class ELKEN(FileBenchmark):
         return contested_questions(self._rows)
 
     @cached_property
-    def _trained(self) -> frozenset[str]:
+    def _training_rows(self) -> list[EventRow]:
         path = self.folder / TRAIN
-        if self.split == "train" or not path.is_file():
-            return frozenset()
-        return frozenset(row.event for row in read_rows(path, EventText, self.definition.remedy))
+        return read_events(path, self.definition.remedy) if path.is_file() else []
+
+    @cached_property
+    def _trained(self) -> frozenset[str]:
+        return frozenset(row.event for row in self._training_rows if self.split != "train")
 
 
 def _sample(ids: Sequence[int], limit: int | None, seed: int) -> Sequence[int]:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -13,6 +13,7 @@ from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import open_file
 from emend.memory.registry import Registry
 
+T = TypeVar("T")
 BenchmarkFactory = Callable[[Path | None, dict[str, str]], Benchmark]
 """Class of a benchmark, built from the data folder (None for the default one) and its options."""
 
@@ -116,12 +117,7 @@ def read_card(folder: Path) -> CardHead:
     """
     from emend.evals.data.benchmarks.fact_file import FactFile  # lazily: a list of benchmarks reads no file
 
-    try:
-        with open_file(folder / CARD) as file:
-            card = CardHead.model_validate_json(file.read())
-    except (OSError, ValidationError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise BadData(f"'{folder / CARD}' cannot be read ({reason}): repeat the emend build that made it.") from error
+    card = _read(folder / CARD, TypeAdapter(CardHead))
     if card.content.benchmark not in (*BENCHMARKS.builtin, FactFile.name):
         raise BadData(f"'{folder / CARD}' names the benchmark '{card.content.benchmark}', which is none of Emend's.")
     if outside := [name for name in card.content.files if Path(name).name != name]:
@@ -151,13 +147,10 @@ def open_built(name: str, options: Mapping[str, str], data: Path | None = None) 
     if files and data is not None:
         raise BadSettings(f"--data with '{name}', which has its files: leave --data out.")
     if content.benchmark == FactFile.name:
-        return _built(FactFile(str(folder / "".join(files[:1])), None, options), card, folder, places)
-    return _built(BENCHMARKS.load(content.benchmark)(folder if files else data, options), card, folder, places)
-
-
-def _built(inner: Benchmark, card: CardHead, folder: Path, places: Sequence[int] | None) -> Benchmark:
-    built: Any = BuiltBenchmark(inner, card, folder, places)
-    return built  # type: ignore[no-any-return]
+        inner: Benchmark = FactFile(str(folder / "".join(files[:1])), None, options)
+    else:
+        inner = BENCHMARKS.load(content.benchmark)(folder if files else data, options)
+    return cast(Benchmark, BuiltBenchmark(inner, card, folder, places))
 
 
 def read_places(folder: Path) -> list[int]:
@@ -166,9 +159,13 @@ def read_places(folder: Path) -> list[int]:
     Raises:
         BadData: the file is missing or damaged.
     """
+    return _read(folder / PLACES, TypeAdapter(list[int]))
+
+
+def _read(path: Path, adapter: TypeAdapter[T]) -> T:
     try:
-        with open_file(folder / PLACES) as file:
-            return TypeAdapter(list[int]).validate_json(file.read())
+        with open_file(path) as file:
+            return adapter.validate_json(file.read())
     except (OSError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise BadData(f"'{folder / PLACES}' cannot be read ({reason}): repeat the emend build that made it.") from error
+        raise BadData(f"'{path}' cannot be read ({reason}): repeat the emend build that made it.") from error
