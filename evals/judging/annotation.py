@@ -61,12 +61,17 @@ def write_sheet(folder: Path, annotator: str, key: AnnotationKey) -> Path:
 
 def _shuffled(items: Sequence[AnnotationItem], seed: str) -> list[AnnotationItem]:
     """The items in a random order, with those of one group together."""
-    groups: dict[str, list[AnnotationItem]] = {}
-    for item in items:
-        groups.setdefault(item.group, []).append(item)
+    groups = _by_group(items)
     names = sorted(groups)
     Random(seed).shuffle(names)
     return [item for name in names for item in groups[name]]
+
+
+def _by_group(items: Sequence[AnnotationItem]) -> dict[str, list[AnnotationItem]]:
+    groups: dict[str, list[AnnotationItem]] = {}
+    for item in items:
+        groups.setdefault(item.group, []).append(item)
+    return groups
 
 
 def _table(study: Study, items: Sequence[AnnotationItem]) -> str:
@@ -325,11 +330,8 @@ def write_labels(path: Path, key: AnnotationKey, sheets: Sequence[Sheet]) -> int
     Items that are open have the label null, so that a calibration counts them.
     """
     question = next(question for question in key.study.questions if question.name == key.study.label)
-    groups: dict[str, list[AnnotationItem]] = {}
-    for item in key.items:
-        groups.setdefault(item.group, []).append(item)
     lines = []
-    for items in groups.values():
+    for items in _by_group(key.items).values():
         finals = [final_label(item, sheets, question) for item in items]
         label: float | str | None = finals[0]
         if key.study.counted:

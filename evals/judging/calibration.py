@@ -437,17 +437,14 @@ def _calibration(
 
 def _retest(verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], scales: Mapping[str, Any]) -> RaterAgreement:
     """Every two repeats on the same item; a pair without one of its verdicts is unscored."""
-    firsts: list[float] = []
-    seconds: list[float | None] = []
-    owners: list[str] = []
-    for first, second in combinations([_numbers(repeat) for repeat in verdicts], 2):
-        for a, b, case in zip(first, second, cases, strict=True):
-            if a is not None:
-                firsts.append(a)
-                seconds.append(b)
-                owners.append(case)
-    raters = ("one repeat", "another repeat")
-    return agreement(firsts, seconds, owners, raters=raters, **scales)
+    pairs = [
+        (a, b, case)
+        for first, second in combinations([_numbers(repeat) for repeat in verdicts], 2)
+        for a, b, case in zip(first, second, cases, strict=True)
+        if a is not None
+    ]
+    firsts, seconds, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
+    return agreement(firsts, seconds, owners, raters=("one repeat", "another repeat"), **scales)
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:

@@ -204,17 +204,16 @@ def matches(
     def same(call: ToolCall, other: ToolCall) -> bool:
         return _same_call(call, other, (by_tool or {}).get(call.name, arguments))
 
-    calls, gold_calls = _flat(turns), _flat(gold)
     if mode == "strict":
-        return len(turns) == len(gold) and all(
-            len(turn) == len(other) and _covers(turn, other, same) for turn, other in zip(turns, gold, strict=True)
-        )
+        equal = len(turns) == len(gold)
+        return equal and not any(any(_left_over(*pair, same)) for pair in zip(turns, gold, strict=True))
+    needless, missing = _left_over(_flat(turns), _flat(gold), same)
     if mode == "unordered":
-        return len(calls) == len(gold_calls) and _covers(calls, gold_calls, same)
+        return not needless and not missing
     if mode == "superset":
-        return _covers(calls, gold_calls, same)
+        return not missing
     if mode == "subset":
-        return _covers(gold_calls, calls, lambda gold_call, call: same(call, gold_call))
+        return not needless
     raise BadSettings(f"unknown mode '{mode}' of trajectories: strict, unordered, subset or superset.")
 
 
@@ -268,11 +267,6 @@ def _same_call(call: ToolCall, gold: ToolCall, rule: ArgumentRule) -> bool:
 
 def _flat(turns: Turns) -> list[ToolCall]:
     return [call for turn in turns for call in turn]
-
-
-def _covers(calls: Sequence[ToolCall], gold_calls: Sequence[ToolCall], same: Same) -> bool:
-    """Return True if each gold call has a call of its own."""
-    return not _left_over(calls, gold_calls, same)[1]
 
 
 def _left_over(
