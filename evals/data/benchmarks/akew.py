@@ -40,14 +40,13 @@ from emend.evals.data.benchmarks.rows import (
     NumberedRow,
     Tags,
     Text,
-    UniqueNames,
     WikidataEntity,
     aliases_field,
     chain_fields,
     check_slot,
     contaminated_ids,
+    contested_keys,
     golds,
-    last_drawn,
     of_unique_rows,
     read_numbered,
     read_text,
@@ -226,14 +225,12 @@ def interference(rows: Sequence[AkewRow]) -> Interference:
     """Find repeated edits, and the records whose answer depends on whether others' edits are applied too."""
     edits: set[tuple[str, str, str]] = set()
     repeated: set[tuple[int, int]] = set()
-    targets: dict[Key, set[str]] = {}
     for row in rows:
         for index, rewrite in enumerate(row.requested_rewrite):
             if rewrite.content in edits:
                 repeated.add((row.id, index))
             edits.add(rewrite.content)
-            targets.setdefault(rewrite.key, set()).add(rewrite.target_new.label)
-    contested = frozenset(key for key, labels in targets.items() if len(labels) > 1)
+    contested = contested_keys((edit.key, edit.target_new.label) for row in rows for edit in row.requested_rewrite)
     contaminated = {row.id for row in rows if any(rewrite.key in contested for rewrite in row.requested_rewrite)}
     chains = contaminated_ids({row.id: row.orig for row in rows if isinstance(row, MultiHopRow)})
     return Interference(frozenset(repeated), contested, chains | contaminated)
@@ -304,6 +301,11 @@ def record_demonstrations(row: AkewRow, setting: str) -> Iterator[Demonstration]
         for hop in row.new_single_hops if isinstance(row, MultiHopRow) else ():
             if all(hop.question != other.question for other in row.requested_rewrite):
                 yield Demonstration(kind="retain", fact=text, prompt=hop.question, style="question", target=hop.answer)
+
+
+def edited_subjects(row: AkewRow) -> list[str]:
+    """The subjects of a record's edits."""
+    return [edit.subject for edit in row.requested_rewrite]
 
 
 def record_texts(row: AkewRow) -> Iterator[str]:
@@ -405,13 +407,8 @@ class Akew(FileBenchmark):
         return self._row is MultiHopRow or not metric.kinds[0].startswith("multihop")
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        names = UniqueNames(map(record_texts, self._rows.values()))
-        rows = (self._rows[number] for number in last_drawn(self._rows, seed))
         return of_unique_rows(
-            rows,
-            names,
-            lambda row: [edit.subject for edit in row.requested_rewrite],
-            lambda row: record_demonstrations(row, setting),
+            self._rows, seed, record_texts, edited_subjects, lambda row: record_demonstrations(row, setting)
         )
 
     def _records(self) -> Mapping[str, int | None]:

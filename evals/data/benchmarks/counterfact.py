@@ -42,9 +42,7 @@ from emend.evals.data.benchmarks.rows import (
     NumberedRow,
     Tags,
     Text,
-    UniqueNames,
     WikidataEntity,
-    last_drawn,
     of_unique_rows,
     read_numbered,
     sample_ids,
@@ -279,13 +277,13 @@ class CounterFact(FileBenchmark):
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         facts = self._facts_of(setting)
-        names = UniqueNames(
-            (fact.triplet.subject, *fact.paraphrases, *(prompt for prompt, _ in fact.neighbours))
-            for fact in facts.values()
-        )
-        rows = (facts[number] for number in last_drawn(list(facts)[TESTED:] or facts, seed))
         return of_unique_rows(
-            rows, names, lambda fact: [fact.triplet.subject], lambda fact: fact_demonstrations(fact, setting)
+            facts,
+            seed,
+            lambda fact: (fact.triplet.subject, *fact.paraphrases, *(prompt for prompt, _ in fact.neighbours)),
+            lambda fact: [fact.triplet.subject],
+            lambda fact: fact_demonstrations(fact, setting),
+            list(facts)[TESTED:],
         )
 
     def _records(self) -> Mapping[str, int]:

@@ -32,6 +32,7 @@ from emend.evals.data.benchmarks.rows import (
     Tags,
     Text,
     UniqueNames,
+    contested_keys,
     eligible,
     last_drawn,
     of_first_rows,
@@ -432,10 +433,7 @@ class DocTER(FileBenchmark):
 
     @cached_property
     def _contested(self) -> frozenset[str]:
-        targets: dict[str, set[str]] = {}
-        for row in self._block("edit_success").values():
-            targets.setdefault(row.query, set()).add(row.altered_target)
-        return frozenset(query for query, altered in targets.items() if len(altered) > 1)
+        return contested_keys((row.query, row.altered_target) for row in self._block("edit_success").values())
 
 
 def _texts(row: EditRow | None, neighbours: QueriesRow | None, question: ReasoningRow | None) -> Iterator[str]:

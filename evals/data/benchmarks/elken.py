@@ -20,9 +20,10 @@ and `subject`, and their `tendency` holds empty lists; a question's own `alias` 
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -36,6 +37,7 @@ from emend.evals.data.benchmarks.rows import (
     Tags,
     Text,
     UniqueNames,
+    contested_keys,
     last_drawn,
     of_first_rows,
     read_rows,
@@ -177,13 +179,9 @@ def read_events(path: Path, remedy: str) -> list[EventRow]:
 
 def contested_questions(rows: Sequence[EventRow]) -> frozenset[str]:
     """Questions in scope to which several events give different answers, so that edits applied together contradict."""
-    answers: defaultdict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        for fact in row.fact.qas:
-            answers[fact.question].add(fact.answer.name)
-        for tendency in row.tendency.qas:
-            answers[tendency.question].add(tendency.right.casefold())
-    return frozenset(question for question, golds in answers.items() if len(golds) > 1)
+    facts = ((fact.question, fact.answer.name) for row in rows for fact in row.fact.qas)
+    tendencies = ((each.question, each.right.casefold()) for row in rows for each in row.tendency.qas)
+    return contested_keys(chain(facts, tendencies))
 
 
 Texts = tuple[str, ...]

@@ -326,7 +326,7 @@ def _hub_rows(name: str) -> Iterator[PlacedRow]:
     except Exception as error:
         raise MissingData(f"data set '{name}' cannot be loaded ({type(error).__name__}: {error}).") from error
     for number, row in enumerate(rows, 1):
-        yield PlacedRow(f"{HUB}{name}, row {number}", _without_empty(row))
+        yield PlacedRow(f"{HUB}{name}, row {number}", row)
 
 
 def _without_empty(value: Any) -> Any:

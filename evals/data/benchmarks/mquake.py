@@ -40,11 +40,9 @@ from emend.evals.data.benchmarks.rows import (
     NumberedRow,
     Tags,
     Text,
-    UniqueNames,
     aliases_field,
     contaminated_ids,
     golds,
-    last_drawn,
     of_unique_rows,
     read_numbered,
     read_text,
@@ -55,7 +53,7 @@ from emend.evals.metrics.text import normalise
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 from emend.memory.json_files import read_json
-from emend.memory.probe import Probe, Style
+from emend.memory.probe import Probe
 
 
 def _listed(value: object) -> object:
@@ -177,6 +175,11 @@ def chain_demonstrations(row: ChainRow) -> Iterator[Demonstration]:
                 yield Demonstration(kind="retain", fact=text, prompt=hop.question, style="question", target=hop.answer)
 
 
+def edited_subjects(row: ChainRow) -> list[str]:
+    """The subjects of a row's edits."""
+    return [edit.subject for edit in row.requested_rewrite]
+
+
 def chain_texts(row: ChainRow) -> Iterator[str]:
     """The texts of a row that name whom it edits and what it asks."""
     for rewrite in row.requested_rewrite:
@@ -219,13 +222,11 @@ def _hop_probes(
         tags: Tags = {"n": n}
         if {*edits_of.get(hop.question.lower(), ())} - {row.id}:
             tags[ASKED_BY_OTHER] = True
-        prompt, style = _with_shots(hop.question, how.relations.get(relations[n], "") if n < len(relations) else "")
+        shots = how.relations.get(relations[n], "") if n < len(relations) else ""
         probes.append(
             Probe(
                 kind="hop",
-                prompt=prompt,
-                style=style,
-                query=hop.question,
+                **_with_shots(hop.question, shots),
                 gold=golds(hop.answer, hop.answer_alias),
                 in_scope=False,
                 scorers=SCORERS,
@@ -242,12 +243,9 @@ def _multihop_probes(
     new = golds(row.new_answer, row.new_answer_alias)
     tags: Tags = {"hops": row.hops, **({"contaminated": True} if contaminated else {}), **_shared(old, new)}
     for n, question in enumerate(dict.fromkeys(row.questions)):
-        prompt, style = _with_shots(question, how.multihop)
         yield Probe(
             kind="multihop_contaminated" if contaminated else "multihop",
-            prompt=prompt,
-            style=style,
-            query=question,
+            **_with_shots(question, how.multihop),
             gold=old if how.old else new,
             rival=new[0] if how.old else old[0],
             edit_ids=edit_ids,
@@ -272,8 +270,10 @@ def edit_questions(rows: Iterable[ChainRow]) -> dict[str, set[int]]:
     return edits_of
 
 
-def _with_shots(question: str, shots: str) -> tuple[str, Style]:
-    return (f"{shots.rstrip()}\nQ: {question} A:", "raw") if shots else (question, "question")
+def _with_shots(question: str, shots: str) -> dict[str, Any]:
+    if not shots:
+        return {"prompt": question, "style": "question", "query": question}
+    return {"prompt": f"{shots.rstrip()}\nQ: {question} A:", "style": "raw", "query": question}
 
 
 DATASETS = {
@@ -320,11 +320,7 @@ class MQuAKE(FileBenchmark):
         return (chain_case(row, prompting, row.id in self._contaminated, edits_of) for row in drawn)
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        names = UniqueNames(map(chain_texts, self._rows.values()))
-        rows = (self._rows[number] for number in last_drawn(self._rows, seed))
-        return of_unique_rows(
-            rows, names, lambda row: [edit.subject for edit in row.requested_rewrite], chain_demonstrations
-        )
+        return of_unique_rows(self._rows, seed, chain_texts, edited_subjects, chain_demonstrations)
 
     def _records(self) -> Mapping[str, None]:
         return dict.fromkeys([self.file, *self._shot_files])

@@ -33,7 +33,6 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -248,21 +247,15 @@ FACTS = "_facts"
 """Suffix of the kind of a probe that measures the perplexity of a record's facts."""
 
 
-@dataclass(frozen=True)
-class ReCoEPrompting:
-    """Form of the probes: chain of thought or direct, and whether the facts' perplexity is measured."""
-
-    chain: bool = False
-    perplexity: bool = True
-
-
 def row_case(
     row: ReCoERow,
     scheme: str,
     setting: str,
     index: int,
+    *,
     contested: bool = False,
-    prompting: ReCoEPrompting | None = None,
+    chain: bool = False,
+    perplexity: bool = True,
 ) -> Case:
     """One row as a case: its counterfactuals as edits, its question with the counterfactual answer, and its facts.
 
@@ -272,12 +265,13 @@ def row_case(
         setting: `atomic`, `sentence` or `triple`.
         index: its index in the file.
         contested: another record edits a fact of this one to another object; tagged.
-        prompting: direct, with the facts, when None.
+        chain: ask for a chain of thought, and not directly.
+        perplexity: measure that of the facts too.
 
     Raises:
         BadData: the setting is `triple` and the row has none.
     """
-    edits, how = edits_of(row, setting), prompting or ReCoEPrompting()
+    edits = edits_of(row, setting)
     if not edits:
         triples = [text for fact in row.facts for text in fact.atomic_triples]
         raise BadData(
@@ -285,8 +279,8 @@ def row_case(
             f"value {triples}. Use --setting atomic or correct the record."
         )
     tags: Tags = {"contested": True} if contested else {}
-    probes = [_question_probe(row, scheme, edits, how.chain, tags)]
-    if how.perplexity and row.known:
+    probes = [_question_probe(row, scheme, edits, chain, tags)]
+    if perplexity and row.known:
         probes.append(_facts_probe(row, scheme, edits, tags))
     return Case(edits=edits, probes=tuple(probes), tags={"scheme": scheme, "record": index})
 
@@ -360,8 +354,8 @@ class ReCoE(FileBenchmark):
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         super().__init__(data, options)
-        measured = flag(self.name, "perplexity", self.options["perplexity"])
-        self._prompting = ReCoEPrompting(chain=self.options["prompting"] == "cot", perplexity=measured)
+        self._chain = self.options["prompting"] == "cot"
+        self._perplexity = flag(self.name, "perplexity", self.options["perplexity"])
         schemes = (
             some_of(self.name, "schemes", self.options["schemes"], SCHEMES) if "schemes" in (options or {}) else ()
         )
@@ -370,20 +364,20 @@ class ReCoE(FileBenchmark):
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         sizes = {scheme: len(self._rows(scheme)) for scheme in self._files}
+        parts = {"chain": self._chain, "perplexity": self._perplexity}
         for scheme, share in (sizes if limit is None else even_shares(sizes, limit)).items():
-            rows = self._rows(scheme)
+            rows, conflicts = self._rows(scheme), self._contested[scheme]
             for index in sample_ids(range(len(rows)), {}, share, seed):
-                yield row_case(rows[index], scheme, setting, index, index in self._contested[scheme], self._prompting)
+                yield row_case(rows[index], scheme, setting, index, contested=index in conflicts, **parts)
 
     def metrics(self) -> Sequence[Metric]:
         """The paper's tables 4, 3 and 6, a column per scheme and their mean; then perplexities and hits."""
-        measured = self._prompting.perplexity
-        metrics = [metric for metric in self.definition.metrics if measured or FACTS not in metric.kinds[0]]
+        metrics = [metric for metric in self.definition.metrics if self._perplexity or FACTS not in metric.kinds[0]]
         return [column for metric in metrics for column in self._columns(metric)]
 
     def _columns(self, metric: Metric) -> Iterator[Metric]:
         """The metric over all schemes, or one per scheme and their mean where its name has a place for the scheme."""
-        group = metric.group.format(asked=", chain of thought" if self._prompting.chain else "")
+        group = metric.group.format(asked=", chain of thought" if self._chain else "")
         kinds = tuple(metric.kinds[0].format(scheme=scheme) for scheme in self._files)
         if "{scheme}" not in metric.name:
             yield metric.model_copy(update={"kinds": kinds, "group": group})
@@ -397,7 +391,7 @@ class ReCoE(FileBenchmark):
             yield metric.model_copy(update=mean_of | {"per": "kind", "summary": mean})
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        if self._prompting.chain:
+        if self._chain:
             return
         tables = [self._rows(scheme) for scheme in self._files]
         rows = [row for table in tables for row in table]
@@ -423,7 +417,7 @@ class ReCoE(FileBenchmark):
         return {
             "made anew": [scheme for scheme in self._files if any(row.built_by for row in self._rows(scheme))],
             "schemes without a file": [scheme for scheme in SCHEMES if scheme not in self._files],
-            "options": {"prompting": self.options["prompting"], "perplexity": self._prompting.perplexity},
+            "options": {"prompting": self.options["prompting"], "perplexity": self._perplexity},
             "cases": len(rows),
             "atomic counterfactual facts": {
                 scheme: sum(len(f.atomic_facts) for r in self._rows(scheme) for f in r.facts) for scheme in self._files
@@ -452,13 +446,13 @@ class ReCoE(FileBenchmark):
 
     def _choices(self) -> list[str]:
         how = "directly, without examples"
-        if self._prompting.chain:
+        if self._chain:
             how = "through a chain of thought, after two solved chains per scheme that are Emend's"
         choices = [
             f"recoe: asked {how}, before as after the edit",
             "recoe: answers are compared after Emend's normalisation; the paper states none",
         ]
-        if self._prompting.perplexity:
+        if self._perplexity:
             choices.append(
                 "recoe: perplexity is per token of each atomic fact, over all records, not those answered right"
             )

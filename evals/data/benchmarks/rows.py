@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar
@@ -37,6 +37,7 @@ from emend.memory.json_files import parse_json
 Text = Annotated[str, StringConstraints(min_length=1)]
 Tags = dict[str, str | int | float | bool]
 """Tags of a case or a probe."""
+K = TypeVar("K", bound=Hashable)
 ASKED_BY_OTHER = "asked_by_other_edit"
 """Tag of a probe out of scope that another case's edit asks verbatim: with both applied, it is not out of scope."""
 
@@ -106,6 +107,14 @@ def contaminated_ids(chains: Mapping[int, ChainTriples]) -> frozenset[int]:
         for number, orig in chains.items()
         if any(objects.get((subject, relation), set()) - {target} for subject, relation, target in orig.new_triples)
     )
+
+
+def contested_keys(pairs: Iterable[tuple[K, str]]) -> frozenset[K]:
+    """The keys that occur with different values."""
+    values: dict[K, set[str]] = {}
+    for key, value in pairs:
+        values.setdefault(key, set()).add(value)
+    return frozenset(key for key, several in values.items() if len(several) > 1)
 
 
 def golds(answer: str, aliases: Iterable[str]) -> tuple[str, ...]:
@@ -421,13 +430,26 @@ def eligible(examples: Iterable[Demonstration], names: UniqueNames) -> list[Demo
 
 
 def of_unique_rows(
-    rows: Iterable[Row],
-    names: UniqueNames,
+    rows: Mapping[int, Row],
+    seed: int,
+    texts: Callable[[Row], Iterable[str]],
     subjects: Callable[[Row], Iterable[str]],
     examples: Callable[[Row], Iterable[Demonstration]],
+    ids: Iterable[int] = (),
 ) -> Iterator[Demonstration]:
-    """The eligible demonstrations of the first rows whose subjects all have a unique name."""
-    return of_first_rows(eligible(examples(row), names) for row in rows if names.has_all(subjects(row)))
+    """The eligible demonstrations of the rows drawn last whose subjects all have a unique name.
+
+    Args:
+        rows: by id.
+        seed: random seed of the draw.
+        texts: those of a row that name whom it edits and what it asks.
+        subjects: whom a row edits.
+        examples: the demonstrations of a row.
+        ids: of the rows to draw from; all where none is given.
+    """
+    names = UniqueNames(map(texts, rows.values()))
+    drawn = (rows[number] for number in last_drawn(ids or rows, seed))
+    return of_first_rows(eligible(examples(row), names) for row in drawn if names.has_all(subjects(row)))
 
 
 def of_first_rows(groups: Iterable[Sequence[Demonstration]], rows: int = ROWS) -> Iterator[Demonstration]:
