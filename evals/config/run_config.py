@@ -55,6 +55,9 @@ OLD_NAMES = {
 """Fields as manifests of older runs have them."""
 
 
+_MODE = re.compile(r"(single|all|sequential)|(batch|sequential):(0*[1-9]\d*)", re.ASCII)
+
+
 class Mode(NamedTuple):
     """How many edits are applied together; `size` is the number of cases in a batch or in a turn of a sequence.
 
@@ -71,18 +74,18 @@ class Mode(NamedTuple):
         Raises:
             BadSettings: no such mode.
         """
-        kind, _, size = text.partition(":")
-        if kind in ("batch", "sequential") and size.isdigit() and int(size) > 0:
-            single_turns = kind == "sequential" and int(size) == 1
-            return cls(kind, 0 if single_turns else int(size))  # type: ignore[arg-type]
-        if text in ("single", "all", "sequential"):
-            return cls(text)  # type: ignore[arg-type]
+        if match := _MODE.fullmatch(text):
+            kind, size = match[1] or match[2], int(match[3] or 0)
+            return cls(kind, 0 if kind == "sequential" and size == 1 else size)  # type: ignore[arg-type]
         raise BadSettings(
             f"unknown mode '{text}': {nearest(text, ['single', 'all', 'sequential', 'sequential:N', 'batch:N'])}"
         )
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.size}" if self.size else self.kind
+
+
+_CHECKPOINT = re.compile(rf"{END}|(every:)?(0*[1-9]\d*)", re.ASCII)
 
 
 class Checkpoints(NamedTuple):
@@ -105,18 +108,17 @@ class Checkpoints(NamedTuple):
         listed: set[int] = set()
         every, end = 0, False
         for part in () if text is None or text.strip() == NO_CHECKPOINT else text.split(","):
-            word, colon, size = part.strip().partition(":")
-            number = size if colon else word
-            if part.strip() == END:
-                end = True
-            elif (colon and word != "every") or not (number.isascii() and number.isdigit()) or int(number) < 1:
+            match = _CHECKPOINT.fullmatch(part.strip())
+            if match is None:
                 raise BadSettings(
                     f"--reevaluate-at is '{text}', and '{part.strip()}' is no checkpoint: {CHECKPOINT_EXAMPLES}."
                 )
-            elif colon:
-                every = int(number)
+            if match[2] is None:
+                end = True
+            elif match[1]:
+                every = int(match[2])
             else:
-                listed.add(int(number))
+                listed.add(int(match[2]))
         return cls(tuple(sorted(listed)), every, end)
 
     def passed(self, before: int, now: int) -> bool:
@@ -144,6 +146,7 @@ class Checkpoints(NamedTuple):
 
 NO_CHECKPOINTS = Checkpoints()
 MAX_SHARES = 1_000
+_SHARE = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 
 
 class Share(NamedTuple):
@@ -159,12 +162,13 @@ class Share(NamedTuple):
         Raises:
             BadSettings: it has another form, or names no share from 1 to N.
         """
-        number, slash, of = text.partition("/")
-        if not slash or not all(part.isascii() and part.isdigit() and len(part) <= 4 for part in (number, of)):
-            raise BadSettings(f"--share is '{text[:40]}': write I/N, such as 1/8 for the first of eight shares.")
-        if not 1 <= int(number) <= int(of) <= MAX_SHARES:
-            raise BadSettings(f"--share is '{text}': shares are numbered from 1 to N, and N is at most {MAX_SHARES}.")
-        return cls(int(number), int(of))
+        match = _SHARE.fullmatch(text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]) <= MAX_SHARES:
+            raise BadSettings(
+                f"--share is '{text[:40]}': write I/N, such as 1/8 for the first of eight shares, with I from 1 to N "
+                f"and N at most {MAX_SHARES}."
+            )
+        return cls(int(match[1]), int(match[2]))
 
     def limits(self, whole: "CallLimits") -> dict[str, Any]:
         """Return the limits of this share, which all shares together add up to.
@@ -188,6 +192,9 @@ class Share(NamedTuple):
         return f"{self.number}/{self.of}"
 
 
+_WORKERS = re.compile(r"auto|threads|processes:(?!0+$)([0-9]{1,3})|ray(?::(.+))?", re.DOTALL)
+
+
 class WorkersSpec(NamedTuple):
     """Where units are evaluated: kind, number of processes, address of a Ray cluster, and GPUs of each worker there."""
 
@@ -203,14 +210,8 @@ class WorkersSpec(NamedTuple):
         Raises:
             BadSettings: the text is something else, or GPUs are asked for without Ray.
         """
-        kind, colon, rest = text.partition(":")
-        if kind == "processes" and rest.isascii() and rest.isdigit() and 0 < len(rest) <= 3 and int(rest):
-            spec = cls("processes", int(rest))
-        elif kind == "ray" and bool(rest) == bool(colon):
-            spec = cls("ray", address=rest, gpus=gpus)
-        elif kind in ("auto", "threads") and not colon:
-            spec = cls(kind)  # type: ignore[arg-type]
-        else:
+        kind, match = text.partition(":")[0], _WORKERS.fullmatch(text)
+        if match is None:
             kinds = ["auto", "threads", "processes:N", "ray", "ray:ADDRESS"]
             known = "N is a number from 1 to 999." if kind == "processes" else nearest(text, kinds)
             raise BadSettings(f"unknown --workers '{text}': {known}")
@@ -219,7 +220,7 @@ class WorkersSpec(NamedTuple):
                 f"--gpus-per-worker {gpus:g} with --workers {text}: give a number of GPUs, and --workers ray, which "
                 "deals them out."
             )
-        return spec
+        return cls(kind, int(match[1] or 0), match[2] or "", gpus)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         rest = str(self.number) if self.number else self.address

@@ -284,21 +284,6 @@ class SessionConfig(CallLimits):
     overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)
 
 
-SHARED = (
-    "model",
-    "embedding",
-    "limit",
-    "form",
-    "repeats",
-    "seed",
-    "concurrency",
-    "workers",
-    "fail_on_error",
-    "overrides",
-)
-"""Fields that a run over a stream has in common with other runs."""
-
-
 class StreamConfig(CallLimits):
     """Everything that decides the answers over a stream, and how they are asked for.
 
@@ -344,12 +329,11 @@ class StreamConfig(CallLimits):
         """
         numbers = {"budget": self.budget, "places": self.places}
         options = {name: str(value) for name, value in numbers.items() if value is not None}
-        names = (*SHARED, *CallLimits.model_fields)
         return RunConfig(
             benchmark="stream",
             benchmark_options={"file": file} | options,
             editors=tuple(dict.fromkeys(self.systems)),
-            **{name: getattr(self, name) for name in names},
+            **self.model_dump(include=set(RunConfig.model_fields)),
         )
 
 

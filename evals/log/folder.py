@@ -1,5 +1,6 @@
 """A run's folder: locked, writable and with room before the first model call, and repaired after a crash."""
 
+import errno
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -34,22 +35,20 @@ ATTEMPTS = 100
 
 
 @contextmanager
-def owned_folder(
-    folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[str] = (), links: bool = True
-) -> Iterator[Path]:
+def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True) -> Iterator[Path]:
     """Inside the `with`, the folder exists and is locked against a second run, of this process or another.
 
     A killed process leaves no lock behind: the operating system holds it, not the file's existence. A new folder that
     is empty in the end, or holds nothing but `drafts`, is removed again. Without `links` it may be no symbolic link.
 
     Raises:
-        RunRefused: it cannot be made or written, another run works in it, or `needed_mb` megabytes are not free.
+        RunRefused: it cannot be made or written, another run works in it, or there is too little room.
         BadData: its name is impossible, or something else has it.
     """
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         lock, is_new = _lock_folder(folder, links)
     try:
-        _check_room(folder, needed_mb)
+        _check_room(folder)
         yield folder
     finally:
         # Before the lock is released: afterwards it may be another run's folder.
@@ -60,26 +59,23 @@ def owned_folder(
 
 def _lock_folder(folder: Path, links: bool) -> tuple[FileLock, bool]:
     """Return the acquired lock of the folder, and whether the folder is new."""
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         is_new = not folder.exists()
         private_folder(folder, links=links)
-        try:
+        with suppress(FileNotFoundError):  # its owner had no use for it, and has removed it since
             return _acquire(folder / LOCK, f"working in '{folder}' (it holds {LOCK})"), is_new
-        except FileNotFoundError:  # its owner had no use for it, and has removed it since
-            if attempt == ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
+    raise FileNotFoundError(errno.ENOENT, "it is removed again and again")
 
 
-def _check_room(folder: Path, needed_mb: int) -> None:
+def _check_room(folder: Path) -> None:
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         with open_file(folder / ".writable", "wb") as trial:
             trial.write(b"x")
         (folder / ".writable").unlink()
         free = shutil.disk_usage(folder).free // 2**20
-    if free < needed_mb:
+    if free < NEEDED_MB:
         raise RunRefused(
-            f"'{folder}' has {free} MB of free space, a run needs {needed_mb} MB: free some, or give another --out."
+            f"'{folder}' has {free} MB of free space, a run needs {NEEDED_MB} MB: free some, or give another --out."
         )
 
 

@@ -5,7 +5,7 @@ A run folder may be damaged, or made by a stranger. A line that does not fit is 
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from itertools import groupby, islice
@@ -56,15 +56,14 @@ def complete_units(lines: Iterable[T | None], head: Callable[[T], Head]) -> Iter
             yield unit
 
 
-def count_once(units: Iterable[list[Record]], path: Path, earlier: Collection[str] = ()) -> Iterator[Record]:
+def count_once(units: Iterable[list[Record]], path: Path) -> Iterator[Record]:
     """Yield the records of units, without those of a unit that came before, which are warned of.
 
     Args:
         units: complete units of records.
         path: file that holds them.
-        earlier: keys of units that came before these.
     """
-    keys = set(earlier)
+    keys = set[str]()
     for unit in units:
         key = unit[0].unit
         if key in keys:

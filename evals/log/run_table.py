@@ -77,19 +77,6 @@ class PartWriter:
                     break
         return TableRows((), starts, ends, numbers) if ends else None
 
-    def join(self, parts: Sequence[Part]) -> list[Part]:
-        """Join the last parts that are small, for each part costs time in each query."""
-        first = len(parts)
-        while first and parts[first - 1].end.offset - parts[first - 1].start < STRETCH:
-            first -= 1
-        files = ", ".join(text(str(part.path)) for part in parts[first:])
-        changed = int(parts[-1].path.name.split("-")[4])
-        query = f"SELECT * FROM read_parquet([{files}])"
-        joined = self._keep(query, parts[first].start, parts[-1].end, changed)
-        for part in parts[first:]:
-            part.path.unlink(missing_ok=True)
-        return [*parts[:first], joined]
-
     def _keep(self, query: str, start: int, end: LinePlace, changed: int) -> Part:
         """Write a part; where it cannot be kept, into the scratch folder."""
         if self._folder is not None:
@@ -138,7 +125,7 @@ class PartWriter:
 
 
 MAX_PARTS = 24
-"""Parts of a file from which on small ones are joined."""
+"""Parts of a file from which on small ones are read again as one."""
 BATCH = 4096
 """Rows that are taken of a long result at once."""
 OPTIONS: dict[str, Any] = {
@@ -259,11 +246,12 @@ class RunTable:
             return []
         folder = parts_folder(self.folder) if self._is_kept and is_large(path, self._large) else None
         parts = find_parts(folder, source.table, path) if folder else []
-        start = parts[-1].end if parts else BEGINNING
-        if self._is_continued and start.offset < status.st_size:
+        if self._is_continued and (parts[-1].end if parts else BEGINNING).offset < status.st_size:
+            if len(parts) >= MAX_PARTS:  # the last small ones are made anew as one, for each costs time in each query
+                while parts and parts[-1].end.offset - parts[-1].start < STRETCH:
+                    parts.pop().path.unlink(missing_ok=True)
             writer = PartWriter(self.connection, source, self.folder, self._scratch, folder)
-            parts += writer.write(start, status.st_mtime_ns)
-            parts = writer.join(parts) if len(parts) > MAX_PARTS else parts
+            parts += writer.write(parts[-1].end if parts else BEGINNING, status.st_mtime_ns)
             if folder:
                 remove_oldest(folder)
         return parts

@@ -1,7 +1,7 @@
 """Files whose lines are rows of a table: which lines count, and what of them is a column of which type."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, count
+from itertools import accumulate, chain
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from emend.evals.case import Record
-from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, complete_units, parser_of
+from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, complete_units, parser_of, record_head
 from emend.evals.log.records import LineParser, json_line, parse_fields, read_errors, read_json_lines
 from emend.evals.log.run_index import damage, read_blocks
 from emend.memory.errors import BadData
@@ -103,35 +103,44 @@ class TableSource(NamedTuple):
     rows: Callable[[Path, LinePlace], Iterator[TableRows]]
 
 
-def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
-    """The records of complete units from a place on.
+class _Block(NamedTuple):
+    """Neighbouring lines, what they hold, the offsets where they begin and where the last one ends, their numbers."""
+
+    lines: list[bytes]
+    parsed: list[Any]
+    bounds: list[int]
+    numbers: range
+
+
+def _read_blocks(folder: Path, name: str, parser: LineParser[Any], start: LinePlace) -> Iterator[_Block]:
+    """Yield the lines of a file from a place on.
 
     Raises:
         BadData: a line cannot be read; names file, line and field.
     """
-    for unit in complete_units(_record_lines(folder, start), _head):
-        contents, records, starts, ends, numbers = zip(*unit, strict=True)
+    path, (end, number) = folder / name, start
+    with read_errors(path), open_file(path) as file:
+        for lines in filter(None, read_blocks(file, end)):
+            with damage(folder, name):
+                parsed = parser.block(lines, str(path), number + 1)
+            bounds = list(accumulate(map(len, lines), initial=end))
+            yield _Block(lines, parsed, bounds, range(number + 1, number + len(lines) + 1))
+            end, number = bounds[-1], number + len(lines)
+
+
+def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+    """The records of complete units from a place on."""
+    blocks = _read_blocks(folder, RECORDS, parse_fields, start)
+    lines = chain.from_iterable(
+        zip(each.lines, each.parsed, each.bounds[:-1], each.bounds[1:], each.numbers, strict=True) for each in blocks
+    )
+    for unit in complete_units(lines, lambda line: record_head(line[1])):
+        contents, parsed, starts, ends, numbers = zip(*unit, strict=True)
         rows = [
             json_line(record) if isinstance(record, Record) else content
-            for content, record in zip(contents, records, strict=True)
+            for content, record in zip(contents, parsed, strict=True)
         ]
         yield TableRows(rows, starts, ends, numbers)
-
-
-def _record_lines(folder: Path, start: LinePlace) -> Iterator[tuple[bytes, Record, int, int, int]]:
-    """Lines and records from a place on, where each line begins and ends, and its number."""
-    path, (end, number) = folder / RECORDS, start
-    with read_errors(path), open_file(path) as file:
-        for lines in read_blocks(file, end):
-            with damage(folder, RECORDS):
-                records = parse_fields.block(lines, str(path), number + 1)
-            ends = list(accumulate(map(len, lines), initial=end))
-            yield from zip(lines, records, ends, ends[1:], count(number + 1))
-            end, number = ends[-1], number + len(lines)
-
-
-def _head(line: tuple[bytes, Record, int, int, int]) -> tuple[str, int]:
-    return line[1].unit, line[1].of
 
 
 RECORD_SOURCE = TableSource("record_lines", RECORDS, json_columns(Record), table_columns(Record), _record_rows)
@@ -202,22 +211,10 @@ _STEPS = LineParser(_StepFields, _parse_step)
 
 
 def _step_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
-    """The events from a place on.
-
-    Raises:
-        BadData: a line cannot be read; names file, line and field.
-    """
-    path, encoder = folder / EVENTS, msgspec.json.Encoder()
-    end, number = start
-    with read_errors(path), open_file(path) as file:
-        for lines in filter(None, read_blocks(file, end)):
-            with damage(folder, EVENTS):
-                steps = _STEPS.block(lines, str(path), number + 1)
-            ends = list(accumulate(map(len, lines), initial=end))
-            yield TableRows(
-                [encoder.encode_lines(steps)], ends[:-1], ends[1:], range(number + 1, number + len(lines) + 1)
-            )
-            end, number = ends[-1], number + len(lines)
+    """The events from a place on."""
+    encoder = msgspec.json.Encoder()
+    for _, steps, bounds, numbers in _read_blocks(folder, EVENTS, _STEPS, start):
+        yield TableRows([encoder.encode_lines(steps)], bounds[:-1], bounds[1:], numbers)
 
 
 _RETRY = "STRUCT(error VARCHAR)"

@@ -16,7 +16,7 @@ from emend.agents.providers.policy import CallPolicy
 from emend.agents.scoring import resolve_form
 from emend.editors.base import MemoryLike
 from emend.evals.case import Benchmark
-from emend.evals.config.run_config import MODEL, RunConfig
+from emend.evals.config.run_config import MODEL, CallLimits, RunConfig
 from emend.evals.data.benchmarks.fact_file import FactFile
 from emend.evals.data.benchmarks.fact_formats import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS, is_built_folder, open_built
@@ -73,7 +73,7 @@ def data_folder(benchmark: str, data: str | None) -> Path | None:
     return Path(data) if data else None
 
 
-LIMITS = ("rpm", "tpm", "max_cost", "max_calls", "prices", "cache")
+LIMITS = tuple(CallLimits.model_fields)
 """Options that only concern models of providers."""
 
 
@@ -124,11 +124,10 @@ MEMORY = "memory"
 
 @dataclass(eq=False)
 class _Addition:
-    """Edits that a thread wants to have stored; `is_alone` where they are not to be stored with others."""
+    """Edits that a thread wants to have stored."""
 
     edits: Sequence[Edit]
     is_stored: bool = False
-    is_alone: bool = False
 
 
 class LazyMemory:
@@ -152,22 +151,17 @@ class LazyMemory:
         with self._adding:
             if addition.is_stored:
                 return
-            others = [] if addition.is_alone else [each for each in self._waiting() if each is not addition]
-            together = [addition, *others]
+            waiting = [self._additions.popleft() for _ in range(len(self._additions))]
+            together = [addition, *(each for each in waiting if each is not addition)]
             try:
                 self._opened().add([edit for each in together for edit in each.edits])
-            except Exception:  # any: each of the additions raises its own when it is stored alone
+            except Exception:  # any: the other additions are stored, or raise their own, when their turn comes
                 if len(together) == 1:
                     raise
-                for each in together:
-                    each.is_alone = True
                 self._opened().add(edits)
                 return
             for each in together:
                 each.is_stored = True
-
-    def _waiting(self) -> list[_Addition]:
-        return [self._additions.popleft() for _ in range(len(self._additions))]
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
         """Return the entries of these edits alone, or of all."""

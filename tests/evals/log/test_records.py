@@ -132,9 +132,10 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     assert (summary.skipped, summary.skipped + summary.finished) == (len(finished), 200)
 
 
-def test_no_space_is_told_before_anything_is_written(tmp_path: Path) -> None:
+def test_no_space_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emend.evals.log.folder.NEEDED_MB", 2**40)
     with pytest.raises(RunRefused, match=r"MB of free space, a run needs 1099511627776 MB"):
-        with owned_folder(tmp_path / "run", needed_mb=2**40):
+        with owned_folder(tmp_path / "run"):
             pytest.fail("entered")
     assert not (tmp_path / "run").exists()
 

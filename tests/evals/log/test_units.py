@@ -40,4 +40,3 @@ def test_a_unit_that_is_there_twice_is_yielded_twice_and_counts_once(caplog: pyt
     with caplog.at_level(logging.WARNING):
         assert list(count_once([[first], [again], [other]], Path("again.jsonl"))) == [first, other]
     assert first.unit in caplog.text
-    assert list(count_once([[first], [other]], Path("after.jsonl"), earlier={first.unit})) == [other]
