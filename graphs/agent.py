@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
-from langgraph.graph import END, START
+from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime
 
@@ -17,7 +17,7 @@ from emend.agents.roles.conversation import as_text as turns_text
 from emend.agents.roles.decompose import stepwise_question
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools
 from emend.graphs.agent_tools import TOOLS, run_calls
-from emend.graphs.execution import Graph, Route, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.errors import ModelReplyError, ReplyRefused
@@ -127,14 +127,26 @@ def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 
 def build() -> Graph:
     """Plan -> use tools, again and again -> compose -> respond."""
-    nodes = (plan, use_tools, compose, respond)
-    routes: dict[str, Route] = {START: begin, "plan": after_plan, "use_tools": "plan"}
-    return make_graph("agent", AgentState, AgentContext, nodes, routes, RECURSION_LIMIT)
+    graph = StateGraph(AgentState, context_schema=AgentContext)
+    graph.add_node("plan", plan)
+    graph.add_node("use_tools", use_tools)
+    graph.add_edge("use_tools", "plan")
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("compose", "respond")
+    graph.add_conditional_edges(START, begin)
+    graph.add_conditional_edges("plan", after_plan)
+    graph.add_edge("respond", END)
+    return graph.compile(name="agent").with_config(recursion_limit=RECURSION_LIMIT)
 
 
 @cache
 def build_reading() -> Graph:
     """Plan -> use tools, again and again: no question is answered, but the messages of the state are worked on."""
-    onward = {"use_tools": "use_tools", "compose": END}
-    routes: dict[str, Route] = {"plan": (after_plan, onward), "use_tools": "plan"}
-    return make_graph("agent_reading", AgentState, AgentContext, (plan, use_tools), routes, RECURSION_LIMIT)
+    graph = StateGraph(AgentState, context_schema=AgentContext)
+    graph.add_node("plan", plan)
+    graph.add_node("use_tools", use_tools)
+    graph.add_edge(START, "plan")
+    graph.add_edge("use_tools", "plan")
+    graph.add_conditional_edges("plan", after_plan, {"use_tools": "use_tools", "compose": END})
+    return graph.compile(name="agent_reading").with_config(recursion_limit=RECURSION_LIMIT)

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import find_wording, probe_prompt, repeat_probe
 from emend.agents.roles.chain import ANSWER, DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
 from emend.agents.roles.conversation import Prompt
 from emend.agents.roles.decompose import FINAL, cloze_of, stepwise_question
-from emend.graphs.execution import Graph, Route, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.probe import Reading
@@ -74,5 +75,14 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
 
 def build() -> Graph:
     """Retrieve -> think (or compose, without hits) -> respond."""
-    routes: dict[str, Route] = {"retrieve": after_retrieve, "think": "respond"}
-    return make_graph("cot", CotState, CotContext, (retrieve, think, compose, respond), routes)
+    graph = StateGraph(CotState, context_schema=CotContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("think", think)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("compose", "respond")
+    graph.add_edge(START, "retrieve")
+    graph.add_conditional_edges("retrieve", after_retrieve)
+    graph.add_edge("think", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="cot")

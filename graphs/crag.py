@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.relevance import Evaluator
 from emend.graphs.crag_strips import TOP, WORST, Mode, decompose, recompose, too_short
-from emend.graphs.execution import Graph, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.probe import Usage
@@ -205,5 +206,18 @@ def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 
 def build() -> Graph:
     """Retrieve -> evaluate -> refine, search, or both -> compose -> respond."""
-    nodes = (retrieve, evaluate, refine, search, compose, respond)
-    return make_graph("crag", CragState, CragContext, nodes, {"evaluate": after_evaluate, "refine": after_refine})
+    graph = StateGraph(CragState, context_schema=CragContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("evaluate", evaluate)
+    graph.add_edge("retrieve", "evaluate")
+    graph.add_node("refine", refine)
+    graph.add_node("search", search)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("search", "compose")
+    graph.add_edge("compose", "respond")
+    graph.add_edge(START, "retrieve")
+    graph.add_conditional_edges("evaluate", after_evaluate)
+    graph.add_conditional_edges("refine", after_refine)
+    graph.add_edge("respond", END)
+    return graph.compile(name="crag")

@@ -6,7 +6,7 @@ from typing import cast
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import probe_prompt
-from emend.graphs.execution import Graph, make_graph
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.probe import Probe
 
@@ -34,4 +34,4 @@ def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
 
 def build() -> Graph:
     """Compose -> respond."""
-    return make_graph("direct", DirectState, DirectContext, (compose, respond))
+    return linear_graph("direct", DirectState, DirectContext, compose, respond)

@@ -1,7 +1,7 @@
 """Running a compiled graph so that what each node did can be shown afterwards."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -20,41 +20,13 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 """A compiled graph, for those who may not import langgraph."""
 
 
-Router = Callable[..., str]
-Route = str | Router | tuple[Router, list[str] | dict[str, str]]
-"""The node that follows, or a function that chooses it; with the choices, if its annotation does not have them."""
-
-
-def make_graph(
-    name: str,
-    state: type,
-    context: type,
-    nodes: Sequence[Callable[..., Any]],
-    routes: Mapping[str, Route] | None = None,
-    limit: int | None = None,
-) -> Graph:
-    """The graph of nodes that run one after the other, each named after its function, except where routes lead.
-
-    Args:
-        name: the graph's.
-        state: the schema of its state.
-        context: the schema of its context.
-        nodes: the first begins, the last ends.
-        routes: what follows some of the nodes, or `START`.
-        limit: maximum number of supersteps; None leaves it to LangGraph.
-    """
+def linear_graph(name: str, state: type, context: type, *nodes: Callable[..., Any]) -> Graph:
+    """The graph of nodes that run one after the other, each named after its function."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(state, context_schema=context)
-    names = [node.__name__ for node in nodes]
-    for node in nodes:
-        graph.add_node(node)
-    followers: dict[str, Route] = dict(zip((START, *names), (*names, END), strict=True))
-    for before, route in (followers | dict(routes or {})).items():
-        if isinstance(route, str):
-            graph.add_edge(before, route)
-        else:
-            graph.add_conditional_edges(before, *(route if isinstance(route, tuple) else (route,)))
-    app = graph.compile(name=name)
-    return app.with_config(recursion_limit=limit) if limit else app
+    graph.add_sequence(list(nodes))
+    graph.add_edge(START, nodes[0].__name__)
+    graph.add_edge(nodes[-1].__name__, END)
+    return graph.compile(name=name)
 
 
 def graph_in(source: object) -> Graph | None:

@@ -17,7 +17,7 @@ import numpy as np
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import Solved, probe_prompt
-from emend.graphs.execution import Graph, make_graph
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.rag import RagContext, RagState, retrieve
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.edit import Edit
@@ -183,4 +183,4 @@ def compose(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
 
 def build() -> Graph:
     """Retrieve -> demonstrate -> compose -> respond."""
-    return make_graph("ike", IkeState, IkeContext, (retrieve, demonstrate, compose, respond))
+    return linear_graph("ike", IkeState, IkeContext, retrieve, demonstrate, compose, respond)

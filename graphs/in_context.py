@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from langgraph.runtime import Runtime
 
 from emend.graphs.direct import DirectContext, DirectState, compose
-from emend.graphs.execution import Graph, make_graph
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import respond
 from emend.memory.probe import Probe
 
@@ -30,4 +30,4 @@ def choose(state: DirectState, runtime: Runtime[InContextContext]) -> DirectStat
 
 def build() -> Graph:
     """Choose -> compose -> respond."""
-    return make_graph("in_context", DirectState, InContextContext, (choose, compose, respond))
+    return linear_graph("in_context", DirectState, InContextContext, choose, compose, respond)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, NamedTuple, cast
 
-from langgraph.graph import START
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -30,7 +30,7 @@ from emend.agents.roles.relation_chain import (
     recall_chain,
     recall_object,
 )
-from emend.graphs.execution import Graph, Route, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits
 from emend.graphs.relation_similarity import ASKED, OTHER, SAME, RelationSimilarity, relation_wording, without_name
 from emend.graphs.respond import prompt_state, respond
@@ -330,6 +330,18 @@ def path_fact(hop: WalkHop) -> str:
 
 def build() -> Graph:
     """Match -> plan -> link, and recall where no edit decides, hop by hop -> compose -> respond."""
-    nodes = (match, plan, link, recall, compose, respond)
-    routes: dict[str, Route] = {"match": after_match, "plan": after_plan, "link": after_link, "recall": after_recall}
-    return make_graph("kg_walk", KgWalkState, KgWalkContext, nodes, {START: begin, **routes}, RECURSION_LIMIT)
+    graph = StateGraph(KgWalkState, context_schema=KgWalkContext)
+    graph.add_node("match", match)
+    graph.add_node("plan", plan)
+    graph.add_node("link", link)
+    graph.add_node("recall", recall)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_conditional_edges(START, begin)
+    graph.add_conditional_edges("match", after_match)
+    graph.add_conditional_edges("plan", after_plan)
+    graph.add_conditional_edges("link", after_link)
+    graph.add_conditional_edges("recall", after_recall)
+    graph.add_edge("compose", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="kg_walk").with_config(recursion_limit=RECURSION_LIMIT)

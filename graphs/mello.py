@@ -10,7 +10,7 @@ last of them may be `facts`, which asks the probe under the facts that the steps
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from langgraph.graph import START
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -43,7 +43,7 @@ from emend.agents.roles.decompose import (
 )
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
-from emend.graphs.execution import Graph, Route, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.errors import ModelReplyError, ReplyRefused
@@ -301,6 +301,16 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
 def build() -> Graph:
     """Decompose -> retrieve -> check, again and again -> compose -> respond."""
-    nodes = (decompose, retrieve, check, compose, respond)
-    routes: dict[str, Route] = {"decompose": after_decompose, "retrieve": after_retrieve, "check": "decompose"}
-    return make_graph("mello", MelloState, MelloContext, nodes, {START: begin, **routes}, RECURSION_LIMIT)
+    graph = StateGraph(MelloState, context_schema=MelloContext)
+    graph.add_node("decompose", decompose)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("check", check)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge("compose", "respond")
+    graph.add_edge("check", "decompose")
+    graph.add_conditional_edges(START, begin)
+    graph.add_conditional_edges("decompose", after_decompose)
+    graph.add_conditional_edges("retrieve", after_retrieve)
+    graph.add_edge("respond", END)
+    return graph.compile(name="mello").with_config(recursion_limit=RECURSION_LIMIT)

@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from emend.agents.roles.answer import probe_prompt
-from emend.graphs.execution import Graph, make_graph
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import RespondContext, RespondState, prompt_state, respond
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Hit, Retriever, search_probe
@@ -65,4 +65,4 @@ def compose(state: RagState, runtime: Runtime[C]) -> RagState:
 
 def build() -> Graph:
     """Retrieve -> compose -> respond."""
-    return make_graph("rag", RagState, RagContext, (retrieve, compose, respond))
+    return linear_graph("rag", RagState, RagContext, retrieve, compose, respond)

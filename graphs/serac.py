@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.scope.base import Scope, embed_corpus
-from emend.graphs.execution import Graph, Route, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState
 from emend.graphs.respond import respond as respond_by
@@ -96,5 +97,16 @@ def respond(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
 
 def build() -> Graph:
     """Retrieve -> classify -> counterfact or leave -> respond."""
-    routes: dict[str, Route] = {"classify": after_classify, "counterfact": "respond"}
-    return make_graph("serac", SeracState, SeracContext, (retrieve, classify, counterfact, leave, respond), routes)
+    graph = StateGraph(SeracState, context_schema=SeracContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("classify", classify)
+    graph.add_edge("retrieve", "classify")
+    graph.add_node("counterfact", counterfact)
+    graph.add_node("leave", leave)
+    graph.add_node("respond", respond)
+    graph.add_edge(START, "retrieve")
+    graph.add_conditional_edges("classify", after_classify)
+    graph.add_edge("counterfact", "respond")
+    graph.add_edge("leave", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="serac")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from langgraph.graph import END
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.graphs.execution import Graph, Route, make_graph, run_graph
+from emend.graphs.execution import Graph, run_graph
 from emend.graphs.extraction.base import Extractor, rules_digest
 from emend.memory.edit import Edit, FrozenModel, Triplet, content_id
 from emend.memory.embeddings.embed import Embedding
@@ -186,9 +186,23 @@ def _first(cosines: Any) -> list[int]:
 
 def build() -> Graph:
     """Segment -> resolve -> extract (again, a bounded number of times) -> normalise -> validate -> deduplicate."""
-    nodes = (segment, resolve, extract, give_up, normalise, validate, deduplicate)
-    routes: dict[str, Route] = {"extract": after_extract, "give_up": END}
-    return make_graph("extract", ExtractState, ExtractContext, nodes, routes, RECURSION_LIMIT)
+    graph = StateGraph(ExtractState, context_schema=ExtractContext)
+    graph.add_node("segment", segment)
+    graph.add_node("resolve", resolve)
+    graph.add_node("extract", extract)
+    graph.add_edge("segment", "resolve")
+    graph.add_edge("resolve", "extract")
+    graph.add_node("give_up", give_up)
+    graph.add_node("normalise", normalise)
+    graph.add_node("validate", validate)
+    graph.add_node("deduplicate", deduplicate)
+    graph.add_edge("normalise", "validate")
+    graph.add_edge("validate", "deduplicate")
+    graph.add_edge(START, "segment")
+    graph.add_conditional_edges("extract", after_extract)
+    graph.add_edge("give_up", END)
+    graph.add_edge("deduplicate", END)
+    return graph.compile(name="extract").with_config(recursion_limit=RECURSION_LIMIT)
 
 
 class Extraction(FrozenModel):

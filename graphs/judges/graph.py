@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
@@ -15,7 +16,7 @@ from emend.agents.judging.base import Item, Role, Verdict
 from emend.agents.judging.fence import neutralise
 from emend.agents.judging.replies import check_own
 from emend.agents.structured import ask_structured
-from emend.graphs.execution import Graph, Router, make_graph, run_graph
+from emend.graphs.execution import Graph, run_graph
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Step, Usage
 
@@ -161,14 +162,14 @@ def ask_question(question: Question, state: JudgeState, model: BaseChatModel) ->
     }
 
 
-def retry_or(node: str, onward: str) -> tuple[Router, list[str]]:
-    """Route back to the node while there is a problem and a try is left, else onward."""
+def retry_or(node: str, onward: str) -> Callable[[JudgeState, Runtime[JudgeContext]], str]:
+    """A router: back to the node while there is a problem and a try is left, else onward."""
 
     def route(state: JudgeState, runtime: Runtime[JudgeContext]) -> str:
         left = state["tries"] <= runtime.context.retries
         return node if state["problem"] and left and not state["final"] else onward
 
-    return route, [node, onward]
+    return route
 
 
 def settle(state: JudgeState) -> JudgeState:
@@ -200,8 +201,13 @@ def one_question(role: Role) -> Graph:
         )
         return ask_question(question, state, runtime.context.model)
 
-    routes = {"ask": retry_or("ask", "settle")}
-    return make_graph(role.name, JudgeState, JudgeContext, (ask, settle), routes, RECURSION_LIMIT)
+    graph = StateGraph(JudgeState, context_schema=JudgeContext)
+    graph.add_node("ask", ask)
+    graph.add_node("settle", settle)
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", retry_or("ask", "settle"), ["ask", "settle"])
+    graph.add_edge("settle", END)
+    return graph.compile(name=role.name).with_config(recursion_limit=RECURSION_LIMIT)
 
 
 def _messages(prompt: str, state: JudgeState) -> list[BaseMessage]:

@@ -1,10 +1,11 @@
 """ReCoE's judge of fact recall: split a chain of thought into atomic facts, then label each against the edits."""
 
+from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.judging.base import Item, Verdict
 from emend.agents.judging.recall import Atoms, Labels, Recall
-from emend.graphs.execution import Graph, Route, make_graph
+from emend.graphs.execution import Graph
 from emend.graphs.judges.graph import (
     RECURSION_LIMIT,
     Judge,
@@ -80,12 +81,17 @@ def turn(state: JudgeState) -> JudgeState:
 
 def build() -> Graph:
     """Split -> (again) -> turn -> label -> (again) -> settle; a chain without facts goes from turn to settle."""
-    routes: dict[str, Route] = {
-        "split": retry_or("split", "turn"),
-        "turn": (after_split, ["label", "settle"]),
-        "label": retry_or("label", "settle"),
-    }
-    return make_graph("recall", JudgeState, JudgeContext, (split, turn, label, settle), routes, RECURSION_LIMIT)
+    graph = StateGraph(JudgeState, context_schema=JudgeContext)
+    graph.add_node("split", split)
+    graph.add_node("turn", turn)
+    graph.add_node("label", label)
+    graph.add_node("settle", settle)
+    graph.add_edge(START, "split")
+    graph.add_conditional_edges("split", retry_or("split", "turn"), ["split", "turn"])
+    graph.add_conditional_edges("turn", after_split, ["label", "settle"])
+    graph.add_conditional_edges("label", retry_or("label", "settle"), ["label", "settle"])
+    graph.add_edge("settle", END)
+    return graph.compile(name="recall").with_config(recursion_limit=RECURSION_LIMIT)
 
 
 JUDGE = Judge(ROLE, build)
