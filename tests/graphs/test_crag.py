@@ -96,7 +96,8 @@ class Known:
 
 def run(*found: str, evaluator: Any = None, model: Any = None, targets=None, **more: Any):
     asked = model or ScriptedScoringModel(reply=lambda prompt: "x", log_prob=lambda prompt, target: -1.0)
-    context = CragContext(asked, Fixed(*found), k=5, evaluator=evaluator or Known(), **more)
+    scorer: Any = evaluator or Known()
+    context = CragContext(asked, Fixed(*found), k=5, evaluator=scorer, **more)
     state: dict[str, Any] = {"probe": PROBE} | ({"targets": targets} if targets else {})
     return run_graph(APP, state, context)
 
