@@ -189,7 +189,7 @@ def _given(row: str, names: Sequence[str], others: Sequence[str]) -> bool:
 
 
 def _asserted(text: str, hit: re.Match[str]) -> bool:
-    before, after = text[: hit.start()], text[hit.end() :]
+    before, after = text[: hit.start()], _without_loop(hit[0], text[hit.end() :])
     if hit[0][:1].isupper() and (_LONGER_BEFORE.search(before) or _LONGER_AFTER.match(after)):
         return False
     if (number := _NUMBER.search(before + hit[0])) and number.start() < len(before) < number.end():
@@ -201,6 +201,12 @@ def _asserted(text: str, hit: re.Match[str]) -> bool:
     if _BESIDE.search(before) or (_RESTATED.search(before) and re.match(r"\s+is\s", after)):
         return False
     return not _in_list(before, after, is_name=hit[0][:1].isupper())
+
+
+def _without_loop(name: str, after: str) -> str:
+    """What follows a name, without its last word said again and again (`David Davis Davis`)."""
+    words = name.split()
+    return re.sub(rf"^(?:\s+{re.escape(words[-1])}\b){{{1 if len(words) > 1 else 2},}}", "", after)
 
 
 def _denied(row: str, names: Sequence[str]) -> bool:

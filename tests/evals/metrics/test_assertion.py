@@ -60,6 +60,19 @@ def test_a_number_counts_as_a_whole(passage, gold, right):
 @pytest.mark.parametrize(
     ("passage", "gold", "right"),
     [
+        ("David Davis Davis Davis Davis", "David Davis", True),
+        ("David Davis Davison", "David Davis", False),
+        ("David Davis Davis Smith", "David Davis", False),
+        ("Sweden Sweden Sweden Sweden", "Sweden", True),
+    ],
+)
+def test_a_name_may_be_said_again_and_again_by_a_model_in_a_loop(passage, gold, right):
+    assert asserts(passage, [gold]) == right
+
+
+@pytest.mark.parametrize(
+    ("passage", "gold", "right"),
+    [
         ("He is an American actor", "Captain America", False),
         ("It belongs to an American bank", "Bank of America", False),
         ("He is American", "United States of America", True),
