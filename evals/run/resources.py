@@ -16,7 +16,7 @@ from emend.agents.providers.policy import CallPolicy
 from emend.agents.scoring import resolve_form
 from emend.editors.base import MemoryLike
 from emend.evals.case import Benchmark
-from emend.evals.config.run_config import MODEL, CallLimits, RunConfig
+from emend.evals.config.run_config import MODEL, RunConfig
 from emend.evals.data.benchmarks.fact_file import FactFile
 from emend.evals.data.benchmarks.fact_formats import is_fact_file
 from emend.evals.data.benchmarks.registry import BENCHMARKS, is_built_folder, open_built
@@ -73,7 +73,7 @@ def data_folder(benchmark: str, data: str | None) -> Path | None:
     return Path(data) if data else None
 
 
-LIMITS = tuple(CallLimits.model_fields)
+LIMITS = ("rpm", "tpm", "max_cost", "max_calls", "prices", "cache")
 """Options that only concern models of providers."""
 
 

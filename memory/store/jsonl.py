@@ -131,9 +131,14 @@ def _parsed_line(line: str, place: str) -> Any:
     except BadData as error:
         if not isinstance(error.__cause__, JSONDecodeError):
             raise
+        start = line.strip()[:60]
+        if start.startswith(("{", "[")):
+            raise BadData(
+                f"{place}: no JSON ({error.__cause__}), got {start!r}: each line is one JSON object, {FORMS}."
+            ) from error
         raise BadData(
-            f"{place}: no JSON ({error.__cause__}), got {line.strip()[:60]!r}: each line is one JSON object, {FORMS}; "
-            "a table (csv) or plain text is not read."
+            f"{place}: no JSON but {start!r}: a table (csv) or plain text is not read; write each row as one JSON "
+            'object, for example {"subject": "..", "relation": "..", "object": ".."}.'
         ) from error
 
 

@@ -34,10 +34,15 @@ class GroupRow(FrozenModel):
         return ResultGroup(self.setting, self.mode, self.editor)
 
 
-class MetricRow(Estimate, GroupRow):
-    """A metric of an editor: its mean in the metric's own unit, with a 95 % interval."""
+class MetricPlace(GroupRow):
+    """A row about a metric of an editor."""
 
     metric: str
+
+
+class MetricRow(Estimate, MetricPlace):
+    """A metric of an editor: its mean in the metric's own unit, with a 95 % interval."""
+
     judge: str = ""
     """Judge and its measured agreement with people; empty for metrics without a judge."""
     protocol: str = ""

@@ -14,15 +14,17 @@ class Lacking(BadSettings):
     """Raised when a run has not what an analysis needs; says which option or command gives it."""
 
 
-class AnalysisRow(Estimate):
-    """A number of an analysis, with n, unscored and the 95 % interval.
-
-    `panel` is the table and the plot's field that it stands in, `label` its place on the axis, `series` the editor.
-    """
+class PanelPlace(FrozenModel):
+    """The place of a number: the table and the plot's field, its place on the axis, and the editor."""
 
     panel: str
     label: str
     series: str
+
+
+class AnalysisRow(Estimate, PanelPlace):
+    """A number of an analysis, with n, unscored and the 95 % interval."""
+
     x: float | None = None
     """The place on a numeric axis."""
 

@@ -236,13 +236,12 @@ def test_a_base_model_gets_plain_text_and_a_chat_joined_by_blank_lines(model, mo
 
 
 def test_weights_are_not_used_while_an_editor_holds_the_lock(model):
-    with ThreadPoolExecutor(1) as pool, model.lm.lock:
-        call = pool.submit(model.score, "The capital is", ["Paris"])
-        time.sleep(0.05)
-        assert not call.done()
-        model.lm.lock.release()
+    with ThreadPoolExecutor(1) as pool:
+        with model.lm.lock:
+            call = pool.submit(model.score, "The capital is", ["Paris"])
+            time.sleep(0.05)
+            assert not call.done()
         assert call.result(timeout=10).log_probs
-        model.lm.lock.acquire()
 
 
 def test_closed_model_has_no_thread_and_refuses(random_lm):

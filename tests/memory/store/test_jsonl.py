@@ -97,7 +97,7 @@ def test_an_array_of_objects_is_read_as_if_they_were_lines(indent):
         ('[{"document": "x"}, {"subject": "a"}]', "x, item 2: field 'relation' is missing"),
         ('[{"document": "x", "date": 1}]', "x, item 1, field 'date'"),
         ('[{"document": "x", "document": "y"}]', "x: field 'document' occurs twice"),
-        ('[\n{"document": "x"},\n{"docu', r"x: no JSON \(.* at line 3, column 2\)"),
+        ('[\n{"document": "x"},\n{"docu', r"x begins as a JSON array, '\[\\n\{\"document.*and is none .*correct it"),
         ('[{"document": "x"}]\n[{"document": "y"}]', r'x, line 1: no JSON object but \[\{"document": "x"\}\]'),
         ('[{"document": "x"}] and more', r"x, line 1: no JSON \(Extra data"),
     ],
