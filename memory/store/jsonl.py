@@ -15,7 +15,6 @@ from emend.memory.store.superseding import parse_time
 
 FORMS = '{"subject", "relation", "object"}, {"document"}, {"event", "time"}, or an edit with "form" and "text"'
 TRIPLET = ("subject", "relation", "object")
-TEXTS = (*TRIPLET, "prompt", "document", "event", "time")
 IMPLIED = ("triplets", "target_new")
 
 
@@ -31,9 +30,14 @@ def read_text(text: str, name: str) -> list[Edit]:
     try:
         items = parse_json(text, name, pairs=_once)
     except BadData as error:
-        if getattr(error.__cause__, "msg", "") != "Extra data":
+        if not isinstance(error.__cause__, JSONDecodeError):
             raise
-        return read_edits(lines, name)  # an array per line, or text behind one: names the line
+        if error.__cause__.msg == "Extra data":  # an array per line, or text behind one: name the line
+            return read_edits(lines, name)
+        raise BadData(
+            f"{name} begins as a JSON array, {text.strip()[:60]!r}, and is none ({error.__cause__}): correct it, or "
+            f"write one JSON object per line, {FORMS}."
+        ) from error
     return [_edit(item, f"{name}, item {number}") for number, item in enumerate(items, 1)]
 
 
@@ -74,9 +78,9 @@ def edit_from(fields: dict[str, Any]) -> Edit:
         BadData: it has no known form, only blank text, or a time that is not ISO 8601.
         ValidationError: a field is unknown or of the wrong type.
     """
-    for name in TEXTS:
-        if not isinstance(value := fields.get(name), str | None):
-            raise BadData(f"field '{name}' is not a text but {_short(value)}: put it in quotes.")
+    time = fields.get("time")
+    if time is not None and not isinstance(time, str):
+        raise BadData(f"field 'time' is not a text but {_short(time)}: {_in_quotes(time)}.")
     if "form" in fields:
         edit = Edit.model_validate(fields)
     elif "subject" in fields or "object" in fields or "relation" in fields:
@@ -84,8 +88,7 @@ def edit_from(fields: dict[str, Any]) -> Edit:
     elif "document" in fields or "event" in fields:
         edit = _from_text(dict(fields))
     else:
-        names = ", ".join(map(repr, fields))
-        raise BadData(f"{f'fields {names}' if names else 'no fields'}: this is no edit. Known are {FORMS}.")
+        raise BadData(f"{_names(fields)}: this is no edit. Known are {FORMS}.")
     if not make_entries(edit):
         raise BadData("the text is blank: there is nothing to store.")
     if edit.time is not None and parse_time(edit.time) is None:
@@ -100,6 +103,7 @@ def dump_lines(edits: Iterable[Edit]) -> Iterator[str]:
 
 
 def _from_triplet(fields: dict[str, Any]) -> Edit:
+    _refuse_other_than_text(fields, *TRIPLET, "prompt")
     if blank := [part for part in TRIPLET if not (fields.get(part) or "").strip()]:
         raise BadData(f"field '{blank[0]}' is missing or blank: a fact needs subject, relation and object.")
     if implied := [name for name in IMPLIED if name in fields]:
@@ -116,12 +120,20 @@ def _from_triplet(fields: dict[str, Any]) -> Edit:
 
 def _from_text(fields: dict[str, Any]) -> Edit:
     form = "document" if "document" in fields else "event"
+    _refuse_other_than_text(fields, form)
     text = fields.pop(form)
     if "text" in fields:
         raise BadData(f"field 'text' is implied by '{form}': leave it out.")
     if form == "event" and not fields.get("time"):
         raise BadData("field 'time' is missing: say when the event took place, for example 2026-05-31.")
     return Edit.model_validate({"form": form, "text": text} | fields)
+
+
+def _refuse_other_than_text(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        value = fields.get(name)
+        if value is not None and not isinstance(value, str):
+            raise BadData(f"field '{name}' is not a text but {_short(value)}: put it in quotes.")
 
 
 def _parsed_line(line: str, place: str) -> Any:
@@ -157,3 +169,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)[:60]
+
+
+def _in_quotes(time: Any) -> str:
+    """The remedy for a time that is no text; a number of four digits can only be a year."""
+    year = isinstance(time, int) and 1000 <= time <= 9999
+    return f'put the year in quotes, "{time}"' if year else 'write it as ISO 8601 in quotes, for example "2026-05-31"'
+
+
+def _names(fields: dict[str, Any]) -> str:
+    return "fields " + ", ".join(repr(name) for name in fields) if fields else "no fields"
