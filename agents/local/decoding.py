@@ -1,16 +1,17 @@
 """Greedy decoding of a batch of rows that others join, and that each leaves as soon as it has ended.
 
-The keys and values of all rows end at one column; a mask says which columns before it are a row's own.
+The keys and values of all rows end at one column of wider tensors. So a step writes one column and copies nothing, a
+row that joins gets a line of its own, and when rows leave, the last ones move to their lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from inspect import signature
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from emend.agents.local.kv_cache import CachedPrefix, cache_arguments, joined_states
 from emend.agents.local.likelihood import Likelihood, Past
@@ -26,6 +27,49 @@ class Picked(NamedTuple):
     clear: list[bool]
 
 
+class Copied(NamedTuple):
+    """Some lines of read prompts that are written to lines of a batch, and the columns on either side."""
+
+    lines: Sequence[int]
+    columns: slice
+    to_lines: slice
+    to_columns: slice
+
+
+class ReadPrompts(NamedTuple):
+    """The keys and values of prompts that were read together, and the first new token of each."""
+
+    cache: Any
+    past: int
+    """Number of columns of cached prefixes, which come first."""
+    width: int
+    """Number of all columns."""
+    sizes: list[tuple[int, int]]
+    """Tokens of each row in the columns of prefixes and in the others; in both they end at the last column."""
+    tokens: Tensor
+    """The first new tokens, shape (rows, 1)."""
+    picked: Picked
+
+    def copied(self, lines: Sequence[int], line: int, end: int) -> Iterator[Copied]:
+        """How these lines become lines of a batch, from `line` on, whose columns end at `end`."""
+        if not self.past:
+            size = max(self.sizes[row][1] for row in lines)
+            to_lines, to_columns = slice(line, line + len(lines)), slice(end - size, end)
+            yield Copied(lines, slice(self.width - size, self.width), to_lines, to_columns)
+            return
+        for to, row in enumerate(lines, line):  # closes the gap between each prefix and its continuation
+            before, after = self.sizes[row]
+            middle = end - after
+            yield Copied([row], slice(self.past - before, self.past), slice(to, to + 1), slice(middle - before, middle))
+            yield Copied([row], slice(self.width - after, self.width), slice(to, to + 1), slice(middle, end))
+
+    def states(self, row: int) -> list[Tensor]:
+        """Keys and values of a row without its padding, each of shape (heads, tokens, size), by layer."""
+        before, after = self.sizes[row]
+        spans = slice(self.past - before, self.past), slice(self.width - after, self.width)
+        return [torch.cat([half[row][:, span] for span in spans], dim=1) for half in halves(self.cache)]
+
+
 class Decoder:
     """Reads prompts and picks tokens with one model; the caller holds the model's lock and disables gradients.
 
@@ -39,21 +83,18 @@ class Decoder:
         self.model = likelihood.model
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in signature(self.model.forward).parameters else {}
 
-    def read(
-        self, rows: Sequence[Row], prompts: Sequence[Ids], prefixes: Sequence[CachedPrefix] = ()
-    ) -> tuple["RunningBatch[Row]", Picked]:
-        """Read prompts together, as a batch; there is a cached prefix for each, or none for all."""
-        past = None
+    def read(self, rows: Sequence[Ids], prefixes: Sequence[CachedPrefix] = ()) -> ReadPrompts:
+        """Read prompts together; there is a cached prefix for each, or none for all."""
+        depths, past = [prefix.tokens for prefix in prefixes] or [0] * len(rows), None
         if prefixes:
             states, mask = joined_states(prefixes)
             past = Past(DynamicCache(states), mask)
-            prompts = [ids[prefix.tokens :] for ids, prefix in zip(prompts, prefixes, strict=True)]
-        fed = self.likelihood.padded(prompts, "left", past)
-        batch = RunningBatch[Row](self)
-        batch.rows, batch.mask = list(rows), fed["attention_mask"]
-        batch.cache = past.cache if past else DynamicCache()
-        batch.tokens, picked = self.feed(batch.cache, fed)
-        return batch, picked
+        further = [row[depth:] for row, depth in zip(rows, depths, strict=True)]
+        fed = self.likelihood.padded(further, "left", past)
+        cache = past.cache if past else DynamicCache()
+        tokens, picked = self.feed(cache, fed)
+        sizes = [(depth, len(row)) for depth, row in zip(depths, further, strict=True)]
+        return ReadPrompts(cache, max(depths), fed["attention_mask"].shape[1], sizes, tokens, picked)
 
     def feed(self, cache: Any, fed: dict[str, Any]) -> tuple[Tensor, Picked]:
         """Feed tokens and pick the next of each row, also as a tensor of shape (rows, 1) on the model's device."""
@@ -74,51 +115,149 @@ class RunningBatch(Generic[Row]):
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
         self.rows: list[Row] = []
-        self.cache: Any = DynamicCache()
-        self.mask = self.tokens = torch.zeros(0)
-        """The columns that are a row's own, shape (rows, columns), and the last token of each row, shape (rows, 1)."""
+        self._starts: list[int] = []
+        """The first column of each row; all end at `_end`."""
+        self._end = self._room = 0
+        self._cache: Any = DynamicCache()
+        self._tokens = self._begins = self._bias = torch.zeros(0)
 
-    def join(self, other: "RunningBatch[Row]") -> None:
-        """Add the rows of another batch."""
-        if not self.rows:
-            self.rows, self.cache, self.mask, self.tokens = other.rows, other.cache, other.mask, other.tokens
-        elif other.rows:
-            self.rows += other.rows
-            self.tokens = torch.cat([self.tokens, other.tokens])
-            missing = other.mask.shape[1] - self.mask.shape[1]
-            for layer, another in zip(self.cache.layers, other.cache.layers, strict=True):
-                layer.keys = _stacked(layer.keys, another.keys, missing, (0, 0))
-                layer.values = _stacked(layer.values, another.values, missing, (0, 0))
-            self.mask = _stacked(self.mask, other.mask, missing)
+    def join(self, prompts: ReadPrompts, rows: dict[int, Row], room: int) -> None:
+        """Add rows that have been read, by their lines among the prompts; each may get at most `room` new tokens."""
+        lines = list(rows)
+        if not lines:
+            return
+        line, sizes = len(self.rows), [sum(prompts.sizes[row]) for row in lines]
+        self._room = max(self._room, room) if line else room
+        self._reserve(prompts.cache, line + len(lines), max(sizes))
+        for copied in prompts.copied(lines, line, self._end):
+            for layer, source in zip(self._cache.layers, prompts.cache.layers, strict=True):
+                layer.write(source, copied)
+        self.rows += rows.values()
+        self._starts += [self._end - size for size in sizes]
+        self._tokens = torch.cat([self._tokens, prompts.tokens[lines]]) if line else prompts.tokens[lines]
+        self._rearrange()
 
     def step(self) -> Picked:
         """Feed the last token of each row; the next ones, by line."""
-        self.mask = pad(self.mask, (0, 1), value=1)
-        positions = self.mask.sum(1, keepdim=True) - 1
-        fed = {"input_ids": self.tokens, "position_ids": positions, "attention_mask": self.mask}
-        self.tokens, picked = self.decoder.feed(self.cache, fed)
+        if self._end == self._cache.layers[0].columns:
+            self._resize(len(self.rows), self._end - min(self._starts))
+            self._rearrange()
+        fed = {"input_ids": self._tokens, "position_ids": self._end - self._begins, "attention_mask": self._mask()}
+        self._tokens, picked = self.decoder.feed(self._cache, fed)
+        self._end += 1
         return picked
 
-    def keep(self, lines: Sequence[int]) -> None:
-        """Drop all other rows, and the columns that none of these has."""
-        if len(lines) == len(self.rows):
-            return
-        self.rows, places = [self.rows[line] for line in lines], list(lines)
-        self.mask, self.tokens = self.mask[places], self.tokens[places]
-        first = int(self.mask.any(0).int().argmax()) if places else 0
-        self.mask = self.mask[:, first:]
-        for layer in self.cache.layers:
-            layer.keys, layer.values = layer.keys[places, :, first:], layer.values[places, :, first:]
+    def remove(self, lines: Sequence[int]) -> None:
+        """Drop these rows; the last rows move to their lines."""
+        left, gone = len(self.rows) - len(lines), set(lines)
+        holes = [line for line in lines if line < left]
+        movers = [line for line in range(left, len(self.rows)) if line not in gone]
+        order = list(range(left))
+        for hole, mover in zip(holes, movers, strict=True):
+            order[hole] = mover
+        for layer in self._cache.layers if holes else ():
+            layer.move(movers, holes)
+        self.rows, self._starts = [self.rows[line] for line in order], [self._starts[line] for line in order]
+        self._tokens = self._tokens[order]
+        if left:
+            self._rearrange()
 
     def states(self, line: int) -> list[Tensor]:
         """Keys and values of a row, each of shape (heads, tokens, size), by layer."""
-        columns = self.mask[line].nonzero()[:, 0].tolist()
-        return [half[line][:, columns] for half in halves(self.cache)]
+        return [half[line][:, self._starts[line] - min(self._starts) :] for half in halves(self._cache)]
+
+    def _reserve(self, like: Any, lines: int, width: int) -> None:
+        """Make room for that many lines, the widest of that width, and for the next token."""
+        if not self.rows:
+            self._cache.layers = [_Columns(layer, lines, width + self._room) for layer in like.layers]
+            self._end = width
+        elif lines > self._cache.layers[0].lines or width > self._end:
+            self._resize(lines, max(self._end - min(self._starts), width))
+
+    def _resize(self, lines: int, end: int) -> None:
+        """Move the rows to tensors with room for that many lines, so that they end at column `end`."""
+        for layer in self._cache.layers:  # half as many lines again, else every row that joins would move all others
+            layer.resize(lines + lines // 2, end, end + self._room)
+        self._starts, self._end = [start + end - self._end for start in self._starts], end
+
+    def _rearrange(self) -> None:
+        """Bring what depends on the rows' places up to date."""
+        first = min(self._starts)
+        for layer in self._cache.layers:
+            layer.view(len(self.rows), first, self._end)
+        device, dtype = self.decoder.likelihood.device, self.decoder.likelihood.dtype
+        self._begins = torch.tensor(self._starts, device=device)[:, None]
+        columns = torch.arange(first, self._cache.layers[0].columns, device=device)
+        self._bias = torch.zeros(len(self.rows), len(columns), dtype=dtype, device=device)
+        self._bias.masked_fill_(columns < self._begins, torch.finfo(dtype).min)
+
+    def _mask(self) -> Tensor | None:
+        """The mask of the next step; None where no row is padded."""
+        width = self._end + 1 - min(self._starts)
+        if len(set(self._starts)) == 1 and width <= self.decoder.likelihood.slide:
+            return None
+        bias = self._bias[:, :width]
+        if width > self.decoder.likelihood.slide:  # the model makes a mask of its own for each kind of layer
+            return (bias == 0).long()
+        return bias[:, None, None].contiguous()
 
 
-def _stacked(first: Tensor, second: Tensor, missing: int, inner: tuple[int, ...] = ()) -> Tensor:
-    """Rows of both, where the first has so many columns less; `inner` pads the dimensions behind the columns."""
-    return torch.cat([pad(first, (*inner, max(0, missing), 0)), pad(second, (*inner, max(0, -missing), 0))])
+class _Columns(DynamicLayer):
+    """Keys and values of a batch's rows, in some lines and columns of wider tensors.
+
+    Args:
+        like: a layer of the same model.
+        lines: number of lines of the wider tensors.
+        columns: number of their columns.
+    """
+
+    def __init__(self, like: Any, lines: int, columns: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.lazy_initialization(like.keys, like.values)
+        self.wide = [_wider(half, lines, columns) for half in (like.keys, like.values)]
+        self.lines, self.columns = lines, columns
+        self.place = slice(0, 0), slice(0, 0)
+        """The lines and columns in use."""
+
+    def view(self, lines: int, first: int, end: int) -> None:
+        """Use these lines and columns."""
+        self.place = slice(0, lines), slice(first, end)
+        self.keys, self.values = (half[:lines, :, first:end] for half in self.wide)
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Add new columns and return all."""
+        lines, columns = self.place
+        after = columns.stop + key_states.shape[-2]
+        for half, states in zip(self.wide, (key_states, value_states), strict=True):
+            half[lines, :, columns.stop : after] = states
+        self.view(lines.stop, columns.start, after)
+        assert self.keys is not None and self.values is not None
+        return self.keys, self.values
+
+    def write(self, source: Any, copied: Copied) -> None:
+        """Write lines and columns of another layer."""
+        for half, other in zip(self.wide, (source.keys, source.values), strict=True):
+            half[copied.to_lines, :, copied.to_columns] = other[copied.lines][:, :, copied.columns]
+
+    def move(self, lines: Sequence[int], to: Sequence[int]) -> None:
+        """Copy lines over others."""
+        for half in self.wide:
+            half[to, :, self.place[1]] = half[lines][:, :, self.place[1]]
+
+    def resize(self, lines: int, end: int, columns: int) -> None:
+        """Move what is in use to new tensors, so that it ends at column `end`."""
+        used = self.place[1]
+        for place, half in enumerate(self.wide):
+            self.wide[place] = _wider(half, lines, columns)
+            part = half[self.place[0], :, used]
+            self.wide[place][self.place[0], :, end - part.shape[2] : end] = part
+        self.lines, self.columns = lines, columns
+
+
+def _wider(half: Tensor, lines: int, columns: int) -> Tensor:
+    """Zeros, since a masked number must be finite."""
+    _, heads, _, size = half.shape
+    return half.new_zeros(lines, heads, columns, size)
 
 
 def halves(cache: Any) -> list[Tensor]:

@@ -5,7 +5,7 @@ that the order of summation could decide between them, the reply is generated ag
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -116,7 +116,9 @@ class RunningReplies:
         try:
             ended = self._join()
             if self._batch.rows:
-                ended += self._advance(self._batch, self._batch.step())
+                left = self._advance(self._batch.rows, self._batch.step(), self._batch.states)
+                self._batch.remove(list(left))
+                ended += left.values()
         except torch.OutOfMemoryError:
             self.generator.part /= 2  # the caller asks again
             raise
@@ -174,29 +176,26 @@ class RunningReplies:
 
     def _read(self, rows: Sequence[_Row]) -> list[Reply]:
         """Read prompts and let their rows join the batch; the replies that have ended with their first token."""
-        prompts, prefixes = [row.request.prompt.ids for row in rows], [row.prefix for row in rows if row.prefix]
-        batch, picked = self._decoder.read(rows, prompts, prefixes)
+        prompts = self._decoder.read(
+            [row.request.prompt.ids for row in rows], [row.prefix for row in rows if row.prefix]
+        )
         for row in rows if len(rows) > 1 else ():
             row.company = True
-        ended = self._advance(batch, picked)
-        self._batch.join(batch)
-        return ended
+        ended = self._advance(rows, prompts.picked, prompts.states)
+        further = {line: row for line, row in enumerate(rows) if line not in ended}
+        self._batch.join(prompts, further, max((row.request.limit for row in further.values()), default=0))
+        return list(ended.values())
 
-    def _advance(self, batch: RunningBatch[_Row], picked: Picked) -> list[Reply]:
-        """Add its token to each row; the replies that have ended, whose rows leave."""
-        ended: list[Reply] = []
-        left: list[int] = []
-        for line, (row, token, clear) in enumerate(zip(batch.rows, picked.tokens, picked.clear, strict=True)):
+    def _advance(self, rows: Sequence[_Row], picked: Picked, states: Callable[[int], list[Tensor]]) -> dict[int, Reply]:
+        """Add its token to each row; the replies that have ended, by line."""
+        ended: dict[int, Reply] = {}
+        for line, (row, token, clear) in enumerate(zip(rows, picked.tokens, picked.clear, strict=True)):
             if row.company and not clear:
-                ended.append((row.key, self._alone(row.request)))
+                ended[line] = row.key, self._alone(row.request)
             elif reply := row.growing.add(token):
-                ended.append((row.key, reply))
+                ended[line] = row.key, reply
                 if self._can_cache(row.request):
-                    ids = (*row.request.prompt.ids, *reply.ids[:-1])
-                    self.generator.cache.put(ids, stacked(batch.states(line)))
-            else:
-                left.append(line)
-        batch.keep(left)
+                    self.generator.cache.put((*row.request.prompt.ids, *reply.ids[:-1]), stacked(states(line)))
         return ended
 
     def _alone(self, request: GenerationRequest) -> Generated:

@@ -3,13 +3,16 @@
 Decoding the whole reply anew at every token takes time that grows with the square of its length.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 LATEST = 8
-"""Tokens that are decoded beside those that a stop text may have: some add no character, some a part of one."""
-TOKENS = 4
-"""Maximum number of tokens of a character."""
+"""Number of tokens that are decoded again, since later ones may change their text."""
+INCOMPLETE = "\ufffd"
+"""Replacement character in place of a character whose last bytes are missing."""
+CONCATENATING = {"ByteLevel", "Metaspace", "ByteFallback", "Fuse", "Replace", "Strip", "Sequence"}
+"""Decoders by which a token adds text to the end and changes none, but for a character that it completes."""
 
 
 class StopMatch(NamedTuple):
@@ -20,7 +23,7 @@ class StopMatch(NamedTuple):
 
 
 class TokenTexts:
-    """Decodes tokens.
+    """Decodes tokens, and tells which of them can complete a stop text.
 
     Args:
         tokenizer: of Hugging Face.
@@ -28,6 +31,8 @@ class TokenTexts:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
+        self._pieces: dict[int, str] = {}
+        self._concatenates = not tokenizer.clean_up_tokenization_spaces and _decoders(tokenizer) <= CONCATENATING
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the tokens without special ones."""
@@ -39,6 +44,17 @@ class TokenTexts:
         text = self.decode(ids).lstrip()
         ends = [place for word in stop if (place := text.find(word)) >= 0]
         return StopMatch(text[: min(ends)], True) if ends else StopMatch(text, False)
+
+    def may_complete(self, token: int, last: frozenset[str]) -> bool:
+        """False if the token surely adds none of the last characters of stop texts."""
+        if not self._concatenates:
+            return True
+        if token not in self._pieces:
+            once, twice = self.decode([token]), self.decode([token, token])
+            # The second one shows the space that a decoder drops at the beginning.
+            self._pieces[token] = twice[len(once) :] if twice.startswith(once) else INCOMPLETE
+        piece = self._pieces[token]
+        return INCOMPLETE in piece or not last.isdisjoint(piece)
 
 
 class StopTexts:
@@ -52,12 +68,42 @@ class StopTexts:
     def __init__(self, texts: TokenTexts, stop: Sequence[str]) -> None:
         self.texts, self.stop = texts, tuple(stop)
         self.ids: list[int] = []
-        self._latest = LATEST + TOKENS * max((len(word) for word in stop), default=0)
+        self._last = frozenset(word[-1] for word in stop if word)
+        self._longest = max((len(word) for word in stop), default=0)
+        self._read, self._before = 0, ""
+        """Number of tokens whose text is settled, and the end of that text; empty while it is blank."""
 
     def add(self, token: int) -> bool:
         """Add the reply's next token; True if the reply contains a stop text now."""
         self.ids.append(token)
-        if not self.stop:
+        if not self.stop or ("" not in self.stop and not self.texts.may_complete(token, self._last)):
             return False
-        text = self.texts.decode(self.ids[-self._latest :])
-        return any(word in text for word in self.stop) and self.texts.read(self.ids, self.stop).stopped
+        text = self._before + self.texts.decode(self.ids[self._read :])
+        text = text if self._before else text.lstrip()
+        if any(word in text for word in self.stop) and self.texts.read(self.ids, self.stop).stopped:
+            return True
+        self._settle()
+        return False
+
+    def _settle(self) -> None:
+        """Settle all but the latest tokens where decoding both parts gives the same text as decoding the whole."""
+        at = len(self.ids) - LATEST
+        if at < self._read + LATEST:
+            return
+        first, rest, whole = (
+            self.texts.decode(self.ids[part])
+            for part in (slice(self._read, at), slice(at, None), slice(self._read, None))
+        )
+        middle = first.endswith(INCOMPLETE) and rest.startswith(INCOMPLETE)  # perhaps of one character
+        if not middle and whole in (first + rest, f"{first} {rest}"):
+            text = self._before + whole.removesuffix(rest)
+            self._read, self._before = at, (text if self._before else text.lstrip())[-self._longest :]
+
+
+def _decoders(tokenizer: Any) -> set[str]:
+    """The kinds of decoders of a tokenizer; those of one that is not from the library tokenizers are unknown."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return {"unknown"}
+    decoder = json.loads(backend.decoder.__getstate__()) if backend.decoder else {}
+    return {each["type"] for each in (decoder, *decoder.get("decoders", ())) if each}
