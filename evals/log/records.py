@@ -28,10 +28,16 @@ from emend.evals.log.lines import (
     COSTS,
     ERRORS,
     EVENTS,
+    JUDGE_EVENTS,
     JUDGE_STEPS,
+    JUDGEMENTS,
     RECORDS,
     SCHEMAS,
+    BaselineLine,
+    JudgementPlace,
+    JudgeStepPlace,
     RecordHead,
+    RecordPlace,
     complete_units,
     count_once,
     parser_of,
@@ -129,6 +135,13 @@ def parse_record(line: bytes, where: str) -> Record:
 parse_fields = LineParser(struct_of(Record), parse_record)
 """Parses a record as `parse_record` does, into an object that has its fields and no methods."""
 parse_head = LineParser(RecordHead, parser_of(TypeAdapter(RecordHead)))
+LINE_KEYS: Mapping[str, tuple[LineParser[Any], str]] = {
+    RECORDS: (LineParser(RecordPlace, parser_of(TypeAdapter(RecordPlace))), "case"),
+    BASELINE: (LineParser(BaselineLine, parser_of(TypeAdapter(BaselineLine))), "probe"),
+    JUDGEMENTS: (LineParser(JudgementPlace, parser_of(TypeAdapter(JudgementPlace))), "item"),
+    JUDGE_EVENTS: (LineParser(JudgeStepPlace, parser_of(TypeAdapter(JudgeStepPlace))), "items"),
+}
+"""By file, or ending of a scoring's file, what parses its lines to find them again, and the field that names them."""
 DAMAGED_RECORD = (
     "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
     "folder."

@@ -8,9 +8,8 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
@@ -25,29 +24,16 @@ from emend.evals.log.lines import (
     JUDGEMENTS,
     RECORDS,
     SCHEMAS,
-    BaselineLine,
-    JudgementPlace,
-    JudgeStepPlace,
-    RecordPlace,
     StepLine,
     complete_units,
     count_once,
     parser_of,
     record_head,
 )
-from emend.evals.log.records import (
-    DAMAGED_RECORD,
-    FileLine,
-    LineParser,
-    parse_record,
-    parse_sound,
-    read_lines,
-    require_records,
-)
+from emend.evals.log.records import DAMAGED_RECORD, LINE_KEYS, FileLine, parse_record, parse_sound, require_records
 from emend.evals.log.table_parts import source_digest
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, open_file
-from emend.memory.json_files import BEGINNING, LinePlace
 from emend.memory.paths import cache_folder
 
 T = TypeVar("T")
@@ -62,13 +48,18 @@ BLOCK = 2**16
 WAIT = 60
 """Seconds to wait for another process that makes the same index."""
 FOLDER = "indexes"
-VERSION = 3
+VERSION = 2
 SCHEMA = (
     "PRAGMA synchronous=OFF",
     "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, state TEXT, end INTEGER, lines INTEGER, changed INTEGER)",
     "CREATE TABLE IF NOT EXISTS spans (file TEXT, key INTEGER, start INTEGER, end INTEGER, line INTEGER)",
+    "CREATE TABLE IF NOT EXISTS cases (id TEXT, number TEXT, start INTEGER, line INTEGER)",
 )
-BY_KEY = "CREATE INDEX IF NOT EXISTS by_key ON spans (file, key)"
+INDEXES = (
+    "CREATE INDEX IF NOT EXISTS by_key ON spans (file, key)",
+    "CREATE INDEX IF NOT EXISTS by_id ON cases (id)",
+    "CREATE INDEX IF NOT EXISTS by_number ON cases (number)",
+)
 DAMAGED = {
     CASES: "",
     RECORDS: DAMAGED_RECORD,
@@ -81,46 +72,6 @@ LENIENT = (BASELINE, JUDGE_EVENTS)
 _CASE = parser_of(SCHEMAS[CASES])
 _STEP: Callable[[bytes, str], Any] = parser_of(TypeAdapter(StepLine))
 _EVENT = parser_of(SCHEMAS[EVENTS])
-Keys = Callable[[bytes, str], tuple[str, ...]]
-"""Returns the keys by which a line is found; none for an event of the run itself."""
-
-
-def _keys_of_case(line: bytes, where: str) -> tuple[str, ...]:
-    fields = _CASE(line, where)
-    return fields["case"], _number_key(str(fields["number"]))
-
-
-def _number_key(number: str) -> str:
-    """The key of the case of that number, which is no case's id."""
-    return f"\0{number}"
-
-
-def _keys_of_event(line: bytes, where: str) -> tuple[str, ...]:
-    if head := UNIT.match(line):
-        return (head[1].decode(errors="replace"),)
-    return tuple(filter(None, [_EVENT(line, where).get("unit")]))
-
-
-def _keys_in(schema: type[Any], field: str) -> Keys:
-    """Make the function for lines that are found by a text, or by each of several, in one field."""
-    parse = LineParser(schema, parser_of(TypeAdapter(schema)))
-
-    def keys(line: bytes, where: str) -> tuple[str, ...]:
-        value = parse(line, where)[field]
-        return (value,) if isinstance(value, str) else tuple(value)
-
-    return keys
-
-
-KEYS: Mapping[str, Keys] = {
-    CASES: _keys_of_case,
-    EVENTS: _keys_of_event,
-    RECORDS: _keys_in(RecordPlace, "case"),
-    BASELINE: _keys_in(BaselineLine, "probe"),
-    JUDGEMENTS: _keys_in(JudgementPlace, "item"),
-    JUDGE_EVENTS: _keys_in(JudgeStepPlace, "items"),
-}
-"""By file, or ending of a scoring's file."""
 
 
 class RunIndex:
@@ -139,6 +90,8 @@ class RunIndex:
 
     def __init__(self, folder: Path, large: int | None = None) -> None:
         self.folder = folder
+        self._paths = {name: folder / name for name in DAMAGED}
+        self._names = {name: str(path) for name, path in self._paths.items()}
         self._files: dict[str, BinaryIO] = {}
         self._indexed: set[str] = set()
         self._path = _path_of(folder, large)
@@ -154,28 +107,43 @@ class RunIndex:
 
     def update(self) -> None:
         """Index all files."""
-        for name in DAMAGED:
+        for name in self._paths:
             self._update(name)
 
     def lag(self) -> int:
         """Number of bytes that are not indexed yet."""
-        sizes = {name: os.fstat(self._files[name].fileno()).st_size for name in DAMAGED if self._open(name)}
-        return max(0, sum(size - self._end_of(name).offset for name, size in sizes.items()))
+        lag = 0
+        for name, path in self._paths.items():
+            if path.exists():
+                self._open(name)
+                part = self._indexed_part(name)
+                lag += path.stat().st_size - (part[0] if part else 0)
+        return max(0, lag)
 
     def case(self, name: str) -> dict[str, Any] | None:
         """Return the first line of `cases.jsonl` with that id, or else number, or else the only id that begins so."""
-        for key in (name, _number_key(name)):
-            if lines := self._lines(CASES, key):
-                return self._parse(CASES, _CASE, lines[0])  # type: ignore[no-any-return]
-        fitting: dict[str, dict[str, Any]] = {}
-        for line in read_lines(self.folder, CASES):
-            if line["case"].startswith(name):
-                fitting.setdefault(line["case"], line)
-        return next(iter(fitting.values())) if len(fitting) == 1 else None
+        name = name.encode(errors="replace").decode()
+        for condition in (
+            "WHERE id = ?1 GROUP BY id",
+            "WHERE number = ?1 GROUP BY number",
+            "WHERE substr(id, 1, length(?1)) = ?1 HAVING count(DISTINCT id) = 1",
+        ):
+            query = f"SELECT id, CAST(min(start) AS INTEGER), min(line) FROM cases {condition}"
+            for _ in range(2):
+                for case, start, number in self._select(CASES, query, name):
+                    if self._begins(CASES, start):
+                        line = _CASE(self._files[CASES].readline(), self._where(CASES, number))
+                        if line["case"] == case:
+                            return line  # type: ignore[no-any-return]
+                    self._start_anew(remove=True)
+        return None
 
     def settings_of(self, case: str) -> Iterator[dict[str, Any]]:
         """Yield the lines of `cases.jsonl` with that id, one for each setting."""
-        return (self._parse(CASES, _CASE, line) for line in self._lines(CASES, case))
+        query = "SELECT CAST(start AS INTEGER), line FROM cases WHERE id = ? ORDER BY start"
+        for start, number in self._select(CASES, query, case.encode(errors="replace").decode()):
+            if self._begins(CASES, start):
+                yield _CASE(self._files[CASES].readline(), self._where(CASES, number))
 
     def records(self, case: str) -> Iterator[Record]:
         """Yield the records of a case's complete units, as `read_records` does.
@@ -211,89 +179,184 @@ class RunIndex:
             name: of the file, in the run's folder.
             keys: ids of items or probes.
         """
+        self._paths.setdefault(name, self.folder / name)
+        self._names.setdefault(name, str(self.folder / name))
         by_start = {line.start: line for key in dict.fromkeys(keys) for line in self._lines(name, key)}
         return [by_start[start] for start in sorted(by_start)]
 
     def _lines(self, name: str, key: str) -> list[FileLine]:
-        """The key's lines; the index is made anew in memory where the kept one cannot be used."""
-        try:
-            spans = self._spans(name, key)
-        except sqlite3.DatabaseError as error:
-            self._database.close()
-            _remove_damaged(self._path, error)
-            self._database = _prepared(sqlite3.connect(":memory:", isolation_level=None))
-            self._indexed.clear()
-            spans = self._spans(name, key)
-        return [line for span in spans for line in read_span(self._files[name], *span)]
+        """The key's lines; the index is made anew if other lines are where they are to be."""
+        encoded = key.encode(errors="replace")
+        lines, sound = self._read(name, encoded)
+        if not sound:
+            self._start_anew(remove=True)
+            lines, _ = self._read(name, encoded)
+        return lines
 
-    def _spans(self, name: str, key: str) -> list[tuple[int, int, int]]:
-        """Where the key's lines are: start, number of the first line, and end."""
+    def _read(self, name: str, key: bytes) -> tuple[list[FileLine], bool]:
+        """The key's lines at the offsets of the index, and True if no other line is there."""
+        offsets = "CAST(start AS INTEGER), CAST(end AS INTEGER), line"
+        query = f"SELECT {offsets} FROM spans WHERE file = ? AND key = ? ORDER BY start"
+        lines, sound = list[FileLine](), True
+        for start, end, number in self._select(name, query, name, hash_key(key)):
+            span = list(read_span(self._files[name], start, number, end)) if self._begins(name, start) else []
+            matching = [line for line in span if key in _keys_in(name, self._key(name, line))]
+            sound = sound and len(matching) == len(span) and bool(matching) and matching[-1].end == end
+            lines += matching
+        return lines, sound
+
+    def _begins(self, name: str, start: int) -> bool:
+        """True if a line begins at that offset; the file is then there."""
+        self._files[name].seek(max(0, start - 1))
+        return start == 0 or (start > 0 and self._files[name].read(1) == b"\n")
+
+    def _select(self, name: str, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Rows of the index of a file; none if the file is missing."""
+        try:
+            return self._query(name, query, *values)
+        except sqlite3.OperationalError:  # in use by another process, or no room is left
+            self._start_anew(remove=False)
+        except sqlite3.DatabaseError:
+            self._start_anew(remove=True)
+        return self._query(name, query, *values)
+
+    def _query(self, name: str, query: str, *values: object) -> list[tuple[Any, ...]]:
         self._update(name)
-        query = "SELECT start, line, end FROM spans WHERE file = ? AND key = ? ORDER BY start"
-        return self._database.execute(query, (name, hash_key(key))).fetchall() if name in self._files else []
+        return self._database.execute(query, values).fetchall() if name in self._files else []
+
+    def _start_anew(self, *, remove: bool) -> None:
+        """Go on with an empty index in memory; the kept one is deleted if it is wrong."""
+        self._database.close()
+        if remove and self._path is not None:
+            _remove(self._path)
+        self._database = _connect(None)
+        self._indexed.clear()
 
     def _update(self, name: str) -> None:
         """Index what the index lacks of a file."""
-        if name in self._indexed or not self._open(name):
-            return
-        if self._end_of(name).offset != os.fstat(self._files[name].fileno()).st_size:
-            with self._database as database:
-                database.execute("BEGIN IMMEDIATE")
-                self._continue(name)
-                database.execute(BY_KEY)
-        self._indexed.add(name)
+        if name not in self._indexed and self._paths[name].exists():
+            self._open(name)
+            self._continue(name)
+            self._indexed.add(name)
 
-    def _open(self, name: str) -> bool:
-        """Open a file; False if there is none."""
-        if name not in self._files and (self.folder / name).exists():
-            self._files[name] = open_file(self.folder / name)
-        return name in self._files
-
-    def _end_of(self, name: str) -> LinePlace:
-        """Where the indexed part of a file ends; its beginning if the index has none of it, or of another one."""
-        query, file = "SELECT state, end, lines, changed FROM files WHERE name = ?", self._files[name]
-        status = os.fstat(file.fileno())
-        for state, end, lines, changed in self._database.execute(query, (name,)):
-            if state == source_digest(file, 0, end) and (end < status.st_size or changed == status.st_mtime_ns):
-                return LinePlace(end, lines)
-        return BEGINNING
+    def _open(self, name: str) -> None:
+        if name not in self._files:
+            self._files[name] = open_file(self._paths[name])
 
     def _continue(self, name: str) -> None:
-        """Index a file from where its indexed part ends, to which another process may have added meanwhile."""
-        place, file = self._end_of(name), self._files[name]
-        if place == BEGINNING:
-            self._database.execute("DELETE FROM spans WHERE file = ?", (name,))
-        changed = os.fstat(file.fileno()).st_mtime_ns
+        size = os.fstat(self._files[name].fileno()).st_size
+        if (part := self._indexed_part(name)) and part[0] == size:
+            return
+        with self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            end, lines = self._indexed_part(name) or (0, 0)  # another process may have gone on with it meanwhile
+            if not end:
+                self._clear(name)
+            changed = os.fstat(self._files[name].fileno()).st_mtime_ns
+            end, lines = self._add(name, end, lines)
+            self._keep_part(name, end, lines, changed)
+            for statement in INDEXES:
+                database.execute(statement)
 
-        def rows() -> Iterator[tuple[str, int, int, int, int]]:
-            nonlocal place
-            keys, start, (end, number) = tuple[str, ...](), place, place
-            for content in chain.from_iterable(read_blocks(file, end)):
-                if (now := self._keys(name, content, number + 1)) != keys:
-                    yield from ((name, hash_key(key), start.offset, end, start.lines + 1) for key in keys)
-                    keys, start = now, LinePlace(end, number)
-                end, number = end + len(content), number + 1
-            yield from ((name, hash_key(key), start.offset, end, start.lines + 1) for key in keys)
-            place = LinePlace(end, number)
-
-        self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", rows())
-        values = (name, source_digest(file, 0, place.offset), *place, changed)
+    def _keep_part(self, name: str, end: int, lines: int, changed: int) -> None:
+        """Keep how far a file is indexed, and when it was changed before it was read."""
+        values = (name, source_digest(self._files[name], 0, end), end, lines, changed)
         self._database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values)
 
-    def _keys(self, name: str, content: bytes, number: int) -> tuple[str, ...]:
-        """The keys of a line; none for a damaged one that is left out."""
-        kind = _kind(name)
+    def _indexed_part(self, name: str) -> tuple[int, int] | None:
+        """End and number of the lines that the index has of a file; None if it has none, or the file is another one."""
+        query = "SELECT state, end, lines, changed FROM files WHERE name = ?"
+        for state, end, lines, changed in self._database.execute(query, (name,)):
+            file, status = self._files[name], os.fstat(self._files[name].fileno())
+            if state == source_digest(file, 0, end) and (end < status.st_size or changed == status.st_mtime_ns):
+                return end, lines
+        return None
+
+    def _clear(self, name: str) -> None:
+        """Remove all that the index has of a file."""
+        if name == CASES:
+            self._database.execute("DELETE FROM cases")
+        else:
+            self._database.execute("DELETE FROM spans WHERE file = ?", (name,))
+
+    def _add(self, name: str, end: int, lines: int) -> tuple[int, int]:
+        """Index a file from an offset on; return where its indexed part ends, and the number of lines in it."""
+        return self._add_cases(end, lines) if name == CASES else self._add_spans(name, end, lines)
+
+    def _add_cases(self, end: int, lines: int) -> tuple[int, int]:
+        """Index the lines of `cases.jsonl` from an offset on; return where they end, and the number of all lines."""
+
+        def rows() -> Iterator[tuple[str, str, int, int]]:
+            nonlocal end, lines
+            for line in read_span(self._files[CASES], end, lines + 1):
+                fields = _CASE(line.content, self._where(CASES, line.number))
+                yield fields["case"], str(fields["number"]), line.start, line.number
+                end, lines = line.end, line.number
+
+        self._database.executemany("INSERT INTO cases VALUES (?, ?, ?, ?)", rows())
+        return end, lines
+
+    def _add_spans(self, name: str, end: int, lines: int) -> tuple[int, int]:
+        """Index a file as `_add_cases` does."""
+
+        def rows() -> Iterator[tuple[str | int, ...]]:
+            nonlocal end, lines
+            key, start, first = b"", end, lines + 1
+            for block in read_blocks(self._files[name], end):
+                for now, content in zip(self._keys(name, block, lines + 1), block, strict=True):
+                    if now != key:
+                        yield from ((name, hash_key(each), start, end, first) for each in _keys_in(name, key))
+                        key, start, first = now, end, lines + 1
+                    end, lines = end + len(content), lines + 1
+            yield from ((name, hash_key(each), start, end, first) for each in _keys_in(name, key))
+
+        self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", rows())
+        return end, lines
+
+    def _keys(self, name: str, block: list[bytes], number: int) -> Iterable[bytes]:
+        """Keys of lines, as of `_key`; an event that begins as the one before it is of the same unit."""
+        if name != EVENTS:
+            return self._parsed_keys(name, block, number)
+        keys, head = list[bytes](), None
+        for content in block:
+            if head is None or not content.startswith(head[0]):
+                head = UNIT.match(content)
+                keys.append(head[1] if head else self._key(name, FileLine(content, 0, 0, number + len(keys))))
+            else:
+                keys.append(keys[-1])
+        return keys
+
+    def _parsed_keys(self, name: str, block: list[bytes], number: int) -> list[bytes]:
+        parse, field = LINE_KEYS[_kind(name)]
         try:
-            return KEYS[kind](content, "")  # almost always, and without the text that names a line
+            with damage(self.folder, name):
+                return [_key_of(place[field]) for place in parse.block(block, self._names[name], number)]
         except BadData:
-            line = FileLine(content, 0, 0, number)
-            if kind not in LENIENT:
-                return self._parse(name, KEYS[kind], line)
-            return next(parse_sound([line], KEYS[kind], self.folder / name), ())
+            if _kind(name) not in LENIENT:
+                raise
+        lines = [FileLine(content, 0, 0, at) for at, content in enumerate(block, number)]
+        places = (next(parse_sound([line], parse, self._paths[name]), None) for line in lines)
+        return [_key_of(place[field]) if place else b"" for place in places]
+
+    def _key(self, name: str, line: FileLine) -> bytes:
+        """Key by which a line is found, of a step of a judge all of them; empty for an event of the run itself.
+
+        Raises:
+            BadData: the line is damaged.
+        """
+        if name != EVENTS:
+            parse, field = LINE_KEYS[_kind(name)]
+            return _key_of(self._parse(name, parse, line)[field])
+        if head := UNIT.match(line.content):
+            return head[1]
+        return self._parse(name, _EVENT, line).get("unit", "").encode()  # type: ignore[no-any-return]
 
     def _parse(self, name: str, parse: Callable[[bytes, str], T], line: FileLine) -> T:
         with damage(self.folder, name):
-            return parse(line.content, f"{self.folder / name}, line {line.number}")
+            return parse(line.content, self._where(name, line.number))
+
+    def _where(self, name: str, number: int) -> str:
+        return f"{self._names[name]}, line {number}"
 
 
 def keep_index(folder: Path) -> None:
@@ -314,8 +377,18 @@ def damage(folder: Path, name: str) -> Iterator[None]:
 
 
 def _kind(name: str) -> str:
-    """Which of `KEYS` is about a file."""
-    return name if name in KEYS else JUDGE_EVENTS if name.endswith(JUDGE_EVENTS) else JUDGEMENTS
+    """Which of `LINE_KEYS` is about a file."""
+    return name if name in LINE_KEYS else JUDGE_EVENTS if name.endswith(JUDGE_EVENTS) else JUDGEMENTS
+
+
+def _key_of(value: str | list[str]) -> bytes:
+    return (value if isinstance(value, str) else "\0".join(value)).encode()
+
+
+def _keys_in(name: str, key: bytes) -> list[bytes]:
+    """The keys by which lines are found: a step of a judge by each of its items."""
+    keys = set(key.split(b"\0")) if name.endswith(JUDGE_EVENTS) else {key}
+    return [each for each in keys if each]
 
 
 def read_blocks(file: BinaryIO, start: int) -> Iterator[list[bytes]]:
@@ -328,17 +401,19 @@ def read_blocks(file: BinaryIO, start: int) -> Iterator[list[bytes]]:
             return
 
 
-def read_span(file: BinaryIO, start: int, number: int, end: int) -> Iterator[FileLine]:
-    """Yield the lines between two offsets; `number` is that of the first one."""
+def read_span(file: BinaryIO, start: int, number: int, end: int | None = None) -> Iterator[FileLine]:
+    """Yield the lines from an offset on, up to another one; a torn last line is left out."""
     file.seek(start)
-    while start < end and (content := file.readline()).endswith(b"\n"):
+    for content in file:
+        if not content.endswith(b"\n") or start == end:
+            return
         yield FileLine(content, start, start := start + len(content), number)
         number += 1
 
 
-def hash_key(key: str) -> int:
+def hash_key(key: bytes) -> int:
     """A key as a number, since those of SQLite take less room than texts."""
-    return int.from_bytes(hashlib.blake2b(key.encode(errors="replace"), digest_size=8).digest(), signed=True)
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
 
 def _path_of(folder: Path, large: int | None = None) -> Path | None:
@@ -352,18 +427,24 @@ def _path_of(folder: Path, large: int | None = None) -> Path | None:
 def _connect(path: Path | None) -> sqlite3.Connection:
     """Open an index; an empty one in memory where there is no path, or it cannot be used."""
     if path is not None:
-        try:
-            database = _prepared(connect_database(path, timeout=WAIT, isolation_level=None))
-            os.utime(path)
-            for old in sorted(path.parent.glob("*.sqlite"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
-                _remove(old)
-            return database
-        except (OSError, BadData, sqlite3.Error) as error:
-            _remove_damaged(path, error)
-    return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+        with suppress(OSError, BadData, sqlite3.Error):
+            try:
+                return _prepared(path)
+            except sqlite3.OperationalError:  # it is in use
+                raise
+            except sqlite3.DatabaseError:
+                _remove(path)
+                return _prepared(path)
+    return _prepared(":memory:")
 
 
-def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
+def _prepared(path: Path | str) -> sqlite3.Connection:
+    if isinstance(path, Path):
+        database = connect_database(path, timeout=WAIT, isolation_level=None)
+        os.utime(path)
+        _remove_oldest(path.parent)
+    else:
+        database = sqlite3.connect(path, isolation_level=None)
     try:
         for statement in SCHEMA:
             database.execute(statement)
@@ -373,15 +454,12 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     return database
 
 
-def _remove_damaged(path: Path | None, error: Exception) -> None:
-    """Delete an index that is no database; one that is in use, or for which no room is left, stays."""
-    is_damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
-    if path is not None and is_damaged:
-        with suppress(OSError):
-            _remove(path)
-
-
 def _remove(path: Path) -> None:
     """Delete an index with its journal, which would be taken for that of the next one."""
     for file in (path, path.with_name(f"{path.name}-journal")):
         file.unlink(missing_ok=True)
+
+
+def _remove_oldest(folder: Path) -> None:
+    for path in sorted(folder.glob("*.sqlite"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        _remove(path)

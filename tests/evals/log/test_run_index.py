@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.log import run_index
+from emend.evals.log import run_index, table_parts
 from emend.evals.log.lines import CASES, EVENTS, RECORDS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
@@ -23,6 +23,7 @@ from emend.evals.show.trace.case_trace import trace
 from emend.evals.show.trace.overview import overview
 from emend.memory.errors import BadData
 from tests.evals.traced_runs import smooth_run
+from tests.params import first_quick
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,8 @@ def test_the_kept_index_is_private_and_spares_reading_the_files(large, monkeypat
     (path,) = indexes.iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(indexes.stat().st_mode) == 0o700
-    monkeypatch.setattr(RunIndex, "_continue", None)
+    monkeypatch.setattr(RunIndex, "_add_spans", None)
+    monkeypatch.setattr(RunIndex, "_add_cases", None)
     assert found(folder) == read(folder)
 
 
@@ -137,7 +139,7 @@ def test_a_finished_run_has_its_index(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(run_index, "LARGE", 0)
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
     folder = smooth_run(tmp_path / "run")
-    monkeypatch.setattr(RunIndex, "_continue", None)
+    monkeypatch.setattr(RunIndex, "_add_spans", None)
     assert found(folder) == read(folder)
 
 
@@ -169,9 +171,11 @@ CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 }
 
 
+@pytest.mark.parametrize("window", first_quick([2**16, 1]))
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_became_of_the_files_is_seen(large, change) -> None:
+def test_what_became_of_the_files_is_seen(large, monkeypatch, change, window) -> None:
     folder, _ = large
+    monkeypatch.setattr(table_parts, "WINDOW", window)
     assert found(folder) == read(folder)
     times = (folder / RECORDS).stat()
     rewrite(folder, change)
@@ -212,10 +216,18 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "damaged inside": lambda path: path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"\xff")),
     "a folder": folder_instead,
     "other tables": sql("ALTER TABLE spans RENAME COLUMN start TO begin"),
+    "moved offsets": sql("UPDATE spans SET start = start + 7, end = end + 7"),
+    "negative offsets": sql("UPDATE spans SET start = -5"),
+    "offsets beyond the end": sql("UPDATE spans SET end = end + 100000000"),
+    "short spans": sql("UPDATE spans SET end = end - 1"),
+    "texts for offsets": sql("UPDATE spans SET start = 'x'"),
+    "moved cases": sql("UPDATE cases SET start = start + 1"),
+    "confused cases": sql("UPDATE cases SET start = 0"),
+    "texts for offsets of cases": sql("UPDATE cases SET start = 'x'"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("damage", first_quick(DAMAGES.values(), 6), ids=DAMAGES)
 def test_a_damaged_index_is_made_anew(large, damage) -> None:
     folder, indexes = large
     (path,) = indexes.iterdir()
