@@ -126,8 +126,9 @@ def _opening(probe: Probe, context: MelloContext, form: Form) -> str:
 
 
 def _demonstrations(context: MelloContext, form: Form) -> str:
-    """Demonstrations of the form; small chat models leave `lines` too without them."""
-    has_some = form == "text" or (form == "lines" and is_chat_model(context.model))
+    """Demonstrations of the form; small chat models leave `lines` too without them, also where they continue text."""
+    chats = is_chat_model(context.model) or "facts" in context.fallbacks
+    has_some = form == "text" or (form == "lines" and chats)
     return context.demonstrations if has_some else ""
 
 
