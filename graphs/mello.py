@@ -126,10 +126,12 @@ def _opening(probe: Probe, context: MelloContext, form: Form) -> str:
 
 
 def _demonstrations(context: MelloContext, form: Form) -> str:
-    """Demonstrations of the form; small chat models leave `lines` too without them, also where they continue text."""
-    chats = is_chat_model(context.model) or "facts" in context.fallbacks
-    has_some = form == "text" or (form == "lines" and chats)
-    return context.demonstrations if has_some else ""
+    """Demonstrations of the form; without them `lines` is for models whose window has no room for them.
+
+    A chat model sees them also where it continues text, and any model sees them whose steps in `text` were in no form.
+    """
+    has_room = bool(context.fallbacks) or is_chat_model(context.model)
+    return context.demonstrations if form == "text" or (form == "lines" and has_room) else ""
 
 
 def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:

@@ -261,11 +261,16 @@ def test_line_by_line_an_empty_line_is_an_error(said):
     assert steps_of(caught.value)[-1].error
 
 
-@pytest.mark.parametrize(("fallbacks", "shown"), [(("facts",), True), ((), False)])
-def test_line_by_line_a_chat_model_that_is_asked_in_plain_text_sees_the_demonstrations(fallbacks, shown):
-    model = replies("What?", "Peru.", f"{CONTRADICTS.removeprefix('Retrieved fact ')}Chad", "Chad")
-    walk(model, Told("Ann is a citizen of Chad."), form="lines", fallbacks=fallbacks, demonstrations="Question: a\n")
-    assert model.calls[0].startswith("Question: a\n") == shown
+@pytest.mark.parametrize(
+    ("form", "fallbacks", "shown"),
+    [("lines", ("facts",), True), ("text", ("lines",), True), ("lines", (), False)],
+    ids=["a chat model in plain text", "after text", "no room"],
+)
+def test_line_by_line_the_demonstrations_are_shown_where_there_is_room(form, fallbacks, shown):
+    failed = ["no steps"] if form == "text" else []
+    model = replies(*failed, "What?", "Peru.", f"{CONTRADICTS.removeprefix('Retrieved fact ')}Chad", "Chad")
+    walk(model, Told("Ann is a citizen of Chad."), form=form, fallbacks=fallbacks, demonstrations="Question: a\n")
+    assert model.calls[len(failed)].startswith("Question: a\n") == shown
 
 
 class ChattingScorer(ScriptedScoringModel):
