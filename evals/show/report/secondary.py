@@ -109,10 +109,10 @@ def cost_tables(rows: Sequence[MetricRow]) -> Iterator[tuple[str, Frame]]:
 
 
 def cost_text(value: float) -> str:
-    """A cost with the digits that it is worth."""
-    if value >= 100:
+    """A cost, or the end of an axis, with the digits that it is worth."""
+    if abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if value >= 1 else f"{round(value, 4):.2g}"
+    return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 4):.2g}"
 
 
 def spent_line(spent: RunCost) -> str:

@@ -19,6 +19,7 @@ from emend.evals.run.run import run
 from emend.evals.show.report.export import write_svg
 from emend.evals.show.report.metrics import interval, notes, render
 from emend.evals.show.report.progress import Bar, Lines, duration, heartbeat
+from emend.evals.show.report.secondary import cost_text
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel
 
 WHOLE = TableChoice(everything=True)
@@ -207,3 +208,10 @@ def test_indented_text_of_a_picture_is_as_long_as_its_letters(tmp_path: Path) ->
         indented = Text(text)
         write_svg(lambda console, indented=indented: indented, tmp_path / "a.svg")  # type: ignore[misc]
         assert place.findall((tmp_path / "a.svg").read_text("utf-8")) == [found]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(-100, "-100"), (-1234.5, "-1,234"), (-1, "-1"), (0, "0"), (0.03, "0.03"), (12.345, "12.3")]
+)
+def test_costs_and_ends_of_axes_have_the_digits_that_they_are_worth(value: float, text: str) -> None:
+    assert cost_text(value) == text
