@@ -8,11 +8,11 @@ DocTER names (section 5); `json`, a schema. The wording is our own.
 import json
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.parsing.messages import read_usage
@@ -64,6 +64,19 @@ class ExtractedTriplets(BaseModel):
     """All facts that the document states."""
 
     triplets: list[ExtractedTriplet]
+
+    @field_validator("triplets", mode="before")
+    @classmethod
+    def _drop_incomplete(cls, rows: Any) -> Any:
+        """Small models fill what a document does not say with null or nothing; the other facts are still facts."""
+        if not isinstance(rows, list):
+            return rows
+        fields = ExtractedTriplet.model_fields
+
+        def is_complete(row: Any) -> bool:
+            return not isinstance(row, dict) or all(row.get(name, 0) not in (None, "") for name in fields)
+
+        return list(filter(is_complete, rows)) or rows
 
 
 @dataclass(frozen=True)

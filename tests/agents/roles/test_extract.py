@@ -77,6 +77,13 @@ def test_a_number_is_an_object_as_it_is_written():
     assert triplet.object == "1874"
 
 
+@pytest.mark.parametrize("value", ["null", '""'])
+def test_a_fact_that_is_left_open_does_not_cost_the_others(value):
+    whole = '{"subject": "Ana Rojo", "relation": "was born in", "object": "Oslo"}'
+    is_open = f'{{"subject": "Ana Rojo", "relation": "died in", "object": {value}}}'
+    assert len(read(f'{{"triplets": [{whole}, {is_open}]}}', "json")) == 1
+
+
 @pytest.mark.parametrize(("form", "reply"), [("json", '{"triplets": []}'), ("lines", "NONE"), ("tuples", "`none`.")])
 def test_no_triplet_is_a_reply_too(form, reply):
     assert read(reply, form) == ()
