@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -58,17 +58,24 @@ def open_tools(name: str) -> Iterator[tuple[BaseTool, ...]]:
     """
     from anyio.from_thread import start_blocking_portal
 
-    with ExitStack() as stack:
+    with start_blocking_portal() as portal:
         try:
-            portal = stack.enter_context(start_blocking_portal())
-            session = stack.enter_context(portal.wrap_async_context_manager(_session(_words(name))))
-            specifications = portal.call(session.list_tools).tools[:TOOLS_LIMIT]
+            opening = portal.wrap_async_context_manager(_session(_words(name)))
+            session = opening.__enter__()
+            try:
+                specifications = portal.call(session.list_tools).tools[:TOOLS_LIMIT]
+            except BaseException:
+                opening.__exit__(None, None, None)
+                raise
         except Exception as error:
             raise BadSettings(
                 f"tools '{name}' cannot be started within {START_SECONDS:.0f} s ({_reason(error)}): run the command in "
                 "a terminal, and correct it."
             ) from error
-        yield tuple(_as_tool(portal, session, each) for each in specifications if _is_usable(each))
+        try:
+            yield tuple(_as_tool(portal, session, each) for each in specifications if _is_usable(each))
+        finally:
+            opening.__exit__(None, None, None)
 
 
 @asynccontextmanager
