@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,16 @@ NAMESPACE = "langgraph_checkpoint_ns"
 """Metadata of a call within a graph: `NODE:TASK`, with those of the graphs around it before it, parted by `|`."""
 
 
+@dataclass
+class _OpenCall:
+    """A call in flight; `namespace` names the node's run that makes it and those around it."""
+
+    namespace: str
+    fields: dict[str, Any]
+    start: float
+    retries: list[Retry] = field(default_factory=list)
+
+
 class CallRecorder(BaseCallbackHandler):
     """Keeps the calls made while it is active, see `record_calls`; safe for many threads."""
 
@@ -40,8 +51,7 @@ class CallRecorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[UUID, tuple[str, float, dict[str, Any]]] = {}
-        """Of each call in flight the namespace, when it began, and the fields known so far."""
+        self._open: dict[UUID, _OpenCall] = {}
         self._ended: list[tuple[str, ModelCall]] = []
 
     def on_chat_model_start(
@@ -61,10 +71,9 @@ class CallRecorder(BaseCallbackHandler):
             "provider": str(known.get("ls_provider") or LOCAL_PROVIDER),
             "messages": tuple(prompt),
             "at": round(time.time(), 6),
-            "retries": (),
         }
         with self._lock:
-            self._open[run_id] = str(known.get(NAMESPACE, "")), time.perf_counter(), fields
+            self._open[run_id] = _OpenCall(str(known.get(NAMESPACE, "")), fields, time.perf_counter())
 
     def on_retry(self, retry_state: RetryCallState, *, run_id: UUID, **kwargs: Any) -> None:
         """Note a failed attempt that is followed by another one."""
@@ -77,7 +86,7 @@ class CallRecorder(BaseCallbackHandler):
             at=round(time.time(), 6),
         )
         with self._lock:
-            self._open[run_id][2]["retries"] += (retry,)
+            self._open[run_id].retries.append(retry)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record a call with its reply."""
@@ -105,9 +114,10 @@ class CallRecorder(BaseCallbackHandler):
 
     def _end(self, run_id: UUID, **fields: Any) -> None:
         with self._lock:
-            namespace, start, known = self._open.pop(run_id)
-            ms = round((time.perf_counter() - start) * 1000, 3)
-            self._ended.append((namespace, ModelCall(**known, **fields, ms=ms)))
+            call = self._open.pop(run_id)
+            ms = round((time.perf_counter() - call.start) * 1000, 3)
+            record = ModelCall(**call.fields, **fields, ms=ms, retries=tuple(call.retries))
+            self._ended.append((call.namespace, record))
 
     def add(self, call: ModelCall, namespace: str = "") -> None:
         """Add a call that LangChain does not report."""
