@@ -204,7 +204,7 @@ def _asserted(text: str, hit: re.Match[str]) -> bool:
 
 
 def _without_loop(name: str, after: str) -> str:
-    """What follows a name, without its last word said again and again (`David Davis Davis`)."""
+    """Return what follows a name, without its last word said again and again (`David Davis Davis`)."""
     words = name.split()
     return re.sub(rf"^(?:\s+{re.escape(words[-1])}\b){{{1 if len(words) > 1 else 2},}}", "", after)
 
