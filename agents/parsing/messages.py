@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -198,14 +197,20 @@ def parse_text(reply: str, schema: ReplySchema[T]) -> T:
 
 def json_objects(text: str) -> list[dict[str, Any]]:
     """Return the JSON objects of a text in order; none where one of them is broken, since its rest is unknown."""
-    objects = list(scan_objects(text, json.JSONDecoder(strict=False)))  # models break lines within a text
-    if any(each.value is None and OBJECT_START.match(text, each.start) for each in objects):
-        return []
-    return [each.value for each in objects if each.value is not None]
+    objects = []
+    for each in scan_objects(text, json.JSONDecoder(strict=False)):  # models break lines within a text
+        if each.value is not None:
+            objects.append(each.value)
+        elif OBJECT_START.match(text, each.start):
+            return []
+    return objects
+
+
+_BRACE = re.compile(r"\{(?=\s*[\"}])")
 
 
 class ScannedObject(NamedTuple):
-    """A JSON object in a text, None for a brace that begins none, and where it starts and ends."""
+    """A JSON object in a text, None where it is broken, and where it starts and ends."""
 
     value: dict[str, Any] | None
     start: int
@@ -213,14 +218,18 @@ class ScannedObject(NamedTuple):
 
 
 def scan_objects(text: str, decoder: json.JSONDecoder) -> Iterator[ScannedObject]:
-    """Yield each outermost JSON object of a text, and each brace that begins none."""
-    start = text.find("{")
-    while start >= 0:
-        value, end = None, start + 1
-        with suppress(ValueError, RecursionError):
-            value, end = decoder.raw_decode(text, start)
-        yield ScannedObject(value, start, end)
-        start = text.find("{", end)
+    """Yield each outermost JSON object of a text, whole or broken, up to one that nests too deeply."""
+    end = 0
+    while brace := _BRACE.search(text, end):
+        value, end = None, brace.end()
+        try:
+            value, end = decoder.raw_decode(text, brace.start())
+        except RecursionError:  # so would the braces within it
+            yield ScannedObject(None, brace.start(), end)
+            return
+        except ValueError:
+            pass
+        yield ScannedObject(value, brace.start(), end)
 
 
 def _only(candidates: list[dict[str, Any]], schema: ReplySchema[T], reply: str) -> T:
