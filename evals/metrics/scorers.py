@@ -120,6 +120,11 @@ def _encoder() -> Embedding:
     return load_embedding("minilm")
 
 
+def _abstains(probe: Probe, answer: Answer, text: str) -> float:
+    """1.0 when the passage that answers says that the answer is not known or stated, and gives none all the same."""
+    return float(abstains(_passage(answer), probe.prompt))
+
+
 def _strict(probe: Probe, answer: Answer, text: str) -> float:
     """1.0 when the answer, with its final full stop if it has one, is a gold answer letter by letter."""
     return strict_match(answer.exact_text or text, probe.gold)
@@ -230,14 +235,12 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 
 SCORERS: dict[str, Scorer] = {
     "exact_match": _text_scorer("em", lambda probe, _, text: exact_match(text, probe.gold)),
-    "strict_match": _text_scorer(
-        "strict", lambda probe, answer, text: strict_match(answer.exact_text or text, probe.gold)
-    ),
+    "strict_match": _text_scorer("strict", _strict),
     "contains": _text_scorer("contains", _contains),
     "rouge_l": _text_scorer("rouge_l", lambda probe, _, text: max(rouge_l(text, gold) for gold in probe.gold)),
     "similarity": _text_scorer("similarity", _similarity),
     "choice": _text_scorer("choice", _choice),
-    "abstention": _text_scorer("abstains", lambda probe, answer, _: float(abstains(_passage(answer), probe.prompt))),
+    "abstention": _text_scorer("abstains", _abstains),
     "likelihood": _likelihood_scorer(success=success, magnitude=magnitude),
     "teacher_forced": score_teacher_forced,
     "equivalence": _text_scorer("equivalent", _awaiting),

@@ -194,10 +194,8 @@ def dry_run_stream(config: RunConfig) -> DryRun:
     cases = _cases(config)
     sampled = _sample_config(config, min(SAMPLE, len(cases)))
     places = _cases(sampled)
-    questions, turns = (
-        sum(len(getattr(case, part)) for case in cases) / sum(len(getattr(case, part)) for case in places)
-        for part in ("probes", "edits")
-    )
+    questions = sum(len(case.probes) for case in cases) / sum(len(case.probes) for case in places)
+    turns = sum(len(case.edits) for case in cases) / sum(len(case.edits) for case in places)
     rows = []
     for editor in config.editors:
         model = make_stand_in(config, usual_answer(cases))

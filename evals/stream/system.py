@@ -98,6 +98,11 @@ class HasSize(Protocol):
         ...
 
 
+def no_evidence(question: StreamQuestion) -> Sequence[Turn]:
+    """No turns."""
+    return ()
+
+
 @dataclass(frozen=True)
 class SystemContext:
     """Resources of a memory system.
@@ -116,7 +121,7 @@ class SystemContext:
     folder: Path | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     policy: "CallPolicy | None" = None
-    evidence: Callable[[StreamQuestion], Sequence[Turn]] = lambda question: ()
+    evidence: Callable[[StreamQuestion], Sequence[Turn]] = no_evidence
 
     def require_model(self, system: str) -> "BaseChatModel":
         """The model under test.

@@ -202,10 +202,10 @@ def parse_fields(form: type[M], fields: Any, place: str, remedy: str, whole: str
 
     Args:
         form: a model.
-        fields: that were read.
-        place: of them, for errors.
-        remedy: ends an error.
-        whole: names them, where the fault is of no field.
+        fields: what was read.
+        place: file and line, for errors.
+        remedy: the last sentence of an error.
+        whole: a name for all fields, for a fault of none of them.
 
     Raises:
         BadData: they are not in the form; names the field.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from emend.evals.build.card import FilterCount, count_filter
 from emend.evals.build.sources.elken import write_splits
@@ -15,7 +15,6 @@ from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.data.wikidata.fact_update import read_tables
 from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
 from emend.graphs.construction.tendencies import candidate_of
-from emend.memory.edit import FrozenModel
 from emend.memory.typography import fold_text
 
 SHIPPED_TOPICS = "topics"
@@ -32,7 +31,7 @@ LIMITS = (
 )
 
 
-class _TopicTables(FrozenModel):
+class _TopicTables(BaseModel):
     topics: Annotated[dict[str, Literal["test", "train"]], Field(min_length=1)]
 
 

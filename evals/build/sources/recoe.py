@@ -99,10 +99,12 @@ class RecordWriter:
 
     def _counted_facts(self, record: ReasoningRecord) -> dict[str, Any]:
         """The altered facts before and after, and those of all that are counted."""
-        before, after = (
-            [[self._sentence(*each[:2], getattr(each, side)) for each in part] for part in record.alterations]
-            for side in ("old", "new")
-        )
+        before = [
+            [self._sentence(each.subject, each.relation, each.old) for each in part] for part in record.alterations
+        ]
+        after = [
+            [self._sentence(each.subject, each.relation, each.new) for each in part] for part in record.alterations
+        ]
         others = [
             self._sentence(entity, relation, self._object(entity, relation)) for entity, relation in record.unaltered
         ]

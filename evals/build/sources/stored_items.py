@@ -88,16 +88,16 @@ def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
         BadData: the file cannot be read.
     """
     path = Path(source)
-    again = "repeat the emend build that made it"
-    lines = read_text(path, f"{again.capitalize()}.").split("\n")
-    fields = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
+    items = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    if not all(isinstance(item, dict) and TEXT in item for item in items):
+        raise BadData(f"{path} has no items: repeat the emend build that made it.")
+    stored = parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES)))
     try:
-        items = [SourceItem(each[TEXT], each) for each in fields]
-        notes = SourceNotes(**parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES))))
-        notes.files[path.name] = sha256(path)
+        notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
     except (KeyError, TypeError) as error:
-        raise BadData(f"{path} or the notes beside it are damaged ({error}): {again}.") from error
-    return iter(items), notes
+        raise BadData(f"{path.with_name(NOTES)} is damaged ({error}): repeat the emend build that made it.") from error
+    return (SourceItem(item[TEXT], item) for item in items), notes
 
 
 def _read(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from emend.evals.build.sources.akew import rewrite
 from emend.evals.build.sources.stored_items import KeptItem, SourceItem, SourceNotes, write_json, write_lines
@@ -46,6 +46,13 @@ class UpdateRow(FrozenModel):
     question: str
     subject_lead: str = ""
     new_lead: str = ""
+
+    @field_validator("update")
+    @classmethod
+    def _has_labels(cls, update: FactUpdate) -> FactUpdate:
+        if not (update.relation and update.old and update.new):
+            raise ValueError("relation, old or new is missing")
+        return update
 
 
 def prepare_updates(config: BuildConfig, out: Path, servers: WikiServers | None = None) -> Path:
@@ -129,11 +136,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _parse_lines(path: Path, form: type[M], remedy: str) -> Iterator[M]:
+    """Yield the rows of a file of JSON lines.
+
+    Raises:
+        BadData: a line is something else; names line and field.
+    """
     # Texts may have other ends of lines in them, such as U+2028.
     for number, line in enumerate(read_text(path, remedy).split("\n"), 1):
         if line.strip():
             try:
-                yield form.model_validate_json(line)
+                yield form.model_validate(parse_json(line, f"{path}, line {number}"))
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 field = ".".join(map(str, first["loc"]))

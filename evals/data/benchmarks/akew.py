@@ -28,7 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import AliasPath, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
@@ -84,6 +84,13 @@ class AkewTriplet(BenchmarkRow):
         return f"{prompt.replace('{}', subject, 1)} {target}"
 
 
+class ValidPeriod(BenchmarkRow):
+    """WikiUpdate's period in which a target is valid."""
+
+    start_time: str | None = None
+    end_time: str | None = None
+
+
 class AkewRewrite(BenchmarkRow):
     """One edit; only CounterFact and WikiUpdate have aliases, only WikiUpdate has times."""
 
@@ -100,8 +107,7 @@ class AkewRewrite(BenchmarkRow):
     verify_unsfact_GPT: bool = True
     answer_new: str = ""
     answer_new_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_new_alias"))
-    since: str | None = Field(None, validation_alias=AliasPath("time_new", "start_time"))
-    """Start of the new target's validity, where the record gives it."""
+    time_new: ValidPeriod | None = None
 
     @field_validator("prompt")
     @classmethod
@@ -118,6 +124,11 @@ class AkewRewrite(BenchmarkRow):
     def old_label(self) -> str | None:
         """The old target; None where the record knows of none."""
         return self.target_true.label if self.target_true else None
+
+    @property
+    def since(self) -> str | None:
+        """Start of the new target's validity, where the record gives it."""
+        return self.time_new.start_time if self.time_new else None
 
     @property
     def cloze_prompt(self) -> str:

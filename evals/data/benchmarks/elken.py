@@ -125,6 +125,12 @@ class TendencyQuestions(BenchmarkRow):
     local_qas: tuple[TendencyQuestion, ...] = ()
 
 
+class EventText(BenchmarkRow):
+    """The event of a row, without its questions."""
+
+    event: Text
+
+
 class EventRow(BenchmarkRow):
     """A row of train.json or test.json; `event` identifies it."""
 
@@ -491,7 +497,10 @@ class ELKEN(FileBenchmark):
 
     @cached_property
     def _trained(self) -> frozenset[str]:
-        return frozenset(row.event for row in self._training_rows if self.split != "train")
+        path = self.folder / TRAIN
+        if self.split == "train" or not path.is_file():
+            return frozenset()
+        return frozenset(row.event for row in read_rows(path, EventText, self.definition.remedy))
 
 
 def _sample(ids: Sequence[int], limit: int | None, seed: int) -> Sequence[int]:

@@ -41,6 +41,7 @@ class TimedRelation(FrozenModel):
     """A property of Wikidata; `{}` in its templates stands for the subject."""
 
     id: str = ""
+    """Name of its table in the file."""
     name: Annotated[str, Field(min_length=1)]
     cloze: Template
     """Text that the object continues."""
@@ -79,9 +80,9 @@ def read_tables(path: Path, form: Any, what: str, remedy: str) -> Any:
 
     Args:
         path: the file.
-        form: a type.
-        what: it has, for errors.
-        remedy: ends an error.
+        form: the type of the tables.
+        what: a name of the tables for errors, such as `the relations`.
+        remedy: the last sentence of an error.
 
     Raises:
         BadData: the file cannot be read, is no TOML, or has a wrong table; names table and field.
