@@ -1,6 +1,10 @@
 """Loading of LangChain chat models by `provider:name`: the embedded one, a local folder, or a provider's API."""
 
+import importlib.util
+import math
+import os
 import re
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
@@ -10,7 +14,8 @@ from urllib.parse import urlsplit
 
 from emend.agents.scoring import is_local
 from emend.agents.weight_differences import difference_remedy
-from emend.memory.errors import BadSettings, ModelError
+from emend.memory.distribution import install_command
+from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import Registry, nearest
 
 if TYPE_CHECKING:
@@ -22,7 +27,6 @@ Loader = Callable[..., "BaseChatModel"]
 
 FETCHED = "emend.agents.gguf.catalogue:"
 SERVED = "emend.agents.served.load:"
-LANGCHAIN_MODELS = "emend.agents.langchain_models:"
 MODELS: Registry[Loader] = Registry(
     kind="model",
     group="emend.models",
@@ -36,13 +40,13 @@ MODELS: Registry[Loader] = Registry(
             "Qwen2.5-Coder-0.5B-Instruct, after: emend model get qwen2.5-coder-0.5b",
         ),
         "gemma3-270m": (FETCHED + "load_gemma", "Gemma 3 270M, a base model, after: emend model get gemma3-270m"),
-        "openai": (LANGCHAIN_MODELS + "load_openai", "openai:NAME, or openai:NAME@URL for any compatible server"),
+        "openai": ("emend.agents.llm:load_openai", "openai:NAME, or openai:NAME@URL for any compatible server"),
         "anthropic": (
-            LANGCHAIN_MODELS + "load_anthropic",
+            "emend.agents.llm:load_anthropic",
             "anthropic:NAME, or anthropic:NAME@URL, through Anthropic's API",
         ),
         "langchain": (
-            LANGCHAIN_MODELS + "load_langchain",
+            "emend.agents.langchain_models:load_langchain",
             "langchain:PROVIDER:NAME, any provider of LangChain's init_chat_model, such as google_genai",
         ),
         "vllm": (SERVED + "load_vllm", "vllm:NAME@URL, a model on a vLLM server, which also scores"),
@@ -205,6 +209,16 @@ def load_hf(name: str, **settings: Any) -> "BaseChatModel":
     return _local(hub_folder(name, HUB_FILES), name, settings)
 
 
+def load_openai(name: str, **settings: Any) -> "BaseChatModel":
+    """Load a chat model of OpenAI, or of any compatible server."""
+    return _api("openai", *_at_address("openai", name, settings))
+
+
+def load_anthropic(name: str, **settings: Any) -> "BaseChatModel":
+    """Load a chat model of Anthropic, or of a compatible server; replies have at most 4,096 tokens by default."""
+    return _api("anthropic", *_at_address("anthropic", name, {"max_tokens": 4096} | settings))
+
+
 def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
     """Model at `module:attribute`, or the one that the class or function there makes."""
     from langchain_core.language_models import BaseChatModel
@@ -234,6 +248,18 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
             "see docs/how-to/extend.md."
         )
     return model
+
+
+def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name of the model, and the settings with its address, if there is one."""
+    key = f"{provider.upper()}_API_KEY"
+    name, url = split_address(provider, name, key)
+    if not url:
+        return name, settings
+    settings = settings | {"base_url": url}
+    if key not in os.environ:  # the client requires one, most local servers do not
+        settings = {"api_key": "none"} | settings
+    return name, settings
 
 
 def split_address(provider: str, name: str, key: str) -> tuple[str, str]:
@@ -268,6 +294,66 @@ def split_address(provider: str, name: str, key: str) -> tuple[str, str]:
     url = ENDPOINT.sub("", url)
     # Anthropic's client adds the version too.
     return name, url.rstrip("/").removesuffix("/v1") if provider.endswith("anthropic") else url
+
+
+def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
+    key = f"{provider.upper()}_API_KEY"
+    if not name:
+        raise BadSettings(f"model '{provider}:' names no model: write {provider}:NAME.")
+    if importlib.util.find_spec(f"langchain_{provider}") is None:
+        raise MissingExtra(f"model '{provider}:{name}' needs a package: {install_command(provider)}.")
+    if not os.environ.get(key) and not settings.get("api_key"):
+        raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
+    from langchain.chat_models import init_chat_model
+
+    from emend.agents.providers.environment import clean_key
+    from emend.agents.providers.http_client import bound_exchanges
+
+    if settings.get("max_retries"):
+        raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
+    api_key = settings.get("api_key") or os.environ[key]
+    if isinstance(api_key, str):
+        settings = settings | {"api_key": clean_key(api_key, "model.api_key" if settings.get("api_key") else key)}
+    # Servers compatible with OpenAI count the tokens of a stream only on request.
+    counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
+    seconds, megabytes = (parse_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
+    options = API_DEFAULTS | {"max_retries": 0} | counting | settings
+    options = {name: value for name, value in options.items() if value is not None and name not in DEFAULT_BOUNDS}
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused below
+            model: BaseChatModel = init_chat_model(name, model_provider=provider, **options)
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise BadSettings(
+            f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(options))}): {reason}"
+        ) from error
+    _refuse_unknown(model, f"{provider}:{name}", options)
+    if "http_client" not in settings:
+        bound_exchanges(model, provider, seconds=seconds, max_bytes=int(megabytes * 1e6))
+    return model
+
+
+def parse_bound(setting: str, value: Any) -> float:
+    """Return the value of a bound, as a number.
+
+    Raises:
+        BadSettings: it is none above 0.
+    """
+    if isinstance(value, (int, float)) and 0 < value < math.inf:
+        return float(value)
+    raise BadSettings(f"model.{setting} is {value!r}: give a number above 0.")
+
+
+def _refuse_unknown(model: "BaseChatModel", name: str, options: dict[str, Any]) -> None:
+    """Refuse settings that a client would pass on unread, so that every call failed."""
+    passed_on = set(getattr(model, "model_kwargs", None) or {}) - set(options.get("model_kwargs") or {})
+    for setting in sorted(passed_on & set(options)):
+        known = sorted(type(model).model_fields)
+        place = "extra_body" if "extra_body" in known else "model_kwargs"
+        raise BadSettings(
+            f"unknown setting '{setting}' of model '{name}': {nearest(setting, known)} A parameter of the server's own "
+            f'goes into model.{place}={{"{setting}": ...}}.'
+        )
 
 
 def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel":

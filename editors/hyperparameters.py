@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from emend.memory.embeddings.model_load import model_load
-from emend.memory.errors import BadSettings, MissingData
+from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.files import read_input
 from emend.memory.registry import nearest
 
@@ -166,11 +166,14 @@ def read_text(file: Path, missing: str) -> str:
 
     Raises:
         MissingData: it cannot be read; `missing` says so, and what to name.
+        BadData: it is not UTF-8.
     """
     try:
         return read_input(file.expanduser()).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MissingData(f"{missing} ({error}).") from error
+    except UnicodeDecodeError as error:
+        raise BadData(f"'{file}' is not UTF-8: {error}.") from error
+    except OSError as error:
+        raise MissingData(f"{missing} ({error.strerror or error}).") from error
 
 
 def read_settings(path: Path) -> dict[str, Any]:

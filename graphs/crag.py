@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.relevance import Evaluator
-from emend.graphs.crag_strips import TOP, WORST, Mode, decompose, recompose, too_short
+from emend.graphs.crag_strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
 from emend.graphs.respond import prompt_state, respond
@@ -23,7 +23,6 @@ from emend.memory.probe import Usage
 from emend.memory.retrieval.base import Retriever
 
 Action = Literal["correct", "ambiguous", "incorrect"]
-Source = Literal["internal", "external"]
 WEB_TOP = 5
 """Number of strips that are kept of the search's passages."""
 
@@ -39,7 +38,7 @@ class StripState(TypedDict):
     """A strip with its score; `entry_id` is that of its passage, `source` the name of the knowledge it was cut for."""
 
     entry_id: str
-    source: Source
+    source: Literal["internal", "external"]
     text: str
     relevance: float
     used: bool
@@ -116,57 +115,62 @@ def after_evaluate(state: CragState) -> Literal["refine", "search"]:
     return "search" if state["action"] == "incorrect" else "refine"
 
 
-class Refined(NamedTuple):
-    """The strips of passages, with the best of them as text, the passages of those, and the cost."""
+class Weighed(NamedTuple):
+    """The recomposed strips, the score of each in their order, and the cost."""
 
-    text: str
-    strips: list[StripState]
-    hits: list[HitState]
+    recomposed: Recomposed
+    scores: list[float]
     usage: Usage
 
 
 def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     """Keep the best strips of the retrieved passages; only passages of such strips stay hits."""
     context = runtime.context
-    top = context.top or TOP[context.strips]
-    # Whole passages have been scored.
-    scores = [float(passage["relevance"]) for passage in state["judged"]] if context.strips == "selection" else None
-    refined = _refine(state, context, "internal", state["hits"], top, scores)
-    return {"internal": refined.text, "strips": refined.strips, "hits": refined.hits, "usage": refined.usage}
+    cut, top = _cut(state["hits"], context), context.top or TOP[context.strips]
+    if context.strips == "selection":  # the passages whole, which have been scored
+        scores = [float(passage["relevance"]) for passage in state["judged"]]
+        strips = [strip for strip, _ in cut]
+        recomposed = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
+        weighed = Weighed(recomposed, scores, Usage())
+    else:
+        weighed = _weigh(state, context, cut, top)
+    used = {cut[place][1]["entry_id"]: cut[place][1] for place in weighed.recomposed.chosen}
+    return {
+        "internal": weighed.recomposed.text,
+        "strips": _as_strips("internal", cut, weighed),
+        "hits": list(used.values()),
+        "usage": weighed.usage,
+    }
 
 
-def _refine(
-    state: CragState,
-    context: CragContext,
-    source: Source,
-    hits: Sequence[HitState],
-    top: int,
-    scores: Sequence[float] | None = None,
-) -> Refined:
-    """Cut passages into strips and keep the best; a short fact that is a passage of its own is scored like any other.
+def _cut(hits: Sequence[HitState], context: CragContext) -> list[tuple[str, HitState]]:
+    """The strips of all passages, each with its passage."""
+    return [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
 
-    Args:
-        state: has the question.
-        context: the settings.
-        source: the knowledge that the strips are cut for.
-        hits: the passages.
-        top: maximum number of strips.
-        scores: those of the strips, if they are known.
-    """
-    cut = [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
-    texts = [strip for strip, _ in cut]
-    worst, usage = [False] * len(texts), Usage()
-    if scores is None:
-        passages = {hit["text"] for hit in hits}
-        worst = [too_short(text) and text not in passages for text in texts]
-        scores, usage = _scores(state, context, texts, worst)
-    best = recompose(texts, scores, top, context.floor, worst, context.lower)
-    strips: list[StripState] = [
-        {"entry_id": hit["entry_id"], "source": source, "text": text, "relevance": score, "used": place in best.chosen}
-        for place, ((text, hit), score) in enumerate(zip(cut, scores, strict=True))
+
+def _as_strips(
+    source: Literal["internal", "external"], cut: Sequence[tuple[str, HitState]], weighed: Weighed
+) -> list[StripState]:
+    """The strips in the form of the state."""
+    chosen = frozenset(weighed.recomposed.chosen)
+    return [
+        {
+            "entry_id": hit["entry_id"],
+            "source": source,
+            "text": strip,
+            "relevance": weighed.scores[place],
+            "used": place in chosen,
+        }
+        for place, (strip, hit) in enumerate(cut)
     ]
-    used = {cut[place][1]["entry_id"]: cut[place][1] for place in best.chosen}
-    return Refined(best.text, strips, list(used.values()), usage)
+
+
+def _weigh(state: CragState, context: CragContext, cut: Sequence[tuple[str, HitState]], top: int) -> Weighed:
+    """The best strips; a short fact that is a passage of its own is scored like any other."""
+    strips, passages = [strip for strip, _ in cut], {hit["text"] for _, hit in cut}
+    worst = [too_short(strip) and strip not in passages for strip in strips]
+    scores, usage = _scores(state, context, strips, worst)
+    return Weighed(recompose(strips, scores, top, context.floor, worst, context.lower), scores, usage)
 
 
 def after_refine(state: CragState) -> Literal["search", "compose"]:
@@ -179,21 +183,22 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     context, k = runtime.context, runtime.context.search_k
     query = state["probe"].retrieval_query
     hits = as_hits(context.search.search(query, k), k) if context.search else []
-    refined = _refine(state, context, "external", hits, context.top or WEB_TOP)
+    cut = _cut(hits, context)
+    weighed = _weigh(state, context, cut, context.top or WEB_TOP)
     return {
-        "external": refined.text,
-        "searched": [_searched(hit, refined.strips) for hit in hits],
-        "strips": [*state.get("strips", ()), *refined.strips],
+        "external": weighed.recomposed.text,
+        "searched": [_searched(hit, cut, weighed) for hit in hits],
+        "strips": [*state.get("strips", ()), *_as_strips("external", cut, weighed)],
         "hits": state["hits"] if state["action"] == "ambiguous" else [],
-        "usage": refined.usage,
+        "usage": weighed.usage,
     }
 
 
-def _searched(hit: HitState, strips: Sequence[StripState]) -> SearchedState:
+def _searched(hit: HitState, cut: Sequence[tuple[str, HitState]], weighed: Weighed) -> SearchedState:
     """A passage of the search, with the best score of its strips and whether one is used."""
-    pieces = [strip for strip in strips if strip["entry_id"] == hit["entry_id"]]
-    best = max((strip["relevance"] for strip in pieces), default=WORST)
-    return {**hit, "relevance": best, "used": any(strip["used"] for strip in pieces)}
+    places = [place for place, (_, owner) in enumerate(cut) if owner is hit]
+    best = max((weighed.scores[place] for place in places), default=WORST)
+    return {**hit, "relevance": best, "used": any(place in weighed.recomposed.chosen for place in places)}
 
 
 def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:

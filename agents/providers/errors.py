@@ -225,9 +225,14 @@ def _size_row(text: str) -> Row | None:
 
 
 def _by_text(text: str, no_credit: bool) -> Row:
-    row = _by_status(400, text, no_credit)
-    if row is not WRONG:
-        return row
+    if no_credit:
+        return PAUSED if REGAINED.search(text) else EMPTY
+    if (size := _size_row(text)) is not None:
+        return size
+    if OVERFLOW.search(text):
+        return LONG
+    if FILTERED.search(text):
+        return REFUSED
     return LIMITED if "rate_limit" in text or "too many requests" in text else AWAY
 
 

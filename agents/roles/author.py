@@ -187,7 +187,8 @@ def _choose(
     messages = prompt.turns if is_chat_model(model) else prompt.text
     if isinstance(model, ScoringModel):
         scores = score_targets(model, messages, words)
-        word = max(zip(scores.log_probs, words, strict=True))[1]
+        # Of two words alike the last: a judge that cannot decide says False.
+        word = words[max(reversed(range(len(words))), key=scores.log_probs.__getitem__)]
         return ChosenWord(word, word, scores.usage)
     message = invoke(model, messages)
     reply, usage = answer_text(message), read_usage(message)

@@ -20,19 +20,21 @@ def model_folder(folder: Path = FOLDER) -> Path:
         ModelError: a file is missing or differs from the shipped one.
     """
     remedy = "install Emend again, or train it: python -m scripts.tiny.train --out DIR, in a checkout."
-    problem = ""
-    try:
-        sums = [line.partition("  ")[::2] for line in (folder / SUMS).read_text("utf-8").splitlines()]
-        if not any(name.endswith(".safetensors") for _, name in sums):
-            problem = f"{folder / SUMS} names no weights"
-        for digest, name in sums:
-            actual = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-            if actual != digest:
-                problem = f"it is not the one that was shipped: {folder / name} has sha256 {actual}, not {digest}"
-    except FileNotFoundError as error:
-        problem = f"{error.filename} is missing"
-    if problem:
-        raise ModelError(f"the embedded model cannot be used: {problem}; {remedy}")
+    if not (folder / SUMS).is_file():
+        raise ModelError(f"the embedded model is not installed: {folder / SUMS} is missing; {remedy}")
+    lines = (folder / SUMS).read_text("utf-8").splitlines()
+    if not any(line.endswith(".safetensors") for line in lines):
+        raise ModelError(f"the embedded model cannot be checked: {folder / SUMS} names no weights; {remedy}")
+    for line in lines:
+        digest, _, name = line.partition("  ")
+        if not (folder / name).is_file():
+            raise ModelError(f"the embedded model is incomplete: {folder / name} is missing; {remedy}")
+        actual = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if actual != digest:
+            raise ModelError(
+                f"the embedded model is not the one that was shipped: {folder / name} has sha256 {actual}, "
+                f"not {digest}; {remedy}"
+            )
     return folder
 
 

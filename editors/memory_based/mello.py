@@ -32,8 +32,8 @@ class MelloSettings(RagSettings):
             again in `lines`, and where these fail too, a chat model is asked it under the facts retrieved; a form by
             name is strict.
         hops: maximum number of subquestions; a question that names its own number, in a tag, may always take those.
-        demonstrations: a text file with demonstrations in place of the shipped ones; `text` shows them, and with
-            `auto` so does `lines` to a chat model.
+        demonstrations: a text file with demonstrations in place of the shipped ones; `text` shows them; so does
+            `lines` to a chat model, and to any model whose steps in `text` were in no form.
     """
 
     form: Literal["auto", "text", "lines", "structured"] = "auto"

@@ -84,8 +84,9 @@ class KeyCovariance:
 
     def factorise(self, lm: CausalLM, paths: Architecture, layers: Sequence[int]) -> None:
         """Compute the Cholesky factors of some layers of a model; the identity needs none."""
-        for layer in layers if self.folder is not None else ():
-            self.factor(layer, key_size(lm, paths, layer))
+        if self.folder is not None:
+            for layer in layers:
+                self.factor(layer, key_size(lm, paths, layer))
 
     def factor(self, layer: int, size: int) -> Tensor:
         """The Cholesky factor of C, shape (size, size), float64."""

@@ -170,8 +170,8 @@ class SuffixForward:
 
     def edited_block(self, change: Tensor) -> Tensor:
         """Output of the edited layer's block with `change` added behind its down-projection."""
-        added = self._added("down_projection", self._rows, self._places, change)
-        with self._fixed_changes(self._whole), added:
+        place = self._rows, self._places
+        with self._fixed_changes(self._whole), self._added("down_projection", *place, change):
             return self._block(self.layer, self._before)
 
     def block_output(self, weights: Mapping[str, Tensor] | None = None) -> Tensor:

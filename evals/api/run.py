@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -105,22 +105,62 @@ class RunOptions(TypedDict, total=False):
     share: str
 
 
-def cancellable(receiver: Progress, cancellation: threading.Event) -> Progress:
-    """Pass progress on to a receiver; the first report of a unit or of a wait after the cancellation ends the run."""
+class CancellableProgress(Progress):
+    """Passes progress on, and ends the run at the next report after `cancel`."""
 
-    def end_after(report: Callable[..., None]) -> Callable[..., None]:
-        def report_and_end(*values: Any, **named: Any) -> None:
-            report(*values, **named)
-            if cancellation.is_set():
-                raise RunRefused("the run was cancelled; what is finished is kept.")
+    def __init__(self, receiver: Progress) -> None:
+        self._receiver, self._is_cancelled = receiver, threading.Event()
 
-        return report_and_end
+    def cancel(self) -> None:
+        """End the run; safe for other threads."""
+        self._is_cancelled.set()
 
-    passed_on = Progress()
-    for name in ("start", "plan", "unit", "probes", "edited", "waiting", "close"):
-        report = getattr(receiver, name)
-        setattr(passed_on, name, end_after(report) if name in ("start", "unit", "waiting") else report)
-    return passed_on
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise RunRefused("the run was cancelled; what is finished is kept.")
+
+    def start(self, total: int, skipped: int) -> None:
+        """Pass on the beginning.
+
+        Raises:
+            RunRefused: the run was cancelled.
+        """
+        self._check()
+        self._receiver.start(total, skipped)
+
+    def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
+        """Pass on what is left."""
+        self._receiver.plan(units, tokens)
+
+    def probes(self, editor: str, share: float) -> None:
+        """Pass on a share of a unit in progress."""
+        self._receiver.probes(editor, share)
+
+    def edited(self, editor: str, seconds: float, units: int) -> None:
+        """Pass on the time that edits took."""
+        self._receiver.edited(editor, seconds, units)
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        """Pass on that a unit has ended.
+
+        Raises:
+            RunRefused: the run was cancelled.
+        """
+        self._receiver.unit(editor, failed, unscored, tokens)
+        self._check()
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Pass on that a call waits.
+
+        Raises:
+            RunRefused: the run was cancelled.
+        """
+        self._receiver.waiting(seconds, reason)
+        self._check()
+
+    def close(self) -> None:
+        """Pass on the end."""
+        self._receiver.close()
 
 
 def run(
@@ -170,14 +210,13 @@ async def arun(
 
     Cancelled, it ends the run after the units in progress; the same call with the same folder continues it.
     """
-    cancellation = threading.Event()
-    receiver = cancellable(_receiver(progress), cancellation)
+    receiver = CancellableProgress(_receiver(progress))
     call = asyncio.to_thread(run, benchmark, editors, model, out=out, mirror=mirror, progress=receiver, **options)
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        cancellation.set()
+        receiver.cancel()
         await asyncio.wait([task])  # the folder is free when the caller goes on
         raise
     finally:

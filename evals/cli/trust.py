@@ -1,10 +1,10 @@
 """The code and the servers that a run's configuration names, and the files from which the code would be imported."""
 
 import ipaddress
+import os
 import re
+import sys
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -56,18 +56,25 @@ def is_url(name: str) -> bool:
 
 
 def source_file(name: str) -> str:
-    """The file that importing `module:attribute` would run; nothing is imported."""
-    spec: ModuleSpec | None = None
-    places: list[str] = []
-    for part in name.partition(":")[0].split("."):
+    """The file that importing `module:attribute` would run, spec without importing anything."""
+    places: list[str] | None = None
+    origin = None
+    parts = name.partition(":")[0].split(".")
+    for count in range(1, len(parts) + 1):
+        module = ".".join(parts[:count])
         try:
-            spec = PathFinder.find_spec(part, places) if spec else find_spec(part)
+            spec = next((each for finder in sys.meta_path if (each := finder.find_spec(module, places))), None)
+        except KeyError:  # a folder without __init__.py inside another one, which is not imported
+            places = [
+                folder for place in places or () if os.path.isdir(folder := os.path.join(place, parts[count - 1]))
+            ]
+            continue
         except (ImportError, AttributeError, TypeError, ValueError, OSError):
             spec = None
         if spec is None:
             return "no file (not found)"
-        places = list(spec.submodule_search_locations or ())
-    return str(spec and spec.origin or next(iter(places), "a namespace"))
+        places, origin = spec.submodule_search_locations, spec.origin
+    return str(origin or next(iter(places or ()), "a namespace"))
 
 
 def _servers(config: RunConfig) -> Iterator[str]:

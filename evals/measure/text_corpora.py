@@ -65,22 +65,26 @@ def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
         FetchFailed: the dataset cannot be read.
     """
     total = hashlib.sha256(repr(limit).encode())
+    count: int | None = 0
     streams = [_stream(source) for source in sources]
     for source, stream in zip(sources, streams, strict=True):
         if source.startswith(HUB):
             total.update(json.dumps([source, *islice(stream(), HEAD)]).encode())
-        elif source == FACTBOOK:
+            count = None
+            continue
+        if source == FACTBOOK:
             total.update(json.dumps(list(stream())).encode())
         else:
             with Path(source).expanduser().open("rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
-
-    def texts() -> Iterator[str]:
-        return islice((text for stream in streams for text in stream()), limit)
-
-    count = None if any(source.startswith(HUB) for source in sources) else sum(1 for _ in texts())
+        count = None if count is None else count + sum(1 for _ in stream())
+    known = count if limit is None or count is None else min(limit, count)
     stem = re.sub(r"[^\w.-]+", "-", Path(sources[0].removeprefix(HUB)).stem)[:40]
-    return TextCorpus(f"{stem}-{total.hexdigest()[:12]}", count, texts)
+    return TextCorpus(
+        name=f"{stem}-{total.hexdigest()[:12]}",
+        count=known,
+        stream=lambda: islice((text for stream in streams for text in stream()), limit),
+    )
 
 
 def _stream(source: str) -> Callable[[], Iterator[str]]:
@@ -147,17 +151,17 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                if path.suffix == ".txt":
-                    yield line.strip()
-                    continue
-                text = parse_object(line, f"{path}, line {number}").get(FIELD)
-                if not isinstance(text, str):
-                    raise BadData(f"{path}, line {number}: no field '{FIELD}' with a text: each line has one.")
-                yield text
+                if line.strip():
+                    yield line.strip() if path.suffix == ".txt" else _text(line, f"{path}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _text(line: str, where: str) -> str:
+    text = parse_object(line, where).get(FIELD)
+    if not isinstance(text, str):
+        raise BadData(f"{where}: no field '{FIELD}' with a text: each line is an object with one.")
+    return text
 
 
 def _dataset(source: str) -> Callable[[], Iterator[str]]:
@@ -171,18 +175,21 @@ def _dataset(source: str) -> Callable[[], Iterator[str]]:
         )
 
     def stream() -> Iterator[str]:
-        """The texts; the dataset is never in memory as a whole."""
-        import datasets
-
-        try:
-            for row in datasets.load_dataset(name, config or None, split=split or "train", streaming=True):
-                if not isinstance(row.get(FIELD), str):
-                    names = ", ".join(map(str, row))
-                    raise BadData(f"corpus '{source}': its rows have no field '{FIELD}', but {names}.")
-                if row[FIELD].strip():
-                    yield row[FIELD]
-        except (OSError, ValueError, RuntimeError, ImportError) as error:
-            line = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
-            raise FetchFailed(f"corpus '{source}' cannot be read: {line}. Give files of local text instead.") from error
+        for row in _rows(source, name, config or None, split or "train"):
+            if not isinstance(row.get(FIELD), str):
+                raise BadData(f"corpus '{source}': its rows have no field '{FIELD}', but {', '.join(map(str, row))}.")
+            if row[FIELD].strip():
+                yield row[FIELD]
 
     return stream
+
+
+def _rows(source: str, name: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+    """Stream of the rows of a dataset; it is never in memory as a whole."""
+    import datasets
+
+    try:
+        yield from datasets.load_dataset(name, config, split=split, streaming=True)
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        line = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
+        raise FetchFailed(f"corpus '{source}' cannot be read: {line}. Give files of local text instead.") from error

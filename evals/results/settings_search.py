@@ -40,10 +40,14 @@ FEWEST = 4
 Notify = Callable[["Trial", int, int], None]
 
 
-class Metrics(Estimate):
-    """The mean of a metric with its 95% interval, in the metric's unit."""
+class MetricName(FrozenModel):
+    """The metric that a number is of."""
 
     metric: str
+
+
+class Metrics(Estimate, MetricName):
+    """The mean of a metric with its 95% interval, in the metric's unit."""
 
 
 class Trial(FrozenModel):

@@ -15,10 +15,10 @@ from emend.evals.case import Record, pass_id, unit_key
 from emend.evals.config.run_config import Share
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, complete_units, parser_of, record_head
 from emend.evals.log.manifest import MANIFEST, Manifest, SharePart, changes, decisive_fields
-from emend.evals.log.records import parse_fields, read_parsed
+from emend.evals.log.records import parse_fields, read_errors
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.json_files import JsonLine
+from emend.memory.json_files import JsonLine, parse_lines
 
 T = TypeVar("T")
 PASSES = "passes"
@@ -354,7 +354,12 @@ def lines_of(folder: Path, name: str, parse: Callable[[bytes, str], Any] | None 
     Raises:
         BadData: the file is no regular file, or a line cannot be read; names file, line and field.
     """
-    if name == CASES and not (folder / name).exists():
+    path = folder / name
+    if name == CASES and not path.exists():
         raise BadData(f"'{folder}' has no {name}. {REMEDY}")
     by_schema = parse_fields if name == RECORDS else parser_of(SCHEMAS[name])
-    return read_parsed(folder / name, parse or by_schema, REMEDY)
+    with read_errors(path):
+        try:
+            yield from parse_lines(path, parse=parse or by_schema)
+        except BadData as error:
+            raise BadData(f"{error} {REMEDY}") from error

@@ -90,7 +90,7 @@ class ConstructionContext:
         try:
             decision = decide(self.judge, self.prompts[name].fill(**values))
         except ModelReplyError as error:
-            return str(error), error.usage
+            return str(error) or refusal, error.usage
         return "" if decision.holds == expected else refusal, decision.usage
 
 

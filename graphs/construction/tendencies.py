@@ -21,7 +21,7 @@ from emend.graphs.construction.filters.duplicates import find_duplicates, find_s
 from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.tendency_events import EVENT_FILTERS, EVENT_REJECTS
 from emend.graphs.construction.filters.tendency_questions import QUESTION_FILTERS, QUESTION_REJECTS, QuestionDraft
-from emend.graphs.construction.filters.texts import AuthoredDraft, first_fault
+from emend.graphs.construction.filters.texts import AuthoredDraft, Fault, first_fault
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -51,10 +51,6 @@ ANY_EVENT, READABLE, ANOTHER, ENOUGH = "any_event", "readable", "another_entity"
 FOLLOWS, STEADY, UNGUESSABLE = "chosen", "order", "not_guessable"
 NO_EVENT = "none"
 _MARK = re.compile(r"^\s*(?:[-•]|\*(?!\*)|\(?\d+[.):])\s*")
-
-
-Fault = tuple[str, str]
-"""A filter that a text does not pass, and why; both empty where it passes all."""
 
 
 class TendencyDraft(BaseModel):
@@ -102,8 +98,8 @@ def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
     """Take the lines that state an event by itself and are near no earlier one, in words or in meaning."""
     language = runtime.context.language
     outcomes = [(line, event_fault(line, language, state["prompt"])) for line in state["lines"]]
-    faults = [(line, fault) for line, fault in outcomes if fault[0]]
-    texts = _without_near([line for line, fault in outcomes if not fault[0]], DUPLICATE, find_duplicates, faults)
+    faults = [(line, fault) for line, fault in outcomes if fault.filter]
+    texts = _without_near([line for line, fault in outcomes if not fault.filter], DUPLICATE, find_duplicates, faults)
     if embedding := meaning_embedding(language):
         texts = _without_near(texts, SAME_MEANING, lambda texts: find_same_meaning(texts, embedding), faults)
     return _taken(state, faults, texts, "no line states an event in one sentence")
@@ -134,7 +130,7 @@ def _without_near(
 ) -> list[str]:
     """The texts that are near no earlier one; the others are added to the faults."""
     near = find(texts)
-    faults += [(texts[place], (name, f"near '{texts[other]}'")) for place, other in near.items()]
+    faults += [(texts[place], Fault(name, f"near '{texts[other]}'")) for place, other in near.items()]
     return [text for place, text in enumerate(texts) if place not in near]
 
 
@@ -154,8 +150,7 @@ def _taken(
 
 
 def _rejection(state: ConstructionState, fault: Fault, text: str) -> dict[str, Any]:
-    name, reason = fault
-    return rejection(state, name, f"{reason}: {text[:80]}")
+    return rejection(state, fault.filter, f"{fault.reason}: {text[:80]}")
 
 
 def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -169,7 +164,7 @@ def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
             reply = ask_structured(context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS)
         except ModelReplyError as error:
             usage = usage.plus(error.usage)
-            rejections.append(_rejection(state, (READABLE, str(error)), event["event"]))
+            rejections.append(_rejection(state, Fault(READABLE, str(error)), event["event"]))
             continue
         usage = usage.plus(reply.usage)
         events.append(event | _arranged(reply.value, event["event"]))
@@ -222,7 +217,7 @@ def _questions_passing(state: TendencyState, fault_of: Callable[[str, Mapping[st
         for scope, questions in usable.items():
             for question in event[scope]:
                 fault = fault_of(event["event"], question)
-                if fault[0]:
+                if fault.filter:
                     rejections.append(_rejection(state, fault, question["question"]))
                 else:
                     questions.append(question)
@@ -237,9 +232,9 @@ def _too_few(event: Mapping[str, Any], usable: Mapping[str, Sequence[Mapping[str
     """The reason why questions are too few for an event."""
     in_scope, out = usable["in_scope"], usable["out_of_scope"]
     if len(in_scope) < FEWEST or not out:
-        return ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left"
+        return Fault(ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left")
     if not any(is_about_another(question, event["event"]) for question in in_scope):
-        return ANOTHER, "all questions in scope are about whom the event names"
+        return Fault(ANOTHER, "all questions in scope are about whom the event names")
     return None
 
 
@@ -261,13 +256,13 @@ def read_choice(context: ConstructionContext, event: str, question: Mapping[str,
         try:
             choice = choose_option(context.judge, prompt)
         except ModelReplyError as error:
-            return (name, str(error)), usage.plus(error.usage)
+            return Fault(name, str(error)), usage.plus(error.usage)
         usage = usage.plus(choice.usage)
         if name == UNGUESSABLE and choice.word == answer:
-            return (name, "a reader chooses so without the event"), usage
+            return Fault(name, "a reader chooses so without the event"), usage
         if planned and choice.word != planned:
-            return (name, f"a reader chooses {choice.word} and not {planned}"), usage
-    return ("", ""), usage
+            return Fault(name, f"a reader chooses {choice.word} and not {planned}"), usage
+    return Fault(), usage
 
 
 def candidate_of(options: Sequence[str]) -> str:

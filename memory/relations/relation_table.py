@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 from pydantic import StringConstraints, TypeAdapter, ValidationError
@@ -66,10 +66,12 @@ class RelationTable:
         kinds: dict[str, RelationKind] = {}
         names: dict[str, str] = {}
         for file in (BUILTIN, *files):
-            for kind, declarations in _read(file).items():
-                for name, wordings in ((_plain(name), wordings) for name, wordings in declarations.items()):
+            declared = _read(file)
+            for kind in get_args(RelationKind):
+                for wording, others in declared.get(kind, {}).items():
+                    name = _plain(wording)
                     kinds[name] = kind
-                    names |= {_plain(wording): name for wording in (name, *wordings)}
+                    names |= {_plain(each): name for each in (wording, *others)}
         return cls(kinds, names, embedding)
 
     @cached_property

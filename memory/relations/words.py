@@ -13,17 +13,39 @@ def third_person(base: str) -> str:
     return base + ("es" if base.endswith(("s", "x", "ch", "sh", "o")) else "s")
 
 
-def __getattr__(name: str) -> frozenset[str]:
-    """A list of `words.toml`, by its name in capitals."""
-    if name.lower() not in _LISTS:
-        raise AttributeError(f"words.toml has no list '{name.lower()}'")
-    globals()[name] = frozenset(_LISTS[name.lower()].split())  # so that it is read once
-    return frozenset(globals()[name])
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_LISTS[name].split())
 
 
-BASES = frozenset(_LISTS["regular_verbs"].split())
+DETERMINERS = _words("determiners")
+PREPOSITIONS = _words("prepositions")
+AUXILIARIES = _words("auxiliaries")
+PRONOUNS = _words("pronouns")
+RELATIVES = _words("relatives")
+CONJUNCTIONS = _words("conjunctions")
+ADVERBS = _words("adverbs")
+KEPT = _words("kept")
+QUANTITIES = _words("quantities")
+NOT_ADVERBS = _words("not_adverbs")
+JOINERS = _words("joiners")
+REPORTING = _words("reporting")
+IRREGULAR = _words("irregular")
+NOUN_LIKE = _words("noun_like")
+BE = _words("be")
+HAVE = _words("have")
+OPEN = _words("open")
+COPULAR = _words("copular")
+CURRENT = _words("current")
+PAST = _words("past")
+PAST_FIRST = _words("past_first")
+ROLE_VERBS = _words("role_verbs")
+APPOINT = _words("appoint")
+ENDED = _words("ended")
+SEVERAL = _words("several")
+TAKE_OF = _words("take_of")
+BASES = _words("regular_verbs")
 THIRD_PERSON = frozenset(map(third_person, BASES))
-INVARIABLE = frozenset(_LISTS["invariable_verbs"].split())
+INVARIABLE = _words("invariable_verbs")
 IRREGULAR_FORMS: dict[str, list[str]] = {base: forms for base, *forms in map(str.split, _LISTS["irregular_verbs"])}
 """Irregular past forms by base: the past tense, then the participle where it differs."""
 PLACES = "|".join(_LISTS["places"].split())

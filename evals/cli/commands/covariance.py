@@ -1,6 +1,7 @@
 """The command `emend covariance`."""
 
 import shlex
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -61,10 +62,8 @@ def covariance(
     named = [*(corpus or ()), *(more_files or ())]
     most = texts if named else texts or FACTBOOK_TEXTS
     read = None if published else read_corpus(named or [FACTBOOK], most)
-    with (
-        interrupts_as_exit("the same command continues from the last saved state."),
-        local_model(model, overrides.pop(MODEL, {})) as loaded,
-    ):
+    stops = interrupts_as_exit("the same command continues from the last saved state.") if read else nullcontext()
+    with stops, local_model(model, overrides.pop(MODEL, {})) as loaded:
         if read is None:
             files = [*(published or ()), *map(Path, more_files or ())]
             statistics = _import(loaded.lm, files, numbers, out, overrides)

@@ -172,7 +172,12 @@ def list_models(as_json: Json = False) -> None:
 
 
 def _show_models(rows: list[dict[str, Any]], console: "Console") -> None:
-    _show_columns([{name: value for name, value in row.items() if name != "folder"} for row in rows], console)
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for row in rows:
+        table.add_row(*(Text(row[key]) for key in ("name", "title", "parameters", "licence")))
+    console.print(table)
     for row in rows:
         if row["folder"]:
             console.print(Text(f"{row['name']} is in {row['folder']}"), soft_wrap=True)

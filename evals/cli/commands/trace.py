@@ -49,8 +49,9 @@ def trace(
     """Show a case step by step: prompts, replies, retrieval, times and errors; or all cases in short, or answers."""
     filters = records.model_dump() | steps.model_dump() | {"scoring": scoring}
     selected = {name for name, value in filters.items() if value}
-    _check(output, selected, case, not answers.is_empty)
+    _check(output, selected, case)
     if not answers.is_empty:
+        _check_answers(output, selected, case)
         _show_answers(folder, answers, records, output.as_json)
     elif output.otlp is not None:
         from emend.evals.show.trace.otlp_export import export
@@ -75,31 +76,38 @@ def trace(
             emit(rows(result), output.as_json, lambda console: show_trace(result, console))
 
 
-LIST_OF_ANSWERS = "a list of answers"
-NOT_WITH = {
-    "--mermaid": ("node", "grep", "errors", "scoring"),
-    "--otlp": ("node", "grep", "errors", "probe", "kind"),
-    LIST_OF_ANSWERS: ("node", "grep", "errors", "scoring", "probe"),
-}
-"""Options that a form of the output has no use for."""
-
-
-def _check(output: TraceOutput, selected: set[str], case: str | None, lists_answers: bool) -> None:
+def _check(output: TraceOutput, selected: set[str], case: str | None) -> None:
     """Refuse options that have no effect together.
 
     Raises:
         BadSettings: names the options.
     """
-    form = LIST_OF_ANSWERS if lists_answers else output.form or "a table"
-    unused = {f"--{name}": name in selected for name in NOT_WITH.get(form, ())}
-    unused |= {output.form: lists_answers and output.form != "--json", "CASE": lists_answers and case is not None}
-    unused |= {"--out": output.out is not None and output.form not in ("--md", "--mermaid")}
-    unused |= {"--include-content": output.include_content and output.form != "--otlp"}
-    if names := [name for name, is_set in unused.items() if name and is_set]:
-        raise BadSettings(f"{form} has no use for {', '.join(names)}: leave out what does not belong to it.")
+    if output.form in ("--mermaid", "--otlp") and selected & {"node", "grep", "errors"}:
+        raise BadSettings(f"{output.form} includes whole probes: leave out --node, --grep and --errors.")
+    if output.out is not None and output.form not in ("--md", "--mermaid"):
+        raise BadSettings("--out is the file of --md or --mermaid: give one of them.")
+    if output.include_content and output.otlp is None:
+        raise BadSettings("--include-content belongs to --otlp: give an address.")
     needs_case = [f"--{name}" for name in ("probe", "scoring", "md") if name in selected or f"--{name}" == output.form]
     if case is None and needs_case:
         raise BadSettings(f"{needs_case[0]} selects within one case: name it, by its number for example.")
+    if output.otlp is not None and selected & {"probe", "kind"}:
+        raise BadSettings("--otlp sends whole cases: leave out --probe and --kind.")
+    if output.mermaid and "scoring" in selected:
+        raise BadSettings("--mermaid draws no judges: leave out --scoring.")
+
+
+def _check_answers(output: TraceOutput, selected: set[str], case: str | None) -> None:
+    """Refuse what does not go with a list of answers.
+
+    Raises:
+        BadSettings: names the options.
+    """
+    further = [f"--{name}" for name in ("node", "grep", "errors", "scoring", "probe") if name in selected]
+    if case is not None or further or output.form not in ("", "--json"):
+        further += [output.form] if output.form not in ("", "--json") else []
+        words = further + (["CASE"] if case is not None else [])
+        raise BadSettings(f"--wrong, --right, --score and --where list answers of all cases: leave out {words[0]}.")
 
 
 def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool) -> None:

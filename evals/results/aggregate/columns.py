@@ -85,7 +85,7 @@ class Column(NamedTuple):
     def of(cls, values: Iterable[float], cases: Iterable[int]) -> "Column":
         """A column of cases that have one attempt each, in which nothing is missing."""
         numbers = np.array([*cases], np.int64)
-        return cls(np.array([*values], np.float64), ColumnRows(numbers, numbers, NO_CASES), NO_ROWS, NONE_SILENT)
+        return cls(np.array([*values], np.float64), ColumnRows(numbers, numbers, numbers), NO_ROWS, NONE_SILENT)
 
     @property
     def with_silent(self) -> "Column":

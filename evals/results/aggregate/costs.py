@@ -147,9 +147,9 @@ def _latest(lines: Iterable[Line]) -> dict[tuple[ResultGroup, int], Lines]:
     for line in lines:
         group, standing = ResultGroup(line["setting"], line["mode"], line["editor"]), line.get("standing", 0)
         latest[group, standing, line["repeat"], line["edits"]] = line
-    by_group: dict[tuple[ResultGroup, int], Lines] = defaultdict(list)
+    by_group: dict[tuple[ResultGroup, int], Lines] = {}
     for (group, standing, *_), line in latest.items():
-        by_group[group, standing if group.mode.startswith("sequential") else 0].append(line)
+        by_group.setdefault((group, standing if group.mode.startswith("sequential") else 0), []).append(line)
     return by_group
 
 
@@ -324,11 +324,21 @@ class EditCheckRow(GroupRow):
 
 def edit_checks_of(folder: Path, editors: Sequence[str]) -> list[EditCheckRow]:
     """Row per editor, setting and mode, in the order of the editors; of two checks of the same edits the later one."""
-    checks = _latest(line for line in read_lines(folder, COSTS) if line.get("act") == EDIT_CHECK)
-    counts = ("checked", "took", "neighbours", "turned")
+    latest = {
+        (ResultGroup(line["setting"], line["mode"], line["editor"]), line["repeat"], line["edits"]): line
+        for line in read_lines(folder, COSTS)
+        if line.get("act") == EDIT_CHECK
+    }
+    places = sorted({place for place, *_ in latest}, key=order_by(editors))
     return [
-        EditCheckRow(**place._asdict(), **{name: sum(line[name] for line in checks[place, 0]) for name in counts})
-        for place in sorted({place for place, _ in checks}, key=order_by(editors))
+        EditCheckRow(
+            **place._asdict(),
+            **{
+                name: sum(line[name] for (where, *_), line in latest.items() if where == place)
+                for name in ("checked", "took", "neighbours", "turned")
+            },
+        )
+        for place in places
     ]
 
 

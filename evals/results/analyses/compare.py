@@ -1,6 +1,6 @@
 """Two runs, or two editors of one run, compared probe by probe, by the judgements that they share too."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -40,21 +40,36 @@ def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Sha
     """
     if name == NO_SCORING:
         return SharedScoring(None, None)
-    theirs = {scoring.id: scoring for scoring in list_scorings(folder_b)}
-    ours = list_scorings(folder_a) if name is None else list(filter(None, [find_scoring(folder_a, name)]))
-    if common := [scoring for scoring in ours if scoring.id in theirs]:
-        return SharedScoring(common[-1], theirs[common[-1].id])
+    theirs = {ours_scoring.id: ours_scoring for ours_scoring in list_scorings(folder_b)}
     if name is not None:
-        raise BadSettings(
-            f"'{folder_b}' has no scoring '{ours[0].id if ours else name}', and only like judging of both is compared. "
-            f"Judge it as '{folder_a}' was: emend judge run {folder_b} --judge {ours[0].judge if ours else 'NAME'}"
-        )
-    who = [scorings[-1].judge if scorings else "nobody" for scorings in (ours, list(theirs.values()))]
-    note = (
+        ours_scoring = find_scoring(folder_a, name)
+        if ours_scoring is None or ours_scoring.id not in theirs:
+            who, which = (ours_scoring.judge, ours_scoring.id) if ours_scoring else ("NAME", name)
+            raise BadSettings(
+                f"'{folder_b}' has no scoring '{which}', and only like judging of both is compared. Judge it as "
+                f"'{folder_a}' was: emend judge run {folder_b} --judge {who}"
+            )
+        return SharedScoring(ours_scoring, theirs[ours_scoring.id])
+    ours = list_scorings(folder_a)
+    for ours_scoring in reversed(ours):
+        if ours_scoring.id in theirs:
+            return SharedScoring(ours_scoring, theirs[ours_scoring.id])
+    return SharedScoring(None, None, _left_out(ours, list(theirs.values())))
+
+
+def _left_out(ours: list[Scoring], theirs: list[Scoring]) -> str:
+    if not ours and not theirs:
+        return ""
+    who = [notes[-1].judge if notes else "nobody" for notes in (ours, theirs)]
+    return (
         f"judged numbers are left out: the first run was judged by {who[0]}, the second by {who[1]}, not by the same "
         "judges in the same way; emend judge run makes it so"
     )
-    return SharedScoring(None, None, note if ours or theirs else "")
+
+
+def metrics_of(run: Manifest, scoring: Scoring | None, outputs: Iterable[tuple[str, str]]) -> list[Metric]:
+    """The metrics of a run, and of a scoring where there is one."""
+    return list(run.metrics) if scoring is None else with_judged(scoring, set(outputs), run.metrics)
 
 
 BY_KIND = ("record", "case", "any", "all")
@@ -158,8 +173,9 @@ def compare(
     judged = same_scoring(folder_a, other, scoring)
     sides_a, sides_b = _both_sides(folder_a, folder_b, judged, chosen, checkpoint)
     outputs = {*_outputs(sides_a), *_outputs(sides_b)}
-    _refuse_other_protocols(a, b)
-    metrics = _common_metrics(a, b, judged, outputs)
+    refuse_other_protocols(a, b)
+    theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
+    metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]
     coverage, rows = list[Coverage](), list[ComparisonRow]()
     for (first, second), setting in product(chosen, [name for name in a.cases if name in b.cases]):
         names = {"editor_a": first, "editor_b": second, "setting": setting}
@@ -181,16 +197,6 @@ def compare(
     )
 
 
-def _common_metrics(a: Manifest, b: Manifest, judged: SharedScoring, outputs: set[tuple[str, str]]) -> list[Metric]:
-    """The metrics of the first run that the other one has too, those of the scoring included."""
-    ours, theirs = (
-        with_judged(scoring, outputs, run.metrics) if scoring else run.metrics
-        for run, scoring in ((a, judged.a), (b, judged.b))
-    )
-    others = [_plain(metric) for metric in theirs]
-    return [metric for metric in ours if _plain(metric) in others]
-
-
 def _refuse_other_data(a: Manifest, b: Manifest) -> None:
     if a.config.benchmark != b.config.benchmark:
         raise BadSettings(
@@ -203,7 +209,7 @@ def _refuse_other_data(a: Manifest, b: Manifest) -> None:
         )
 
 
-def _refuse_other_protocols(a: Manifest, b: Manifest) -> None:
+def refuse_other_protocols(a: Manifest, b: Manifest) -> None:
     """Check that two runs count the same probes, and have a protocol in common by which they score them.
 
     Raises:
@@ -229,35 +235,45 @@ def _editors(
     for name, known in ((editor_a, first), (editor_b, second)):
         if name is not None and name not in known:
             raise BadSettings(f"no editor '{name}' in that run: {nearest(name, list(known))}")
-    pairs = [(x, y) for x, y in product(first, second) if editor_a in (None, x) and editor_b in (None, y)]
-    if alone:  # with neither named, the second of two less the first
-        is_named = editor_a is not None or editor_b is not None
-        pairs = [(x, y) for x, y in pairs if x != y and (is_named or first.index(x) < first.index(y))]
-        if len(pairs) != 1:
-            raise BadSettings(
-                f"one run is compared with itself: name two of its editors ({', '.join(first)}) with --editor-a and "
-                "--editor-b, or give a second run."
-            )
-    elif editor_a is None or editor_b is None:
-        pairs = [pair for pair in pairs if pair[0] == pair[1]] or pairs
-        if (name := editor_a or editor_b) and pairs[0] != (name, name):
-            known, option = (second, "--editor-b") if editor_a else (first, "--editor-a")
+    if alone:
+        return [_two_of(first, editor_a, editor_b)]
+    if editor_a is None and editor_b is None:
+        if common := [name for name in first if name in second]:
+            return [(name, name) for name in common]
+        if len(first) == len(second) == 1:
+            return [(first[0], second[0])]
+        raise BadSettings(
+            f"the runs have no editor in common ({', '.join(first)} and {', '.join(second)}): "
+            "name one of each with --editor-a and --editor-b."
+        )
+    name_a, other = editor_a or editor_b or "", editor_b or editor_a or ""
+    for name, known, option in ((name_a, first, "--editor-a"), (other, second, "--editor-b")):
+        if name not in known:
             raise BadSettings(f"one of the runs has no editor '{name}': name one of {', '.join(known)} with {option}.")
-        if len(pairs) > 1 and pairs[0][0] != pairs[0][1]:
-            raise BadSettings(
-                f"the runs have no editor in common ({', '.join(first)} and {', '.join(second)}): "
-                "name one of each with --editor-a and --editor-b."
-            )
-    return pairs
+    return [(name_a, other)]
+
+
+def _two_of(editors: Sequence[str], editor_a: str | None, editor_b: str | None) -> tuple[str, str]:
+    if len(editors) == 2:  # the second is the one that is not named
+        editor_a = editor_a or next(name for name in editors if name != editor_b)
+        editor_b = editor_b or next(name for name in editors if name != editor_a)
+    if editor_a and editor_b and editor_a != editor_b:
+        return editor_a, editor_b
+    raise BadSettings(
+        f"one run is compared with itself: name two of its editors ({', '.join(editors)}) with --editor-a and "
+        "--editor-b, or give a second run."
+    )
 
 
 def _both_sides(
     folder_a: Path, folder_b: Path | None, judged: SharedScoring, chosen: list[tuple[str, str]], checkpoint: int
 ) -> tuple[Sides, Sides]:
     firsts, seconds = ({pair[side] for pair in chosen} for side in (0, 1))
-    # One reading serves both sides of a run that is compared with itself.
-    sides = _sides(folder_a, judged.a, firsts if folder_b else firsts | seconds, checkpoint)
-    return sides, _sides(folder_b, judged.b, seconds, checkpoint) if folder_b else sides
+    if folder_b is None:  # one reading serves both sides
+        sides = _sides(folder_a, judged.a, firsts | seconds, checkpoint)
+        return sides, sides
+    first = _sides(folder_a, judged.a, firsts, checkpoint)
+    return first, _sides(folder_b, judged.b, seconds, checkpoint)
 
 
 def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint: int) -> Sides:

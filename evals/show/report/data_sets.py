@@ -1,5 +1,6 @@
 """Tables and progress bars of the `emend data` commands, and the card of a built benchmark."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -10,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from tqdm import tqdm
 
 from emend.evals.build.assemble import FRESH
 from emend.evals.build.card import Card, percent
@@ -17,7 +19,6 @@ from emend.evals.data.check import DataFigure, DataTable, FolderCheck
 from emend.evals.data.download import LEDGER, DataSource, Made, Remote, Report
 from emend.evals.data.pull import Outcome
 from emend.evals.show.report.layout import dim, frame
-from emend.evals.show.report.progress import count_bar
 from emend.memory.escape import one_line
 
 MARK = "*"
@@ -34,7 +35,8 @@ STYLES = {
 @contextmanager
 def download_bar(name: str, size: int | None) -> Iterator[Report]:
     """Progress bar on standard error: live on a terminal, elsewhere a line every five seconds."""
-    with count_bar(name, "B", size, unit_scale=True) as bar:
+    pause = {} if sys.stderr.isatty() else {"delay": 5.0, "mininterval": 5.0}
+    with tqdm(desc=name, total=size, unit="B", unit_scale=True, leave=False, **pause) as bar:
 
         def report(size: int, total: int | None) -> None:
             bar.total = total

@@ -141,7 +141,7 @@ def plain_grid(*columns: Literal["whole", "fold", "right"]) -> Table:
     table = Table.grid(padding=(0, 2))
     for kind in columns:
         side: JustifyMethod = "right" if kind == "right" else "left"
-        table.add_column(justify=side, no_wrap=kind != "fold", overflow="fold")
+        table.add_column(justify=side, no_wrap=kind != "fold", overflow="fold" if kind == "fold" else "ellipsis")
     return table
 
 

@@ -10,8 +10,6 @@ from html import escape
 from importlib import import_module
 from typing import Any, TextIO
 
-from tqdm import tqdm
-
 from emend.evals.run.results import Progress
 from emend.memory.escape import safe
 
@@ -298,22 +296,34 @@ def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator
         thread.join()
 
 
-def count_bar(label: str, unit: str, total: int | None, **style: Any) -> tqdm:
-    """Progress bar on standard error: live on a terminal, elsewhere a line every few seconds."""
-    pause = {} if sys.stderr.isatty() else {"delay": EVERY_SECONDS, "mininterval": EVERY_SECONDS}
-    return tqdm(desc=label, total=total, unit=unit, leave=False, **pause, **style)
-
-
 @contextmanager
 def counter(label: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
-    """Show a count while work goes on.
+    """Show a count while work goes on: a bar on a terminal, a line every few seconds elsewhere.
 
     Yields `update(count, note)`; `total` is None where the number of units is not known.
     """
-    with count_bar(label, f" {unit}", total) as bar:
+    if not sys.stderr.isatty():
+        yield _count_lines(unit, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
 
-        def update(count: int, note: str) -> None:
-            bar.set_postfix_str(safe(note), refresh=False)
-            bar.update(count - bar.n)
+    note = TextColumn("{task.fields[note]}", style="dim", markup=False)
+    columns = (TextColumn(label), BarColumn(bar_width=None), MofNCompleteColumn(), note, TimeElapsedColumn())
+    with RichProgress(*columns, console=Console(file=sys.stderr), transient=True, expand=True) as bars:
+        task = bars.add_task("", total=total, note="")
+        yield lambda count, note: bars.update(task, completed=count, note=note)
 
-        yield update
+
+def _count_lines(unit: str, total: int | None) -> Callable[[int, str], None]:
+    last = time.monotonic()
+    goal = "" if total is None else f" of {total:,}"
+
+    def update(count: int, note: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(safe(f"{count:,}{goal} {unit}{', ' * bool(note)}{note}") + "\n")
+
+    return update

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,21 +24,14 @@ from emend.evals.log.run_index import RunIndex
 from emend.evals.log.run_table import RunTable
 from emend.evals.log.table_sources import RECORD_SOURCE, STEP_SOURCE
 from emend.evals.log.table_sources import text as literal
-from emend.evals.show.trace.answers import (
-    ALL_RECORDS,
-    ALL_STEPS,
-    RecordFilter,
-    StepFilter,
-    check_name,
-    text_of,
-    texts_of,
-)
+from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.case_trace import open_failures, trace
 from emend.evals.show.trace.graph_paths import Path as GraphPath
 from emend.evals.show.trace.graph_paths import edges_of, mermaid, paths_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.json_files import JsonLine
+from emend.memory.registry import nearest
 
 CONTEXT = 40
 """Characters shown on each side of a text that was searched for."""
@@ -85,11 +79,28 @@ class Overview(FrozenModel):
     cases: tuple[CaseRow, ...]
 
 
+@dataclass
+class _CaseSums:
+    """Sums of one case under one editor, and the gravest thing that went wrong."""
+
+    setting: str
+    case: str
+    editor: str
+    probes: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+    errors: int = 0
+    unscored: int = 0
+    finding: str = ""
+    failed: int = 0
+    number: int = 0
+
+
 _STEP: Callable[[Any], Any] = TypeAdapter(StepLine).validate_python
+_ROWS = TypeAdapter(tuple[CaseRow, ...])
 CaseKey = tuple[str, str, str]
 """Setting, case, editor."""
-Sums = dict[str, Any]
-SUMS = ("probes", "steps", "seconds", "retries", "errors", "unscored", "finding")
 VIEWS = (
     """
 CREATE VIEW chosen_records AS SELECT r.*, cardinality(unscored) > 0 AS is_unscored, excerpt
@@ -146,13 +157,15 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    check_name("the run has no editor", records.editor, manifest.config.editors)
+    if records.editor is not None and records.editor not in manifest.config.editors:
+        editors = list(manifest.config.editors)
+        raise BadSettings(f"the run has no editor '{records.editor}': {nearest(records.editor, editors)}")
     require_records(folder)
     with RunTable(folder, [RECORD_SOURCE, STEP_SOURCE]) as table:
         _check_names(table, manifest, records, steps)
         probes = _make_views(table, records, steps)
         nodes = tuple(map(_node_row, table.rows(NODES)))
-        cases = {row[:3]: dict(zip(SUMS, row[3:], strict=True)) for row in table.rows(CASES_ASKED.format(**probes))}
+        cases = {row[:3]: _CaseSums(*row) for row in table.rows(CASES_ASKED.format(**probes))}
         _add_failures(table, records, steps, cases)
     if not (cases or steps.errors or steps.is_empty):
         raise BadSettings(f"nothing in '{folder}' fits {steps}.")
@@ -172,7 +185,8 @@ def _check_names(table: RunTable, manifest: Manifest, records: RecordFilter, ste
     if records.kind is not None:
         query = "SELECT DISTINCT kind FROM record_lines WHERE editor = $1 OR $1 IS NULL"
         kinds = sorted(kind for (kind,) in table.rows(query, records.editor))
-        check_name("the run has no probes of kind", records.kind, kinds)
+        if records.kind not in kinds:
+            raise BadSettings(f"the run has no probes of kind '{records.kind}': {nearest(records.kind, kinds)}")
 
 
 def _make_views(table: RunTable, records: RecordFilter, steps: StepFilter) -> dict[str, str]:
@@ -227,6 +241,18 @@ def _node_row(values: tuple[Any, ...]) -> NodeRow:
     return NodeRow(**row | {name: round(row[name], 3) for name in ("median_ms", "p95_ms")})
 
 
+def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict[str, Any]]]]:
+    """Each record of an editor, or of all, with its steps."""
+    unit, events = "", dict[str, list[dict[str, Any]]]()
+    with RunIndex(folder) as index:
+        for record in read_records(folder):
+            if editor is not None and record.editor != editor:
+                continue
+            if record.unit != unit:
+                unit, events = record.unit, index.events(record.unit)
+            yield record, list(steps_from_events(events.get(record.probe, ())))
+
+
 def _excerpt(text: str, texts: Sequence[str]) -> str:
     """The first place where a text occurs, with a little of what is around it."""
     for whole in texts:
@@ -237,7 +263,7 @@ def _excerpt(text: str, texts: Sequence[str]) -> str:
     return ""
 
 
-def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, Sums]) -> None:
+def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]) -> None:
     """Count units that failed and were not finished since, each once."""
     if records.kind is not None or next(read_lines(table.folder, ERRORS), None) is None:
         return
@@ -246,27 +272,18 @@ def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cas
     for line in last.values():
         if records.editor in (None, line["editor"]) and steps.fits_failure(line):
             key = line["setting"], line["case"], line["editor"]
-            sums = cases.setdefault(key, dict.fromkeys(SUMS, 0) | {"finding": ""})
-            sums["failed"] = sums.get("failed", 0) + 1
-            sums["finding"] = sums["finding"] or f"{line['error']}: {line['message']}"
+            case = cases.setdefault(key, _CaseSums(*key))
+            case.failed += 1
+            case.finding = case.finding or f"{line['error']}: {line['message']}"
 
 
-def _case_rows(folder: Path, cases: dict[CaseKey, Sums]) -> tuple[CaseRow, ...]:
+def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> tuple[CaseRow, ...]:
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
     settings = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
-    rows = [
-        CaseRow(
-            case=case,
-            number=numbers.get((setting, case), 0),
-            setting=setting,
-            editor=editor,
-            failed=sums.pop("failed", 0),
-            seconds=round(sums.pop("seconds"), 6),
-            **sums,
-        )
-        for (setting, case, editor), sums in cases.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (settings.get(row.setting, 0), row.number)))
+    for sums in cases.values():
+        sums.number, sums.seconds = numbers.get((sums.setting, sums.case), 0), round(sums.seconds, 6)
+    rows = sorted(cases.values(), key=lambda sums: (settings.get(sums.setting, 0), sums.number))
+    return _ROWS.validate_python(rows, from_attributes=True)
 
 
 def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = ALL_RECORDS) -> str:
@@ -297,11 +314,10 @@ def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = AL
 def _selected(
     folder: Path, case: str | None, records: RecordFilter
 ) -> Iterator[tuple[Record, Sequence[dict[str, Any]]]]:
-    """Each record that fits, of a case or of all, with its steps."""
     if case is not None:
-        yield from ((probe.record, probe.steps) for probe in trace(folder, case, records, scoring="none").probes)
-        return
-    with RunIndex(folder) as index:
-        for unit, group in groupby(filter(records.fits, read_records(folder)), key=lambda record: record.unit):
-            events = index.events(unit)
-            yield from ((record, list(steps_from_events(events.get(record.probe, ())))) for record in group)
+        for probe in trace(folder, case, records, scoring="none").probes:
+            yield probe.record, probe.steps
+    else:
+        for record, steps in _with_steps(folder, records.editor):
+            if records.fits(record):
+                yield record, steps

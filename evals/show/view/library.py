@@ -5,7 +5,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,15 +68,17 @@ class Library:
         """Counts of the runs, None for one that cannot be read."""
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._locks: dict[Path, threading.Lock] = {}
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="emend-view-library")
-        self._jobs: dict[Path | None, Future[Any]] = {}
-        """Runs that are being loaded; None for the counting of all."""
+        self._failed: dict[Path, tuple[FileState, Exception]] = {}
+        """Runs that could not be loaded, and why."""
+        self._threads: dict[Path | None, threading.Thread] = {}
+        """Those that load a run, or under None count all."""
 
     def close(self) -> None:
         """End what is under way."""
         self._stopped.set()
         self.results.close()
-        self._pool.shutdown(cancel_futures=True)
+        if counting := self._threads.get(None):
+            counting.join()
 
     @contextmanager
     def index(self, place: RunPlace) -> Iterator[RunIndex]:
@@ -94,7 +95,11 @@ class Library:
             return self._locks.setdefault(folder, threading.Lock())
 
     def answers(self, place: RunPlace) -> tuple[RunAnswers | None, Status]:
-        """The answers of a run as far as they are written, or None while tables are made of many."""
+        """The answers of a run as far as they are written, or None while tables are made of many.
+
+        Raises:
+            EmendError, OSError: a file cannot be read.
+        """
         state = file_state(place.folder, ANSWER_FILES)
         with self._lock:
             known = self._answers.get(place.folder)
@@ -102,7 +107,10 @@ class Library:
             if waiting := self._wait_for_tables(place):
                 return None, waiting
             if known is None and not self.patient and state[0][1] > LOADED_AT_ONCE:
-                self._start(place.folder, self._load, place)  # it takes longer than a page may
+                failed = self._failed.get(place.folder)
+                if failed and failed[0] == state:
+                    raise failed[1]
+                self._start(place.folder, self._load_large, place)  # it takes longer than a page may
                 return None, Status(state="computing", text="reading the tables")
             known = self._load(place)
         return known.answers, Status(records=known.answers.totals.records)
@@ -126,11 +134,20 @@ class Library:
         size = sum(size for _, size, _ in file_state(place.folder)) / 2**20
         return status if status.state == "failed" else Status(state="computing", text=f"reading {size:,.0f} MB")
 
-    def _start(self, key: Path | None, function: Callable[..., Any], *values: Any) -> None:
+    def _start(self, key: Path | None, function: Callable[..., None], *values: Any) -> None:
         """Call a function on another thread, unless it works on the same thing already."""
         with self._lock:
-            if key not in self._jobs or self._jobs[key].done():
-                self._jobs[key] = self._pool.submit(function, *values)
+            if key not in self._threads or not self._threads[key].is_alive():
+                self._threads[key] = threading.Thread(target=function, args=values, name="emend-view", daemon=True)
+                self._threads[key].start()
+
+    def _load_large(self, place: RunPlace) -> None:
+        """Load the answers of a run, or keep why they cannot be."""
+        state = file_state(place.folder, ANSWER_FILES)
+        try:
+            self._load(place)
+        except (EmendError, OSError) as error:
+            self._failed[place.folder] = state, error
 
     def _load(self, place: RunPlace) -> LoadedAnswers:
         state, start = file_state(place.folder, ANSWER_FILES), time.thread_time()

@@ -144,10 +144,11 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     try:
-        inside = [path for path in folder.iterdir() if not path.name.startswith(".")]
-        return sorted(path for path in inside if path.is_dir() and not path.is_symlink())
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
     except OSError:
         return []
+    return [folder / name for name in sorted(names)]
 
 
 def require_runs(scan: Scan) -> None:

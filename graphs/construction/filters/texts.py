@@ -261,17 +261,22 @@ ABOUT_OBJECTS = frozenset({"subject", "new_object", "old_object", "two_objects"}
 """Filters of texts about one fact with an old and a new object."""
 
 
-def first_fault(
-    draft: Any, filters: Mapping[str, Callable[..., str]] = TEXT_FILTERS, *others: object
-) -> tuple[str, str]:
-    """The name of the first filter that rejects a draft, and its reason; both empty if none does.
+class Fault(NamedTuple):
+    """A filter that a text does not pass, and the reason; both empty where it passes all."""
+
+    filter: str = ""
+    reason: str = ""
+
+
+def first_fault(draft: Any, filters: Mapping[str, Callable[..., str]] = TEXT_FILTERS, *others: object) -> Fault:
+    """The first filter that rejects a draft.
 
     Args:
         draft: a text, or what else the filters take.
         filters: by name.
         others: further arguments of each filter.
     """
-    return next(((name, reason) for name, find in filters.items() if (reason := find(draft, *others))), ("", ""))
+    return next((Fault(name, reason) for name, find in filters.items() if (reason := find(draft, *others))), Fault())
 
 
 def summary_of(find: Callable[..., object]) -> str:

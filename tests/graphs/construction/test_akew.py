@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from emend.agents.roles.author import READINGS as WORDS
-from emend.agents.roles.author import SHIPPED
+from emend.agents.roles.author import SHIPPED, decide
+from emend.agents.roles.conversation import Prompt
 from emend.graphs.construction.akew import CONVEYS, READINGS, READS_AS, SAMPLE, build, filters
 from emend.graphs.construction.filters.texts import TEXT_FILTERS
 from emend.graphs.construction.pipeline import ConstructionContext
@@ -98,6 +99,11 @@ def test_a_local_judge_decides_by_the_more_probable_word():
     state, _ = run_graph(build("best"), {"item": ITEM}, context)
     assert state["passed"][READS_AS] and not state["passed"][CONVEYS]
     assert [targets for _, targets in judge.scored] == [WORDS, ("True", "False")]
+
+
+def test_a_local_judge_that_cannot_decide_says_false():
+    judge = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -1.0)
+    assert not decide(judge, Prompt().asked("Is it so?", "Is it so?")).holds
 
 
 @pytest.mark.parametrize("verdict", READINGS)

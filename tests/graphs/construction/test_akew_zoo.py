@@ -81,7 +81,7 @@ def rejecting_filter(specimen: Specimen) -> str:
         is_cut_off=specimen.is_cut_off,
         aliases=tuple(item.get("aliases", ())),
     )
-    return first_fault(draft)[0]
+    return first_fault(draft).filter
 
 
 def judged(specimen: Specimen, verdict: str) -> dict[str, Any]:

@@ -90,8 +90,8 @@ def test_a_call_becomes_ten_events_with_six_and_two_questions_of_three_options()
     ],
 )
 def test_a_bad_event_is_dropped_by_the_filter_meant_for_it(name: str, event: str):
-    assert event_fault(event, "en")[0] == name
-    assert event_fault(EVENT, "en")[0] == ""
+    assert event_fault(event, "en").filter == name
+    assert event_fault(EVENT, "en").filter == ""
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_a_bad_event_is_dropped_by_the_filter_meant_for_it(name: str, event: str
     ],
 )
 def test_a_bad_question_is_dropped_by_the_filter_meant_for_it(name: str, change: dict[str, Any]):
-    assert question_fault(QUESTION | change, EVENT, "en")[0] == name
-    assert question_fault(QUESTION, EVENT, "en")[0] == ""
+    assert question_fault(QUESTION | change, EVENT, "en").filter == name
+    assert question_fault(QUESTION, EVENT, "en").filter == ""
 
 
 def test_near_duplicates_of_a_reply_are_dropped():

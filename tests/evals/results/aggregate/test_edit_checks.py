@@ -42,6 +42,14 @@ def test_checks_are_summed_over_edits_and_of_two_of_the_same_edits_the_later_cou
     assert any("3 of 4 neighbouring" in note and note.startswith("ft") for note in notes)
 
 
+def test_checks_of_a_sequence_are_summed_over_its_turns(tmp_path: Path) -> None:
+    turns = [check("rome", edits, 1, 3) | {"mode": "sequential:1", "standing": n} for n, edits in enumerate("ab", 1)]
+    write(tmp_path, *turns)
+    (row,) = edit_checks_of(tmp_path, ["rome"])
+    assert (row.checked, row.took, row.neighbours, row.turned) == (2, 2, 8, 6)
+    assert [place.mode for place in broken_places([], [row])] == ["sequential:1"]
+
+
 def test_half_of_the_neighbours_is_not_most_of_them(tmp_path: Path) -> None:
     write(tmp_path, check("rome", "a", 1, 2), check("ft", "a", 1, 1), check("ft", "b", 1, 4))
     assert [place.editor for place in broken_places([], edit_checks_of(tmp_path, ["rome", "ft"]))] == ["ft"]

@@ -8,6 +8,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from emend.evals.judging.panel import Panel
+from emend.evals.log.lines import CASES
+from emend.evals.log.records import read_lines
 from emend.evals.show.view.environment import render
 from emend.evals.show.view.pages.case import pass_views
 from emend.evals.show.view.pages.common import marked
@@ -293,7 +295,10 @@ def test_a_damaged_run_gives_a_page_that_says_so(smooth, tmp_path):
         assert site.page(f"run/{run}/cases.html").status == 422
 
 
-def test_the_list_of_runs_waits_for_no_run_that_cannot_be_read(smooth, tmp_path):
+@pytest.mark.parametrize("limit", [2**40, -1], ids=["small", "large"])
+def test_the_list_of_runs_waits_for_no_run_that_cannot_be_read(smooth, tmp_path, monkeypatch, limit):
+    for name in ("LOADED_AT_ONCE", "COUNTED_AT_ONCE"):
+        monkeypatch.setattr(f"emend.evals.show.view.library.{name}", limit)
     shutil.copytree(smooth, tmp_path / "whole")
     shutil.copytree(smooth, tmp_path / "damaged")
     (tmp_path / "damaged" / "records.jsonl").write_bytes(b'{"unit": 1}\n')
@@ -305,7 +310,7 @@ def test_the_list_of_runs_waits_for_no_run_that_cannot_be_read(smooth, tmp_path)
 def test_a_case_that_was_not_asked_yet_says_so(smooth, tmp_path):
     folder = shutil.copytree(smooth, tmp_path / "run")
     lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
-    first = json.loads(lines[0])["case"]
+    first = next(read_lines(folder, CASES))["case"]  # whichever ended first
     (folder / "records.jsonl").write_bytes(b"".join(line for line in lines if json.loads(line)["case"] == first))
     with Site([folder]) as site:
         run = next(iter(site.library.scan.runs()))

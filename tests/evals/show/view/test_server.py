@@ -116,6 +116,7 @@ def test_no_path_leads_out(client, path):
 
 def test_links_out_of_the_folders_are_not_followed(runs, smooth, tmp_path):
     (runs / "link").symlink_to(smooth, target_is_directory=True)
+    (runs / "nowhere").symlink_to("x" * 300)
     shutil.copytree(smooth, tmp_path / "copy")
     linked = runs / "linked file"
     linked.mkdir()

@@ -71,7 +71,7 @@ def test_a_good_text_passes(text: str, fields: dict[str, str]):
 
 
 def test_a_reply_that_ended_at_its_limit_is_cut_off_whatever_its_last_sign():
-    assert first_fault(draft(GOOD)._replace(is_cut_off=True))[0] == "cut_off"
+    assert first_fault(draft(GOOD)._replace(is_cut_off=True)).filter == "cut_off"
 
 
 def test_a_chinese_text_is_measured_in_characters_and_needs_chinese_letters():
@@ -80,4 +80,4 @@ def test_a_chinese_text_is_measured_in_characters_and_needs_chinese_letters():
     )
     fields = {"subject": "佩尔水闸", "new": "挪威", "old": "智利", "fact": "佩尔水闸建于挪威。", "language": "zh"}
     assert first_fault(draft(text, **fields)) == ("", "")
-    assert first_fault(draft(GOOD, **fields))[0] == "language"
+    assert first_fault(draft(GOOD, **fields)).filter == "language"
