@@ -21,7 +21,7 @@ from emend.graphs.construction.filters.duplicates import find_duplicates, find_s
 from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.tendency_events import EVENT_FILTERS, EVENT_REJECTS
 from emend.graphs.construction.filters.tendency_questions import QUESTION_FILTERS, QUESTION_REJECTS, QuestionDraft
-from emend.graphs.construction.filters.texts import AuthoredDraft, Fault, first_fault
+from emend.graphs.construction.filters.texts import AuthoredDraft, FilterFault, first_fault
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
     ConstructionState,
@@ -107,17 +107,17 @@ def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
 
 def take_lines(state: TendencyState) -> dict[str, Any]:
     """Take all lines but near duplicates of earlier ones, as the paper does."""
-    faults = list[tuple[str, Fault]]()
+    faults = list[tuple[str, FilterFault]]()
     texts = _without_near(state["lines"], DUPLICATE, find_duplicates, faults)
     return _taken(state, faults, texts, "the author wrote no event")
 
 
-def event_fault(event: str, language: str, prompt: str = "") -> Fault:
+def event_fault(event: str, language: str, prompt: str = "") -> FilterFault:
     """The first filter that a line does not pass, by what was asked."""
     return first_fault(AuthoredDraft(event, "", "", prompt=prompt, language=language), EVENT_FILTERS)
 
 
-def question_fault(question: Mapping[str, Any], event: str, language: str) -> Fault:
+def question_fault(question: Mapping[str, Any], event: str, language: str) -> FilterFault:
     """The first filter that a question about an event does not pass."""
     return first_fault(QuestionDraft.from_fields(question, event, language), QUESTION_FILTERS)
 
@@ -126,16 +126,16 @@ def _without_near(
     texts: Sequence[str],
     name: str,
     find: Callable[[Sequence[str]], Mapping[int, int]],
-    faults: list[tuple[str, Fault]],
+    faults: list[tuple[str, FilterFault]],
 ) -> list[str]:
     """The texts that are near no earlier one; the others are added to the faults."""
     near = find(texts)
-    faults += [(texts[place], Fault(name, f"near '{texts[other]}'")) for place, other in near.items()]
+    faults += [(texts[place], FilterFault(name, f"near '{texts[other]}'")) for place, other in near.items()]
     return [text for place, text in enumerate(texts) if place not in near]
 
 
 def _taken(
-    state: TendencyState, faults: Sequence[tuple[str, Fault]], texts: Sequence[str], problem: str
+    state: TendencyState, faults: Sequence[tuple[str, FilterFault]], texts: Sequence[str], problem: str
 ) -> dict[str, Any]:
     rejections = [_rejection(state, fault, text) for text, fault in faults]
     passed = failures(rejections) | {ANY_EVENT: bool(texts)}
@@ -149,7 +149,7 @@ def _taken(
     }
 
 
-def _rejection(state: ConstructionState, fault: Fault, text: str) -> dict[str, Any]:
+def _rejection(state: ConstructionState, fault: FilterFault, text: str) -> dict[str, Any]:
     return rejection(state, fault.filter, f"{fault.reason}: {text[:80]}")
 
 
@@ -164,7 +164,7 @@ def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
             reply = ask_structured(context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS)
         except ModelReplyError as error:
             usage = usage.plus(error.usage)
-            rejections.append(_rejection(state, Fault(READABLE, str(error)), event["event"]))
+            rejections.append(_rejection(state, FilterFault(READABLE, str(error)), event["event"]))
             continue
         usage = usage.plus(reply.usage)
         events.append(event | _arranged(reply.value, event["event"]))
@@ -195,7 +195,7 @@ def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
     """Take the questions that a reader answers as planned with the event, and otherwise without it."""
     usage = Usage()
 
-    def fault_of(event: str, question: Mapping[str, Any]) -> Fault:
+    def fault_of(event: str, question: Mapping[str, Any]) -> FilterFault:
         nonlocal usage
         fault, spent = read_choice(runtime.context, event, question)
         usage = usage.plus(spent)
@@ -209,7 +209,9 @@ def is_about_another(question: Mapping[str, Any], event: str) -> bool:
     return not names(event, question["about"])
 
 
-def _questions_passing(state: TendencyState, fault_of: Callable[[str, Mapping[str, Any]], Fault]) -> dict[str, Any]:
+def _questions_passing(
+    state: TendencyState, fault_of: Callable[[str, Mapping[str, Any]], FilterFault]
+) -> dict[str, Any]:
     """The events with the questions without a fault; one with too few is dropped."""
     events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for event in state["events"]:
@@ -228,17 +230,17 @@ def _questions_passing(state: TendencyState, fault_of: Callable[[str, Mapping[st
     return {"events": events, "rejections": rejections, "passed": failures(rejections) | {ENOUGH: bool(events)}}
 
 
-def _too_few(event: Mapping[str, Any], usable: Mapping[str, Sequence[Mapping[str, Any]]]) -> Fault | None:
+def _too_few(event: Mapping[str, Any], usable: Mapping[str, Sequence[Mapping[str, Any]]]) -> FilterFault | None:
     """The reason why questions are too few for an event."""
     in_scope, out = usable["in_scope"], usable["out_of_scope"]
     if len(in_scope) < FEWEST or not out:
-        return Fault(ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left")
+        return FilterFault(ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left")
     if not any(is_about_another(question, event["event"]) for question in in_scope):
-        return Fault(ANOTHER, "all questions in scope are about whom the event names")
+        return FilterFault(ANOTHER, "all questions in scope are about whom the event names")
     return None
 
 
-def read_choice(context: ConstructionContext, event: str, question: Mapping[str, Any]) -> tuple[Fault, Usage]:
+def read_choice(context: ConstructionContext, event: str, question: Mapping[str, Any]) -> tuple[FilterFault, Usage]:
     """The filter that a reader's choices do not pass: with the event, with swapped options, and without it.
 
     A question out of scope is answered by C with the event as without it, and is read once.
@@ -256,13 +258,13 @@ def read_choice(context: ConstructionContext, event: str, question: Mapping[str,
         try:
             choice = choose_option(context.judge, prompt)
         except ModelReplyError as error:
-            return Fault(name, str(error)), usage.plus(error.usage)
+            return FilterFault(name, str(error)), usage.plus(error.usage)
         usage = usage.plus(choice.usage)
         if name == UNGUESSABLE and choice.word == answer:
-            return Fault(name, "a reader chooses so without the event"), usage
+            return FilterFault(name, "a reader chooses so without the event"), usage
         if planned and choice.word != planned:
-            return Fault(name, f"a reader chooses {choice.word} and not {planned}"), usage
-    return Fault(), usage
+            return FilterFault(name, f"a reader chooses {choice.word} and not {planned}"), usage
+    return FilterFault(), usage
 
 
 def candidate_of(options: Sequence[str]) -> str:

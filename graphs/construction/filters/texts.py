@@ -261,14 +261,14 @@ ABOUT_OBJECTS = frozenset({"subject", "new_object", "old_object", "two_objects"}
 """Filters of texts about one fact with an old and a new object."""
 
 
-class Fault(NamedTuple):
+class FilterFault(NamedTuple):
     """A filter that a text does not pass, and the reason; both empty where it passes all."""
 
     filter: str = ""
     reason: str = ""
 
 
-def first_fault(draft: Any, filters: Mapping[str, Callable[..., str]] = TEXT_FILTERS, *others: object) -> Fault:
+def first_fault(draft: Any, filters: Mapping[str, Callable[..., str]] = TEXT_FILTERS, *others: object) -> FilterFault:
     """The first filter that rejects a draft.
 
     Args:
@@ -276,7 +276,9 @@ def first_fault(draft: Any, filters: Mapping[str, Callable[..., str]] = TEXT_FIL
         filters: by name.
         others: further arguments of each filter.
     """
-    return next((Fault(name, reason) for name, find in filters.items() if (reason := find(draft, *others))), Fault())
+    return next(
+        (FilterFault(name, reason) for name, find in filters.items() if (reason := find(draft, *others))), FilterFault()
+    )
 
 
 def summary_of(find: Callable[..., object]) -> str:
