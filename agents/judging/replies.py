@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from emend.agents.parsing.messages import ScannedObject, scan_objects
+from emend.agents.parsing.json_objects import ScannedObject, scan_objects
 from emend.agents.parsing.reply_marks import has_open_reasoning, strip_marks
 from emend.memory.errors import ModelReplyError
 from emend.memory.typography import fold_text

@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from emend.agents.parsing.json_objects import json_objects
 from emend.agents.parsing.reply_marks import has_reasoning, strip_marks
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
@@ -17,8 +17,6 @@ from emend.memory.redaction import hide_keys
 
 T = TypeVar("T", bound=BaseModel)
 
-OBJECT_START = re.compile(r'\{\s*"')
-"""The beginning of a JSON object; other braces are prose."""
 WINDOW = ("model_context_window_exceeded", "model_length")
 PARTIAL = "incomplete"
 """Status of a partial response, which usually has details."""
@@ -193,43 +191,6 @@ def parse_text(reply: str, schema: ReplySchema[T]) -> T:
     if not candidates:
         raise ModelReplyError("expected a JSON object, the reply holds none that is whole.", reply)
     return _only(candidates, schema, reply)
-
-
-def json_objects(text: str) -> list[dict[str, Any]]:
-    """Return the JSON objects of a text in order; none where one of them is broken, since its rest is unknown."""
-    objects = []
-    for each in scan_objects(text, json.JSONDecoder(strict=False)):  # models break lines within a text
-        if each.value is not None:
-            objects.append(each.value)
-        elif OBJECT_START.match(text, each.start):
-            return []
-    return objects
-
-
-_BRACE = re.compile(r"\{(?=\s*[\"}])")
-
-
-class ScannedObject(NamedTuple):
-    """A JSON object in a text, None where it is broken, and where it starts and ends."""
-
-    value: dict[str, Any] | None
-    start: int
-    end: int
-
-
-def scan_objects(text: str, decoder: json.JSONDecoder) -> Iterator[ScannedObject]:
-    """Yield each outermost JSON object of a text, whole or broken, up to one that nests too deeply."""
-    end = 0
-    while brace := _BRACE.search(text, end):
-        value, end = None, brace.end()
-        try:
-            value, end = decoder.raw_decode(text, brace.start())
-        except RecursionError:  # so would the braces within it
-            yield ScannedObject(None, brace.start(), end)
-            return
-        except ValueError:
-            pass
-        yield ScannedObject(value, brace.start(), end)
 
 
 def _only(candidates: list[dict[str, Any]], schema: ReplySchema[T], reply: str) -> T:

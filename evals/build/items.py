@@ -21,43 +21,11 @@ from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe
 
 ITEM, PLACE = "item", "place"
+ITEM_DEFAULTS = {"kind": "akew", "source": "", "recipe": "best", "language": "en"}
 
 
-class SourceCases:
-    """Base of benchmarks that a construction runs on: all cases in one list; a limit takes a seeded sample of them."""
-
-    name: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]]
-    wording: ClassVar[str] = "new_fact"
-    mode: ClassVar[str] = "single"
-    defaults: ClassVar[Mapping[str, str]]
-    options: dict[str, str]
-
-    def _read_options(self, options: Mapping[str, str] | None, choice: str, choices: Sequence[str], what: str) -> None:
-        self.options = {**self.defaults, **known_options(self.name, options, self.defaults)}
-        one_of(self.name, choice, self.options[choice], choices)
-        if not self.options["source"]:
-            raise BadSettings(f"nothing to {what} with --from.")
-
-    @cached_property
-    def _cases(self) -> list[Case]:
-        raise NotImplementedError
-
-    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """The cases, or so many of them, in their order."""
-        check_request(self.name, setting, self.settings, limit)
-        cases = self._cases
-        if limit is None or limit >= len(cases):
-            return iter(cases)
-        return (cases[place] for place in sorted(random.Random(seed).sample(range(len(cases)), limit)))
-
-    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """None: the prompts of a construction have their own, and the unedited model gets none."""
-        return ()
-
-
-class Items(SourceCases):
-    """The items of a source, in its order.
+class Items:
+    """The items of a source, in its order; a limit takes a seeded sample.
 
     Args:
         data: None; the source is an option.
@@ -69,10 +37,14 @@ class Items(SourceCases):
 
     name: ClassVar[str] = "items"
     settings: ClassVar[tuple[str, ...]] = ("items",)
-    defaults: ClassVar[Mapping[str, str]] = {"kind": "akew", "source": "", "recipe": "best", "language": "en"}
+    wording: ClassVar[str] = "new_fact"
+    mode: ClassVar[str] = "single"
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        self._read_options(options, "recipe", get_args(Recipe), "build from: name a source")
+        self.options = {**ITEM_DEFAULTS, **known_options(self.name, options, ITEM_DEFAULTS)}
+        one_of(self.name, "recipe", self.options["recipe"], get_args(Recipe))
+        if not self.options["source"]:
+            raise BadSettings("nothing to build from: name a source with --from.")
         self.kind = build_kind(self.options["kind"])
 
     @cached_property
@@ -82,6 +54,11 @@ class Items(SourceCases):
     @cached_property
     def _cases(self) -> list[Case]:
         return [_item_case(place, *item) for place, item in enumerate(self._source[0])]
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """One case an item."""
+        check_request(self.name, setting, self.settings, limit)
+        return _sample(self._cases, limit, seed)
 
     def metrics(self) -> Sequence[Metric]:
         """The share of items that are kept, and for each filter the share of those that reached it and passed."""
@@ -94,6 +71,10 @@ class Items(SourceCases):
             )
             for name, info in filters.items()
         ]
+
+    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
+        """None: the prompts of a construction have their own."""
+        return ()
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -112,6 +93,13 @@ class Items(SourceCases):
         }
 
 
+def _sample(cases: Sequence[Case], limit: int | None, seed: int) -> Iterator[Case]:
+    """So many of the cases, in their order."""
+    if limit is None or limit >= len(cases):
+        return iter(cases)
+    return (cases[place] for place in sorted(random.Random(seed).sample(range(len(cases)), limit)))
+
+
 def _item_case(place: int, text: str, fields: Mapping[str, Any]) -> Case:
     probe = Probe(
         kind=ITEM,
@@ -125,6 +113,7 @@ def _item_case(place: int, text: str, fields: Mapping[str, Any]) -> Case:
     return Case(edits=(), probes=(probe,))
 
 
+DEFAULTS = {"source": "", "fact": "new", "options": "{}"}
 WORDS, CHOICE = "in_words", "as_choice"
 COUNT = "cases of the source"
 """Entry of the provenance."""
@@ -135,8 +124,8 @@ CHOOSE = "{question}\nOptions: {options}\nWrite the right option and nothing els
 SCALE = 100.0
 
 
-class Knowledge(SourceCases):
-    """The facts of a benchmark, a case for each of its cases.
+class Knowledge:
+    """The facts of a benchmark, a case for each of its cases; a limit takes a seeded sample.
 
     Args:
         data: folder of the source's files.
@@ -149,10 +138,14 @@ class Knowledge(SourceCases):
 
     name: ClassVar[str] = "knowledge"
     settings: ClassVar[tuple[str, ...]] = ("facts",)
-    defaults: ClassVar[Mapping[str, str]] = {"source": "", "fact": "new", "options": "{}"}
+    wording: ClassVar[str] = "new_fact"
+    mode: ClassVar[str] = "single"
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        self._read_options(options, "fact", ("new", "old"), "ask about: name a benchmark or a file of facts")
+        self.options = {**DEFAULTS, **known_options(self.name, options, DEFAULTS)}
+        one_of(self.name, "fact", self.options["fact"], ("new", "old"))
+        if not self.options["source"]:
+            raise BadSettings("nothing to ask about: name a benchmark or a file of facts with --from.")
         inner = json.loads(self.options["options"])
         self.source, self._settings = load_benchmark(self.options["source"], None if data is None else str(data), inner)
 
@@ -166,6 +159,11 @@ class Knowledge(SourceCases):
             )
         objects = _objects(probe for probes in facts for probe in probes)
         return [_case(place, probes, objects) for place, probes in enumerate(facts) if probes]
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """One case for each case of the source that asks for its edit."""
+        check_request(self.name, setting, self.settings, limit)
+        return _sample(self._cases, limit, seed)
 
     def metrics(self) -> Sequence[Metric]:
         """The share of facts that the model knows, by each way of asking."""
@@ -184,6 +182,10 @@ class Knowledge(SourceCases):
             "summary": "wordings after which it is more probable than the other object",
         }
         return [words, words.model_copy(update=exact), choice, words.model_copy(update=likelihood)]
+
+    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
+        """None: the unedited model gets none."""
+        return ()
 
     @property
     def provenance(self) -> dict[str, Any]:

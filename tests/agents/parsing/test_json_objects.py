@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from emend.agents.parsing.messages import json_objects, scan_objects
+from emend.agents.parsing.json_objects import json_objects, scan_objects
 
 
 @pytest.mark.parametrize(
