@@ -32,6 +32,7 @@ def card() -> dict[str, dict[str, float]]:
     return {row["measure"]: row for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", mostly_slow(Questions(World(), 0, size=1).measures(), "recall, cloze", "override, held subjects")
 )

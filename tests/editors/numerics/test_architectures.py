@@ -11,9 +11,10 @@ from emend.editors.numerics.architectures import (
     linear_paths,
 )
 from emend.memory.errors import BadSettings
+from tests.params import first_quick
 
 
-@pytest.mark.parametrize("kind", sorted(set(ARCHITECTURES) - {"gemma3"}))
+@pytest.mark.parametrize("kind", first_quick(sorted(set(ARCHITECTURES) - {"gemma3"}), 4))
 def test_the_table_leads_to_the_matrix_that_ends_the_mlp(kind):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

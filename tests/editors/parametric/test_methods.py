@@ -41,7 +41,7 @@ def test_alphaedit_holds_protected_keys_within_a_sequence_and_forgets_them_after
 
 
 @pytest.mark.parametrize("method", [Rome, RRome, Memit, AlphaEdit])
-@pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma2"])
+@pytest.mark.parametrize("architecture", first_quick(["llama", "gpt2", "gemma2"]))
 def test_two_edits_of_one_subject_are_solved_and_the_model_stays_as_it_was(method, architecture, random_model):
     model = random_model(architecture)
     made = editor(method, model, **({"nullspace_threshold": 10.0} if method is AlphaEdit else {}))

@@ -227,7 +227,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", first_quick(DAMAGES.values(), 6), ids=DAMAGES)
+@pytest.mark.parametrize("damage", first_quick(DAMAGES.values(), 2), ids=DAMAGES)
 def test_a_damaged_index_is_made_anew(large, damage) -> None:
     folder, indexes = large
     (path,) = indexes.iterdir()

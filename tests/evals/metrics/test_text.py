@@ -49,6 +49,7 @@ def test_an_alias_is_as_good_as_the_answer_and_an_article_alone_is_kept():
     assert normalise("Theatre") == "theatre"
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_an_answer_matches_itself_unless_it_is_only_punctuation(text):
     assert exact_match(text, [text]) == float(bool(normalise(text)))

@@ -15,6 +15,7 @@ from emend.evals.run.units import groups
 from emend.evals.show.report.tracing import edit_cost
 from tests.evals.toy_runs import go, records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, toy_case
+from tests.params import first_quick
 
 
 def recorded(folder: Path, **changed: Any) -> list[Record]:
@@ -36,7 +37,7 @@ def edit_of(record: Record) -> str:
 
 
 @pytest.mark.parametrize(("mode", "edits"), [("single", {1}), ("batch:4", {4, 2}), ("all", {6})])
-@pytest.mark.parametrize("editor", [EDITOR, HEAVY])
+@pytest.mark.parametrize("editor", first_quick([HEAVY, EDITOR]))
 def test_records_have_the_cost_of_the_act_that_made_their_edits(
     tmp_path: Path, mode: str, edits: set[int], editor: str
 ) -> None:

@@ -139,7 +139,8 @@ ONCE = EACH if ALL else list(zip(METHODS, SERVERS, strict=True))
 """Every editor with every server; or each of them once."""
 
 
-@pytest.mark.parametrize(("method", "server"), mostly_slow(EACH, ONCE[0]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "server"), EACH)
 def test_each_fault_ends_a_case_as_it_should_and_resuming_asks_again_what_failed(method, server, tmp_path):
     strike = Strike(PROMPT, PROMPT if (method, server) in ONCE else ())
     with Provider(believes, strike=strike, structured=SERVERS[server][1]) as provider:

@@ -18,6 +18,7 @@ from emend.evals.run.units import groups
 from emend.memory.errors import BadSettings
 from tests.evals.toy_runs import go, records, untimed_records
 from tests.evals.toys import EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
+from tests.params import first_quick
 from tests.paths import DATA
 
 
@@ -176,7 +177,7 @@ def test_what_editing_cost_is_kept_line_by_line(tmp_path: Path) -> None:
     assert last["calls"] == report(tmp_path / "run").spent.calls and last["cpu_seconds"] > 0  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("mode", ["single", "all", "batch:4", "sequential"])
+@pytest.mark.parametrize("mode", first_quick(["batch:4", "single", "all", "sequential"]))
 def test_threads_do_not_change_the_records(tmp_path: Path, mode: str) -> None:
     go(tmp_path / "one", mode=mode, concurrency=1)
     go(tmp_path / "many", mode=mode, concurrency=8)

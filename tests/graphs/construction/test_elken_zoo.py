@@ -102,11 +102,13 @@ def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping([each for each in ZOO if each.kind not in JUDGED], rejecting_filter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind in FILTER_OF), text_of))
 def test_a_bad_report_is_dropped_by_the_filter_meant_for_it(specimen: Specimen):
     assert rejecting_filter(specimen) == FILTER_OF[specimen.kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specimen", named((each for each in ZOO if each.kind in JUDGED), text_of))
 def test_what_only_a_judge_sees_is_dropped_when_it_says_false(specimen: Specimen):
     assert rejecting_filter(specimen) == JUDGED[specimen.kind]

@@ -127,6 +127,7 @@ def test_precision_and_recall_of_keeping_are_at_least_95_percent():
     check_keeping(ZOO, rejecting_filter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "specimen", named((each for each in ZOO if each.label == "drop" and each.author == "hand"), text_of)
 )

@@ -9,7 +9,7 @@ import pytest
 
 from emend.agents.judging.base import Item
 from tests.graphs.judge_items import ATOMS, ITEMS, REPLIES, right, said
-from tests.params import mostly_slow
+from tests.params import first_quick, mostly_slow
 from tests.paths import DATA
 
 OWN = {"reason": "It is good.", "verdict": "yes"}
@@ -25,6 +25,7 @@ ZOO = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "reply"), ZOO, ids=[f"{n}-{kind}" for n, (kind, _) in enumerate(ZOO)])
 def test_a_reply_that_is_no_clear_verdict_of_the_judge_gives_no_number_but_a_reason(kind, reply):
     if kind == "labels":
@@ -53,7 +54,7 @@ JUNK = [
 
 
 @pytest.mark.parametrize("kind", ITEMS)
-@pytest.mark.parametrize("reply", JUNK, ids=range(len(JUNK)))
+@pytest.mark.parametrize("reply", first_quick(JUNK, 3), ids=range(len(JUNK)))
 def test_no_judge_makes_a_number_of_nothing(kind, reply):
     told, model = said(kind, reply, retries=1)
     assert (told.values, len(model.calls)) == ({}, 2) and told.problem

@@ -5,6 +5,7 @@ import pytest
 from emend.memory.facts.fact import Fact, Lookup, Provenance
 from emend.memory.facts.fact_memory import FactMemory
 from tests.memory.facts.stories import DISPUTED, STORIES, Step
+from tests.params import first_quick
 
 
 def test_there_are_many_operations_and_questions() -> None:
@@ -21,7 +22,7 @@ def test_answers_are_those_that_a_person_gives(name: str) -> None:
             _run(memory, step, ids)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", first_quick(STORIES, 5))
 def test_the_story_told_twice_to_the_same_file_changes_nothing(name: str, tmp_path) -> None:
     ids: dict[str, str] = {}
     sizes = []

@@ -24,7 +24,7 @@ CHAINS = [
 
 
 class TestEveryRetriever(RetrieverContract):
-    @pytest.fixture(autouse=True, params=[*FINDING, *CHAINS])
+    @pytest.fixture(autouse=True, params=mostly_slow([*FINDING, *CHAINS], "default", "bm25", *CHAINS[-2:]))
     def _named(self, request):
         self.name = request.param
 

@@ -149,6 +149,7 @@ def test_every_kind_comes_up_in_about_its_share_and_a_document_edit_contains_its
         assert fact.object in writer.news(fact)
 
 
+@pytest.mark.slow
 def test_negatives_are_other_facts_that_share_words_with_the_question(negatives: Negatives) -> None:
     facts = FactSampler(WORLD, TrainingCorpus(WORLD, 3).rng, negatives)
     asked = facts.known_fact()

@@ -9,13 +9,14 @@ from emend.agents.tiny.world import World, relations
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.memory.errors import BadSettings
+from tests.params import first_quick
 
 KINDS = {"efficacy", "paraphrase", "neighborhood", "reasoning", "multihop", "out_of_scope"}
 CITIZEN = "country of citizenship"
 WORLD = World()
 
 
-@pytest.fixture(scope="module", params=["unseen", "seen"])
+@pytest.fixture(scope="module", params=first_quick(["unseen", "seen"]))
 def cases(request: pytest.FixtureRequest) -> list[Case]:
     return list(TinyWorld(options={"split": request.param}).cases("triplet"))
 

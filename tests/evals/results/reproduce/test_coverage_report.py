@@ -27,7 +27,7 @@ from emend.evals.results.reproduce.needs import STATUSES, Need, PlannedCell, cov
 from emend.evals.results.reproduce.recipe import Recipe, lacking, with_files, with_runs
 from emend.evals.show.report.reproduce import render_coverage
 from emend.memory.errors import BadSettings
-from tests.params import mostly_slow
+from tests.params import first_quick, mostly_slow
 from tests.paths import ROOT
 
 TABLES = [table for paper in papers() for table in paper.tables if table.cells]
@@ -144,7 +144,7 @@ def _defaults(table: PaperTable) -> dict[str, Any]:
     return dict(benchmark.defaults)
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+@pytest.mark.parametrize("table", first_quick(TABLES, 4), ids=lambda table: table.id)
 def test_a_recipe_has_each_run_once_and_every_figure_that_needs_one(table: PaperTable) -> None:
     models = {cell.model: "tiny" for cell in table.cells}
     names = {need.file for each in plan_cells(table, models) if (need := each.need)} - {""}
