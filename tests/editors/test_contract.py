@@ -111,9 +111,8 @@ SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 """Settings for models of two layers."""
 
 
-@pytest.mark.slow
 class TestEveryEditorOfWeights(ShippedContract):
-    @pytest.fixture(autouse=True, params=WEIGHTS)
+    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "rome"))
     def _named(self, request, random_model):
         if request.param == "qlora":
             pytest.importorskip("bitsandbytes")

@@ -22,7 +22,6 @@ from emend.memory.registry import load_attribute, trust_names, trust_typed
 from tests.evals.judged_runs import JUDGE, elken_run, judge_model
 from tests.evals.toy_runs import TRUST, go
 from tests.evals.toys import BENCHMARK, EDITOR
-from tests.params import first_quick
 from tests.paths import ROOT
 
 TERSE = "tests.evals.judged_runs:TERSE"
@@ -101,7 +100,7 @@ def _installed(file: Path, places: Sequence[Path]) -> bool:
     return "site-packages" in file.parts or any(map(file.is_relative_to, places))
 
 
-@pytest.mark.parametrize("words", first_quick(READING, 3), ids=" ".join)
+@pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_no_reading_command_imports_what_a_run_folder_names(
     scored: Path, tmp_path: Path, emend: Any, imports: _ImportRecorder, words: tuple[str, ...]
 ) -> None:

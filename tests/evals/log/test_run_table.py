@@ -87,7 +87,6 @@ def lines_of_parts(folder: Path, table: str = "record_lines") -> list[int]:
     return [part.end.lines for part in find_parts(parts_folder(folder), table, folder / name)]
 
 
-@pytest.mark.slow
 def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monkeypatch) -> None:
     first = report(folder)
     assert first.records == 144 and first.rows and first.costs and first.reasons

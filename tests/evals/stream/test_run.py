@@ -222,7 +222,6 @@ def test_questions_after_turns_that_could_not_be_read_are_asked_again_by_resume(
     assert found[0] == found[1] and found[0]
 
 
-@pytest.mark.slow
 def test_calls_by_which_turns_are_read_are_paid_for_once(tmp_path: Path) -> None:
     file = stream_file(tmp_path, generated(turns=20))
     with Provider(lambda asked: "unknown") as provider:

@@ -65,7 +65,6 @@ def sequential(tmp_path):
     return tmp_path / "sequential"
 
 
-@pytest.mark.slow
 def test_every_page_is_shown_with_its_numbers(smooth, rough, judged, sequential, command):
     with Site([smooth, rough, judged, sequential]) as site:
         pages = pages_of(site)
