@@ -13,6 +13,8 @@ from emend.evals.log.table_parts import is_large
 from emend.evals.log.table_sources import NAMES, quoted, text
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(struct_of(Record))}
+LONG = ("prompt", "answer", "passage", "reply")
+"""Fields with texts of any length."""
 
 
 def read_fields(
@@ -44,13 +46,24 @@ def _from_table(
 ) -> Iterator[Record]:
     from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
 
-    # As JSON, since DuckDB takes ten times as long to make Python's objects of its maps and lists.
-    fields = ", ".join(f"{quoted(name)}: {quoted(NAMES.get(name, name))}" for name in names)
+    # As JSON, since DuckDB takes ten times as long to make Python's objects of its maps and lists; but not what may be
+    # long, whose JSON takes many times its size.
+    texts = [name for name in names if name in LONG]
+    others = [name for name in names if name not in texts]
+    fields = ", ".join(f"{quoted(name)}: {_column(name)}" for name in others)
     conditions = ["true" if checkpoint is None else f"checkpoint = {checkpoint}"]
     conditions += [f"{quoted(name)} IN ({', '.join(map(text, values))})" for name, values in chosen.items()]
-    kind = msgspec.defstruct("RecordFields", [(name, _TYPES[name]) for name in names], frozen=True, gc=False)
-    decode: Callable[[str], Any] = msgspec.json.Decoder(kind).decode
-    query = f"SELECT to_json({{{fields}}}) FROM record_lines WHERE {' AND '.join(conditions)} ORDER BY line"
+    members: list[Any] = [*((name, _TYPES[name]) for name in others), *((name, _TYPES[name], "") for name in texts)]
+    decode: Callable[[str], Any] = msgspec.json.Decoder(msgspec.defstruct("RecordFields", members, gc=False)).decode
+    columns = ", ".join([f"to_json({{{fields}}})" if others else "'{}'", *map(_column, texts)])
     with RunTable(folder) as table:
-        for (line,) in table.stream(query):
-            yield decode(line)
+        query = f"SELECT {columns} FROM record_lines WHERE {' AND '.join(conditions)}{table.order}"
+        for line, *values in table.stream(query):
+            record = decode(line)
+            for name, value in zip(texts, values, strict=True):
+                setattr(record, name, value)
+            yield record
+
+
+def _column(name: str) -> str:
+    return quoted(NAMES.get(name, name))

@@ -126,8 +126,8 @@ class PartWriter:
 
 MAX_PARTS = 24
 """Parts of a file from which on small ones are read again as one."""
-BATCH = 4096
-"""Rows that are taken of a long result at once."""
+BATCH = 2048
+"""Rows that are taken of a long result at once: as many as DuckDB computes at once."""
 OPTIONS: dict[str, Any] = {
     "threads": 1,
     "memory_limit": "256MB",
@@ -166,6 +166,8 @@ class RunTable:
         self.ends: dict[str, LinePlace] = {}
         """By table, the place in its file up to which it has the lines."""
         self.parts: list[Path] = []
+        self.order = ""
+        """Clause that puts records in the order of their lines; empty where they come in it, as rows of files do."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -212,6 +214,7 @@ class RunTable:
 
     def _open(self) -> None:
         self.parts = []
+        self.order = ""
         for source in self._sources:
             parts = self._parts(source)
             self.ends[source.table] = parts[-1].end if parts else BEGINNING
@@ -231,6 +234,7 @@ class RunTable:
             path = self.folder / source.file
             warn_once(f"{path}: the records of unit {unit} are there twice; the first ones count")
             self.connection.execute(view + FIRST_ONES)
+            self.order = " ORDER BY line"
 
     def _repeated_unit(self, table: str) -> str | None:
         repeated = 'HAVING count(*) > arg_min("of", line) ORDER BY min(line) LIMIT 1'

@@ -215,6 +215,8 @@ def gather_run(folder: Path, scoring: "Scoring | None" = None) -> RecordTable:
 def gather_table(table: "RunTable") -> RecordTable:
     """Gather the records of a run's table."""
     gathered = RecordTable()
+    # All rows are numbers, so that to sort them on the disk takes no longer.
+    table.connection.execute("SET memory_limit = '64MB'")
     for case, repeat, _ in table.rows(ATTEMPTS):
         gathered.position(case, repeat)
     for key, rows in _rows(table):
@@ -233,7 +235,8 @@ def _rows(table: "RunTable") -> Iterator[tuple[ColumnKey, Floats]]:
     columns = table.arrays(ROWS)
     lines = columns.pop("line")
     keys, attempts = (_in_order(columns.pop(name)) for name in ("key", "attempt"))
-    costs = np.column_stack([np.arange(len(lines)), attempts, *columns.values()]).astype(np.float64)
+    costs = np.column_stack([np.arange(len(lines)), attempts, *columns.values()]).astype(np.float64, copy=False)
+    columns.clear()
     numbers = np.asarray(table.arrays(NUMBERS)["number"], np.float64)
     first_lines = lines[np.unique(keys, return_index=True)[1]].tolist()
     query = f"SELECT {KEY} FROM record_lines WHERE line IN ({', '.join(map(str, first_lines))}) ORDER BY line"

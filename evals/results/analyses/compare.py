@@ -123,6 +123,10 @@ class Comparison(FrozenModel):
     """Differences between the runs beside the editor, and notes that explain the numbers."""
 
 
+RIGHT: dict[float | None, float] = {0.0: 0.0, 1.0: 1.0}
+"""The values of most outputs."""
+
+
 class Key(NamedTuple):
     """Key that two records of the same probe share."""
 
@@ -132,13 +136,18 @@ class Key(NamedTuple):
 
 
 class ProbeOutcome(NamedTuple):
-    """The outcome of a record: kind, form in which it was asked, hash of prompt and gold, values, unscored outputs."""
+    """The outcome of a record: kind, form in which it was asked, hash of prompt and gold, outputs and their values."""
 
     kind: str
     form: str
     question: int
-    values: dict[str, float]
-    unscored: frozenset[str]
+    outputs: tuple[str, ...]
+    values: tuple[float | None, ...]
+    """None for an unscored output."""
+
+    def value(self, output: str) -> float | None:
+        """The value of an output."""
+        return self.values[self.outputs.index(output)]
 
 
 Sides = dict[tuple[str, str], dict[Key, ProbeOutcome]]
@@ -278,6 +287,7 @@ def _both_sides(
 
 def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint: int) -> Sides:
     sides: Sides = {}
+    names: dict[tuple[str, ...], tuple[str, ...]] = {}
     if scoring is None:
         records = read_fields(folder, COMPARED, checkpoint, editor=editors)
     else:
@@ -285,13 +295,13 @@ def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint:
     for record in records:
         if record.editor in editors and record.checkpoint == checkpoint:
             side = sides.setdefault((record.setting, record.editor), {})
-            values, unscored = ({}, {}) if record.excluded else (record.values, record.unscored)
-            # Of a million records the names would take more memory than the numbers.
-            case, kind, form = map(intern, (record.case, record.kind, record.form))
-            question = hash((record.prompt, record.gold))
-            side[Key(case, record.probe, record.repeat)] = ProbeOutcome(
-                kind, form, question, values, frozenset(unscored)
-            )
+            values = {} if record.excluded else dict.fromkeys(record.unscored) | record.values
+            outputs, question = tuple(values), hash((record.prompt, record.gold))
+            # Of a million records the names, and every 0 and 1 as a number of its own, would take most of the memory.
+            case, probe, kind, form = map(intern, (record.case, record.probe, record.kind, record.form))
+            outputs = names.setdefault(outputs, outputs)
+            numbers = tuple([RIGHT.get(value, value) for value in values.values()])
+            side[Key(case, probe, record.repeat)] = ProbeOutcome(kind, form, question, outputs, numbers)
     return sides
 
 
@@ -303,7 +313,7 @@ def _plain(metric: Metric) -> Metric:
 def _outputs(sides: Sides) -> Iterator[tuple[str, str]]:
     for side in sides.values():
         for answer in side.values():
-            yield from ((name, answer.kind) for name in (*answer.values, *answer.unscored))
+            yield from ((name, answer.kind) for name in answer.outputs)
 
 
 def _coverage(names: dict[str, str], left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome]) -> Coverage:
@@ -346,8 +356,8 @@ def _pairs(left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome], metric
         other = right.get(key)
         if other is None or (metric.kinds and mine.kind not in metric.kinds):
             continue
-        if all(metric.value in side.values or metric.value in side.unscored for side in (mine, other)):
-            yield Pair(key.case, mine.kind, mine.values.get(metric.value), other.values.get(metric.value), key.repeat)
+        if metric.value in mine.outputs and metric.value in other.outputs:
+            yield Pair(key.case, mine.kind, mine.value(metric.value), other.value(metric.value), key.repeat)
 
 
 def _nothing(folder_a: Path, other: Path, coverage: Sequence[Coverage], checkpoint: int) -> str:

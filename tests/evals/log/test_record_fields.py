@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Record
-from emend.evals.log import table_parts
+from emend.evals.log import run_table, table_parts
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.record_fields import read_fields
 from emend.memory.errors import BadData
@@ -71,3 +71,11 @@ def test_a_damaged_record_is_refused_with_file_and_line(tmp_path) -> None:
     (folder / RECORDS).unlink()
     with pytest.raises(BadData, match="emend resume"):
         list(read_fields(folder, ["case"]))
+
+
+def test_texts_that_are_long_for_the_memory_of_a_query_are_read(tmp_path, monkeypatch) -> None:
+    texts = [f"{number} " * 20_000 for number in range(1000, 1200)]
+    folder = written(tmp_path, [record(text[:4], prompt=text) for text in texts])
+    assert len(list(read_fields(folder, ["case"]))) == 200
+    monkeypatch.setitem(run_table.OPTIONS, "memory_limit", "64MB")
+    assert [each.prompt for each in read_fields(folder, ["prompt", "values"])] == texts
