@@ -62,7 +62,7 @@ def _lock_folder(folder: Path, links: bool) -> tuple[FileLock, bool]:
     for _ in range(ATTEMPTS):
         is_new = not folder.exists()
         private_folder(folder, links=links)
-        with suppress(FileNotFoundError):  # its owner had no use for it, and has removed it since
+        with suppress(FileNotFoundError, FileExistsError):  # its owner had no use for it, and has removed it since
             return _acquire(folder / LOCK, f"working in '{folder}' (it holds {LOCK})"), is_new
     raise FileNotFoundError(errno.ENOENT, "it is removed again and again")
 
