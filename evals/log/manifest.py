@@ -262,8 +262,10 @@ def git_state() -> dict[str, Any] | None:
 
 
 def _git(root: Path, *words: str) -> str | None:
+    # Without it `status` writes the index, and a run that is killed at that moment leaves it locked.
+    command = ["git", "--no-optional-locks", *words]
     try:
-        process = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+        process = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return process.stdout.strip()

@@ -1,5 +1,6 @@
 """The manifest says from which checkout of Emend a run was made."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -22,3 +23,8 @@ def test_commit_and_changes_of_the_checkout_are_recorded(tmp_path: Path, monkeyp
     assert manifest.git_state() == {"commit": git("rev-parse", "HEAD"), "changed": False}
     (tmp_path / "new.py").touch()
     assert manifest.git_state() == {"commit": git("rev-parse", "HEAD"), "changed": True}
+    git("add", "new.py")
+    os.utime(tmp_path / "new.py", (1, 1))
+    index = (tmp_path / ".git" / "index").read_bytes()
+    manifest.git_state()
+    assert (tmp_path / ".git" / "index").read_bytes() == index, "a kill would leave the index locked"
