@@ -128,7 +128,7 @@ def private_folder(path: Path, *, links: bool = False) -> Path:
             raise BadData(f"'{path}' is a symbolic link, and a folder is expected: remove the link.")
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except FileExistsError as error:
-        if not os.path.lexists(path):  # it was a folder, and another process has removed it since
+        if not os.path.lexists(error.filename):  # it was a folder, and another process has removed it since
             return private_folder(path, links=links)
         raise BadData(f"'{path}' is no folder: remove it, or name another.") from error
     except (OSError, ValueError) as error:

@@ -262,7 +262,7 @@ def git_state() -> dict[str, Any] | None:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    # Without it `status` writes the index, and a run that is killed at that moment leaves it locked.
+    # Without the option `status` writes the index, which a run that is killed at that moment leaves locked.
     command = ["git", "--no-optional-locks", *words]
     try:
         process = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10, check=True)

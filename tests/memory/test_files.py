@@ -107,6 +107,24 @@ def test_a_link_or_a_file_is_no_private_folder(tmp_path):
     for name in ("link", "file"):
         with pytest.raises(BadData, match=f"{name}' is"):
             private_folder(tmp_path / name)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    for path in (tmp_path / "nowhere", tmp_path / "nowhere" / "run"):
+        with pytest.raises(BadData, match="no folder"):
+            private_folder(path, links=True)
+
+
+def test_a_folder_that_is_removed_while_it_is_looked_at_is_made(tmp_path, monkeypatch):
+    folder, is_dir = tmp_path / "run", Path.is_dir
+    folder.mkdir()
+
+    def removed(path):
+        if path == folder and is_dir(folder):
+            folder.rmdir()
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", removed)
+    private_folder(folder)
+    assert is_dir(folder)
 
 
 def test_a_replaced_file_is_whole_and_no_link_is_followed(tmp_path):

@@ -123,8 +123,8 @@ class Comparison(FrozenModel):
     """Differences between the runs beside the editor, and notes that explain the numbers."""
 
 
-RIGHT: dict[float | None, float] = {0.0: 0.0, 1.0: 1.0}
-"""The values of most outputs."""
+COMMON_VALUES: dict[float | None, float] = {0.0: 0.0, 1.0: 1.0}
+"""The values of most outputs, one object for all records."""
 
 
 class Key(NamedTuple):
@@ -287,7 +287,7 @@ def _both_sides(
 
 def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint: int) -> Sides:
     sides: Sides = {}
-    names: dict[tuple[str, ...], tuple[str, ...]] = {}
+    known_outputs: dict[tuple[str, ...], tuple[str, ...]] = {}
     if scoring is None:
         records = read_fields(folder, COMPARED, checkpoint, editor=editors)
     else:
@@ -299,8 +299,8 @@ def _sides(folder: Path, scoring: Scoring | None, editors: set[str], checkpoint:
             outputs, question = tuple(values), hash((record.prompt, record.gold))
             # Of a million records the names, and every 0 and 1 as a number of its own, would take most of the memory.
             case, probe, kind, form = map(intern, (record.case, record.probe, record.kind, record.form))
-            outputs = names.setdefault(outputs, outputs)
-            numbers = tuple([RIGHT.get(value, value) for value in values.values()])
+            outputs = known_outputs.setdefault(outputs, outputs)
+            numbers = tuple([COMMON_VALUES.get(value, value) for value in values.values()])
             side[Key(case, probe, record.repeat)] = ProbeOutcome(kind, form, question, outputs, numbers)
     return sides
 

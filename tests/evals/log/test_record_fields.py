@@ -56,6 +56,13 @@ def test_records_are_chosen_by_the_values_of_fields(tmp_path) -> None:
     assert cases(kind=["none"]) == []
 
 
+def test_records_come_in_the_order_of_their_lines(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(run_table, "STRETCH", 2_000)  # each of many parts has a few of them
+    cases = [str(number * 7919 % 101) for number in range(100)]
+    folder = written(tmp_path, [record(case, prompt=case) for case in cases])
+    assert [each.prompt for each in read_fields(folder, ["prompt", "values"])] == cases
+
+
 def test_a_unit_that_is_not_complete_or_is_there_twice_counts_as_when_read_whole(tmp_path) -> None:
     whole = [record("1", unit="u", of=2, probe=probe) for probe in "ab"]
     folder = written(tmp_path, [*whole, *whole, record("2", of=2)])

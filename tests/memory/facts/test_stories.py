@@ -19,7 +19,7 @@ def test_answers_are_those_that_a_person_gives(name: str) -> None:
     ids: dict[str, str] = {}
     with FactMemory(None) as memory:
         for step in STORIES[name]:
-            _run(memory, step, ids)
+            assert_step(memory, step, ids)
 
 
 @pytest.mark.parametrize("name", first_quick(STORIES, 5))
@@ -31,13 +31,15 @@ def test_the_story_told_twice_to_the_same_file_changes_nothing(name: str, tmp_pa
         with FactMemory(tmp_path) as memory:
             for number, step in enumerate(STORIES[name]):
                 if not repeated or step not in questions:
-                    _run(memory, step, ids, f"step {number}", repeated)
-            _run(memory, questions[-1], ids)
+                    assert_step(memory, step, ids, f"step {number}", repeated)
+            assert_step(memory, questions[-1], ids)
             sizes.append(memory.count())
     assert sizes[0] == sizes[1]
 
 
-def _run(memory: FactMemory, step: Step, ids: dict[str, str], operation_id: str = "", repeated: bool = False) -> None:
+def assert_step(
+    memory: FactMemory, step: Step, ids: dict[str, str], operation_id: str = "", repeated: bool = False
+) -> None:
     arguments = {name: _filled(value, ids) for name, value in step.arguments.items()}
     if step.call == "lookup":
         assert _answer(memory.lookup(**arguments)) == sorted(step.result), arguments
