@@ -110,7 +110,7 @@ def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
     lines = [f'{name} = "{getattr(ARCHITECTURE_TABLE["gptj"], name)}"' for name in NAMES]
     (tmp_path / "mine.toml").write_text("\n".join(["[architecture]", *lines]), encoding="utf-8")
     for name, delta in solve(editor(method, model, **read_settings(tmp_path / "mine.toml")), [CAPITAL]).items():
-        assert torch.equal(delta, wanted[name])
+        assert (delta - wanted[name]).norm() <= 1e-5 * wanted[name].norm()
 
 
 def test_contexts_have_the_requested_length_including_their_openers(random_model, monkeypatch):
@@ -183,7 +183,7 @@ def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_to_set_adds(
     with pytest.raises(BadSettings, match=r"down_proj' gives does not reach.*'unheard_of'. Add adds = false"):
         editor(method, model, architecture=given)
     found = solve(editor(method, model, architecture=given | {"adds": "false"}), [CAPITAL])
-    assert all(torch.equal(delta, wanted[name]) for name, delta in found.items())
+    assert all((delta - wanted[name]).norm() <= 1e-5 * wanted[name].norm() for name, delta in found.items())
 
 
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "opt"])
