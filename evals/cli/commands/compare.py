@@ -127,7 +127,7 @@ def gate(
         typer.Option(metavar="RATIO", help="Most that the perplexity of other texts may grow by; default: no limit."),
     ] = None,
     metric: Annotated[
-        str, typer.Option(metavar="NAME", help="Metric of efficacy; default: efficacy, or else the run's first one.")
+        str, typer.Option(metavar="NAME", help="Metric of efficacy; default: the first of edited prompts alone.")
     ] = "",
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the checks into this file as JUnit XML; default: none.")

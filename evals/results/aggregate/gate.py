@@ -9,6 +9,7 @@ from typing import Self
 from xml.etree import ElementTree
 
 from emend.evals.metrics.estimate import Estimate
+from emend.evals.metrics.paper_scores import EDITED
 from emend.evals.results.aggregate.columns import GroupRow, MetricRow, ResultGroup
 from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
@@ -148,14 +149,14 @@ def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-EFFICACY = "efficacy"
 NONE = Estimate(mean=None, n=0)
 
 
 class GateLimits(FrozenModel):
     """Limits that an edited model has to keep, in percent and percentage points; None sets no limit.
 
-    `metric` is the metric of efficacy and of forgetting; empty for `efficacy`, or else the run's first metric.
+    `metric` is the metric of efficacy and of forgetting; empty for the first share of edited prompts alone, such as
+    CounterFact's ES, or else the run's first metric.
     """
 
     min_efficacy: float | None = None
@@ -253,7 +254,8 @@ def _metric_name(report: Report, name: str) -> str:
     names = [metric.name for metric in report.metrics]
     if name and name not in names:
         raise BadSettings(f"--metric '{name}': {nearest(name, names)}")
-    return name or (EFFICACY if EFFICACY in names else names[0])
+    of_edits = (metric.name for metric in report.metrics if metric.share and set(metric.kinds) <= set(EDITED))
+    return name or next(of_edits, names[0])
 
 
 def _numbers(report: Report, place: ResultGroup) -> list[int]:

@@ -202,7 +202,7 @@ def compare(
         metrics=tuple(metrics),
         coverage=tuple(coverage),
         rows=tuple(rows),
-        notes=(*_notes(a, b, coverage, rows), *([judged.note] if judged.note else [])),
+        notes=(*_notes(a, b, coverage, rows), *_asked(a, b, checkpoint), *([judged.note] if judged.note else [])),
     )
 
 
@@ -388,6 +388,17 @@ def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequenc
         first, second = ((run.mode if name == "mode" else None) or getattr(run.config, name) for run in (a, b))
         if first != second:
             yield f"{name} differs: {_shown(first)} and {_shown(second)}"
+
+
+def _asked(a: Manifest, b: Manifest, checkpoint: int) -> Iterator[str]:
+    """When the compared answers of a sequence were given."""
+    if checkpoint:
+        yield f"answers are those after {checkpoint} edits"
+    elif any(run.config.reevaluate_at for run in (a, b)):
+        yield (
+            "answers are those right after each case's own edits; --checkpoint N compares those after N edits "
+            "(emend report names them)"
+        )
 
 
 def _shown(setting: object) -> str:

@@ -81,6 +81,22 @@ def test_the_last_safe_number_of_edits_is_the_last_one_before_a_limit_is_passed(
     assert (verdict.safe_edits, verdict.passes) == (safe, passes)
 
 
+def test_efficacy_is_that_of_edited_prompts_and_not_a_mean_over_other_kinds(report: Report) -> None:
+    sequence = curve(report, [100], [0], [1])
+    (metric, *_), (row,) = report.metrics, sequence.rows
+    metrics = (
+        metric.model_copy(update={"name": "S", "kinds": ("efficacy", "neighborhood")}),
+        metric.model_copy(update={"name": "magnitude", "kinds": ("efficacy",), "share": False}),
+        metric.model_copy(update={"name": "ES", "kinds": ("efficacy",)}),
+    )
+    rows = tuple(row.model_copy(update={"metric": each.name}) for each in metrics)
+    measured = report.model_copy(update={"metrics": metrics, "rows": rows})
+    (verdict,) = check_gate(measured, GateLimits(min_efficacy=90))
+    assert verdict.passes and verdict.checks[0].quantity == "ES"
+    (verdict,) = check_gate(measured, GateLimits(min_efficacy=90, metric="S"))
+    assert verdict.checks[0].quantity == "S"
+
+
 def test_a_drop_has_the_interval_of_the_difference(report: Report) -> None:
     (verdict,) = check_gate(curve(report, [100], [3], [1]), GateLimits(max_ability_drop=2))
     (check,) = verdict.checks

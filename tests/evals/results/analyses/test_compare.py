@@ -115,10 +115,12 @@ def test_what_is_not_the_same_data_is_refused(
 
 def test_what_was_asked_again_is_left_out_unless_asked_for(tmp_path: Path) -> None:
     later = scored([0, 0], checkpoint=2, mode="sequential")
-    a = write_run(tmp_path / "a", scored([1, 1], mode="sequential") + later)
+    a = write_run(tmp_path / "a", scored([1, 1], mode="sequential") + later, mode="sequential:1")
     b = write_run(tmp_path / "b", scored([1, 1], mode="sequential") + scored([1, 1], checkpoint=2))
-    assert compare(a, b).rows[0].paired.difference == 0
-    assert compare(a, b, checkpoint=2).rows[0].paired.difference == 1
+    first = compare(a, b)
+    assert first.rows[0].paired.difference == 0 and any("--checkpoint" in note for note in first.notes)
+    again = compare(a, b, checkpoint=2)
+    assert again.rows[0].paired.difference == 1 and "answers are those after 2 edits" in again.notes
     with pytest.raises(BadSettings, match="nothing was asked again at checkpoint 3"):
         compare(a, b, checkpoint=3)
 
