@@ -32,6 +32,7 @@ from emend.evals.show.report.secondary import (
     forgetting_tables,
     known_lines,
     perplexity_tables,
+    sequence_tables,
     spent_line,
 )
 from emend.memory.escape import one_line
@@ -43,9 +44,13 @@ def render(report: Report, console: Console, choice: TableChoice = COMPACT) -> R
     """The report of one run, in the layout that fits the console."""
     plain = is_plain(console)
     parts = [render_tables([LabelledReport(report, {})], console, choice)]
-    forgetting = forgetting_tables(report.forgetting, report.metrics) if choice.everything else ()
+    sequence = (
+        forgetting_tables(report.forgetting, report.metrics)
+        if choice.everything
+        else sequence_tables(report.forgetting, _displayed_shares(report, choice))
+    )
     costs = cost_tables(report.costs) if choice.everything else ()
-    for title, further in (*forgetting, *perplexity_tables(report.perplexity), *ability_tables(report.ability), *costs):
+    for title, further in (*sequence, *perplexity_tables(report.perplexity), *ability_tables(report.ability), *costs):
         parts += [Text(title, style="bold"), further, Text("")]
     if choice.everything:
         parts += [*dim(f"{name}: {summary}" for name, summary in legend(report.metrics)), Text("")]
@@ -285,6 +290,11 @@ def gap_notes(report: Report, tables: Sequence[MetricTable]) -> list[str]:
         f"{second} less {first}, {editor}{f', {setting}' * several}: {'; '.join(texts)}"
         for (first, second, editor, setting), texts in lines.items()
     ]
+
+
+def _displayed_shares(report: Report, choice: TableChoice) -> list[Metric]:
+    tables = metric_tables([LabelledReport(report, {})], choice)
+    return [metric for metric in dict.fromkeys(metric for table in tables for metric in table.metrics) if metric.share]
 
 
 def _further(report: Report, tables: Sequence[MetricTable]) -> list[str]:

@@ -45,6 +45,26 @@ def forgetting_tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) 
         yield one_line(f"{name} by number of applied edits, {setting}{summary}"), table
 
 
+def sequence_tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) -> Iterator[tuple[str, Frame]]:
+    """Title and table for each setting: these metrics over all cases so far, asked again at each checkpoint."""
+    known = {metric.name: metric for metric in metrics if any(row.metric == metric.name for row in rows)}
+    for setting in dict.fromkeys(row.setting for row in rows if row.metric in known):
+        points: dict[tuple[str, int], dict[str, ForgettingRow]] = {}
+        for row in rows:
+            if row.setting == setting and row.metric in known:
+                points.setdefault((row.editor, row.standing), {})[row.metric] = row
+        table = frame("editor", "edits", "n", *known, "unscored")
+        for (editor, standing), cells in points.items():
+            counts = sorted({row.n for row in cells.values()})
+            means = [
+                _stacked(cells.get(name), partial(number, metric=metric), partial(interval, metric=metric))
+                for name, metric in known.items()
+            ]
+            n = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+            table.add(editor, str(standing), n, *means, unscored(max(row.unscored for row in cells.values())))
+        yield one_line(f"all cases so far, asked again after these numbers of edits, {setting}"), table
+
+
 def perplexity_tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, RenderableType]]:
     """Title and table for each setting and mode."""
     for (setting, mode), group in groupby(rows, key=lambda row: (row.setting, row.mode)):
