@@ -53,7 +53,8 @@ def sequence_tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) ->
         for row in rows:
             if row.setting == setting and row.metric in known:
                 points.setdefault((row.editor, row.standing), {})[row.metric] = row
-        table = frame("editor", "edits", "n", *known, "unscored")
+        heads = (f"{plain_name(metric)}\n{metric.protocol}".rstrip() for metric in known.values())
+        table = frame("editor", "edits", "n", *heads, "unscored", names=2)
         for (editor, standing), cells in points.items():
             counts = sorted({row.n for row in cells.values()})
             means = [

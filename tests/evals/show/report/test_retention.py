@@ -32,7 +32,9 @@ def test_an_editor_is_named_at_its_first_checkpoint_only():
 
 def test_the_curve_has_a_row_for_each_checkpoint_and_a_column_for_each_metric():
     rows = [row("ft", 2), row("ft", 4), row("ft", 2, "NS", n=6), row("ft", 4, "NS", n=6), row("ft", 2, "other")]
-    metrics = [Metric(name=name, value="em", kinds=(), scale=100.0) for name in ("EM", "NS", "unmeasured")]
+    metrics = [
+        Metric(name=name, value="em", kinds=(), scale=100.0, protocol="exact") for name in ("EM", "NS", "unmeasured")
+    ]
     ((title, table),) = sequence_tables(rows, metrics)
     assert "all cases so far" in title
     columns = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
@@ -40,8 +42,8 @@ def test_the_curve_has_a_row_for_each_checkpoint_and_a_column_for_each_metric():
         "editor": ["ft", ""],
         "edits": ["2", "4"],
         "n": ["2 to 6", "2 to 6"],
-        "EM": ["50.0", "50.0"],
-        "NS": ["50.0", "50.0"],
+        "EM\nexact": ["50.0", "50.0"],
+        "NS\nexact": ["50.0", "50.0"],
         "unscored": ["1", "1"],
     }
     assert not list(sequence_tables([], metrics))
