@@ -270,7 +270,7 @@ def _checks(report: Report, place: ResultGroup, edits: int, metric: str, limits:
     for quantity, limit, values, reason in (
         (metric, limits.min_efficacy, _efficacy, "it was not measured"),
         (f"forgetting of {metric}", limits.max_forgetting, _forgetting, NOT_SEQUENTIAL),
-        ("drop of ability", limits.max_ability_drop, _ability_drops, "it is measured with --ability"),
+        ("drop of ability", limits.max_ability_drop, _ability_drops, OF_WEIGHTS if report.ability else NO_ABILITY),
         ("ratio of perplexity", limits.max_perplexity, _perplexity, "no perplexity was measured"),
     ):
         if limit is not None:
@@ -289,6 +289,8 @@ def _checks(report: Report, place: ResultGroup, edits: int, metric: str, limits:
 
 
 NOT_SEQUENTIAL = "it is measured in mode sequential, at the checkpoints of --reevaluate-at"
+NO_ABILITY = "it is measured with --ability"
+OF_WEIGHTS = "it is measured for editors of weights alone, and this one leaves them as they are"
 Values = Iterator[tuple[str, Estimate, str]]
 """Name of the task or empty, the value, and why it has none."""
 

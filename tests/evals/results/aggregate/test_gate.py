@@ -109,6 +109,10 @@ def test_what_was_not_measured_does_not_pass_and_says_how_to_measure_it(report: 
     assert not verdict.passes and verdict.safe_edits is None
     forgetting, ability, _ = (check.message for check in verdict.checks)
     assert "--reevaluate-at" in forgetting and "--ability" in ability
+    sequence = curve(report, [100], [1], [1])
+    others = tuple(row.model_copy(update={"editor": "ft"}) for row in sequence.ability)
+    (verdict,) = check_gate(sequence.model_copy(update={"ability": others}), GateLimits(max_ability_drop=2))
+    assert not verdict.passes and "weights" in verdict.checks[0].message
     (unscored,) = check_gate(curve(report, [None], [0], [1]), GateLimits(min_efficacy=1))
     assert not unscored.passes and "no score" in unscored.checks[0].message
 
