@@ -263,12 +263,12 @@ def check_line(verdict: FactCheck) -> str:
 
 
 def first_line(text: str, lead: str, usage: Usage) -> str:
-    """The first line of a reply.
+    """The first line of a reply, without the lead that small models say again.
 
     Raises:
         ModelReplyError: the reply is blank; carries the usage.
     """
-    line = text.strip().partition("\n")[0].strip()
+    line = text.strip().removeprefix(lead).strip().partition("\n")[0].strip()
     if not line:
         raise ModelReplyError(f"nothing follows '{lead}'.", text, usage)
     return line
