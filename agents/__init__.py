@@ -1,1 +1,3 @@
-"""Who speaks: models under test and the roles that language models play."""
+"""Models: providers and local models, and the roles (prompts and parsers) that language models
+play.
+"""

@@ -1,7 +1,7 @@
-"""Recording of every call to a model: messages, reply, tokens, time and retries.
+"""Recording of all model calls: messages, reply, tokens, time and retries.
 
-LangChain reports calls to its callbacks, whatever model is called and from which thread; scoring, which LangChain does
-not know, is reported by `score_targets`.
+LangChain reports the calls of any model in any thread to its callbacks; scoring, which LangChain
+does not have, is reported by `score_targets`.
 """
 
 import threading
@@ -20,22 +20,25 @@ from langchain_core.runnables import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from tenacity import RetryCallState
 
-from emend.agents.parsing.messages import read_finish_reason, read_usage
-from emend.agents.providers.errors import find_status
+from emend.agents.parsing.messages import as_openai, read_finish_reason, read_usage
+from emend.agents.providers.errors.rejection import find_status
 from emend.agents.scoring import ScoringModel, TargetScores, is_local
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
 from emend.memory.redaction import hide_keys
 
+# State field with the messages of a prompt in OpenAI's format.
 TURNS = "turns"
-"""Field of a state that has the messages of a prompt in OpenAI's format."""
+# Metadata key of a call within a graph; its value is `NODE:TASK`, preceded by the values of
+# enclosing graphs and separated by `|`.
 NAMESPACE = "langgraph_checkpoint_ns"
-"""Metadata of a call within a graph: `NODE:TASK`, with those of the graphs around it before it, parted by `|`."""
 
 
 @dataclass
 class _OpenCall:
-    """A call in flight; `namespace` names the node's run that makes it and those around it."""
+    """A call in flight; `namespace` names the node's run that makes the call, and the enclosing
+    runs.
+    """
 
     namespace: str
     fields: dict[str, Any]
@@ -44,7 +47,9 @@ class _OpenCall:
 
 
 class CallRecorder(BaseCallbackHandler):
-    """Keeps the calls made while it is active, see `record_calls`; safe for many threads."""
+    """A callback that records the calls made while it is active, see `record_calls`;
+    thread-safe.
+    """
 
     run_inline = True
     ignore_chain = ignore_retriever = ignore_agent = ignore_custom_event = True
@@ -63,9 +68,9 @@ class CallRecorder(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note the beginning of a call."""
+        """Record the start of a call."""
         known = metadata or {}
-        prompt: Any = convert_to_openai_messages(messages[0])
+        prompt = [_as_openai(message) for message in messages[0]]
         fields = {
             "model": str(known.get("ls_model_name", "")),
             "provider": str(known.get("ls_provider") or LOCAL_PROVIDER),
@@ -73,10 +78,12 @@ class CallRecorder(BaseCallbackHandler):
             "at": round(time.time(), 6),
         }
         with self._lock:
-            self._open[run_id] = _OpenCall(str(known.get(NAMESPACE, "")), fields, time.perf_counter())
+            self._open[run_id] = _OpenCall(
+                str(known.get(NAMESPACE, "")), fields, time.perf_counter()
+            )
 
     def on_retry(self, retry_state: RetryCallState, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note a failed attempt that is followed by another one."""
+        """Record a failed attempt that is followed by another one."""
         error = retry_state.outcome.exception() if retry_state.outcome else None
         retry = Retry(
             attempt=retry_state.attempt_number,
@@ -96,7 +103,7 @@ class CallRecorder(BaseCallbackHandler):
         if isinstance(message, AIMessage):
             usage = read_usage(message)
             fields = {
-                "reply": convert_to_openai_messages(message),
+                "reply": _as_openai(message),
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
                 "cached": bool(usage.cached),
@@ -114,7 +121,10 @@ class CallRecorder(BaseCallbackHandler):
 
     def _end(self, run_id: UUID, **fields: Any) -> None:
         with self._lock:
-            call = self._open.pop(run_id)
+            call = self._open.pop(run_id, None)
+            # a reply that was already recorded, and then turned out to be unusable
+            if call is None:
+                return
             ms = round((time.perf_counter() - call.start) * 1000, 3)
             record = ModelCall(**call.fields, **fields, ms=ms, retries=tuple(call.retries))
             self._ended.append((call.namespace, record))
@@ -125,21 +135,39 @@ class CallRecorder(BaseCallbackHandler):
             self._ended.append((namespace, call))
 
     def take(
-        self, task: str = "", before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None
+        self,
+        task: str = "",
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
     ) -> tuple[ModelCall, ...]:
-        """Return the calls of a node's run in the order in which they ended, and forget them.
+        """Return and remove the calls of a node's run, in the order in which they ended.
 
-        Calls of a graph within the node are among them, and calls outside of any graph.
+        Includes calls of graphs within the node, and calls outside of any graph.
 
         Args:
             task: id of the node's run; "" takes all calls.
-            before: the node's input state; a prompt that is one of its texts is replaced by the field's name.
+            before: the node's input state; a prompt that is one of its texts is replaced by the
+                field's name.
             after: the node's update; likewise for a reply.
         """
         with self._lock:
             calls = [call for namespace, call in self._ended if not namespace or task in namespace]
-            self._ended = [(namespace, call) for namespace, call in self._ended if namespace and task not in namespace]
+            self._ended = [
+                (namespace, call)
+                for namespace, call in self._ended
+                if namespace and task not in namespace
+            ]
         return tuple(drop_state_texts(call, before or {}, after or {}) for call in calls)
+
+
+def _as_openai(message: BaseMessage) -> dict[str, Any]:
+    """Return a message in OpenAI's format, or only its text if the format does not support its
+    content.
+    """
+    try:
+        return as_openai(message)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return as_openai(message.model_copy(update={"content": str(message.text)}))
 
 
 _RECORDER: ContextVar[CallRecorder | None] = ContextVar("recorder", default=None)
@@ -157,11 +185,13 @@ def record_calls() -> Iterator[CallRecorder]:
         _RECORDER.reset(token)
 
 
-def score_targets(model: ScoringModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]) -> TargetScores:
-    """Score targets as `model.score` does, and record that as a call.
+def score_targets(
+    model: ScoringModel, prompt: str | Sequence[BaseMessage], targets: Sequence[str]
+) -> TargetScores:
+    """Score targets with `model.score`, and record the call.
 
     Raises:
-        ModelError: as the model's own.
+        ModelError: the model raised it.
     """
     at, start = time.time(), time.perf_counter()
     scores = model.score(prompt, targets)
@@ -185,15 +215,19 @@ def _provider_of(model: Any) -> str:
     return LOCAL_PROVIDER if is_local(model) else str(model._get_ls_params().get("ls_provider", ""))
 
 
-def drop_state_texts(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:
-    """Replace a prompt and a reply that the trace has anyway by the name of the state's field."""
+def drop_state_texts(
+    call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> ModelCall:
+    """Replace a prompt and a reply that the trace already stores by the name of the state field."""
     only = call.messages[0] if len(call.messages) == 1 else {}
     changes: dict[str, Any] = {}
     if only.get("role") == "user" and (name := _field_with(only.get("content"), before)):
         changes |= {"messages": (), "messages_field": name}
     elif call.messages and list(call.messages) == before.get(TURNS):
         changes |= {"messages": (), "messages_field": TURNS}
-    if set(call.reply) <= {"role", "content"} and (name := _field_with(call.reply.get("content"), after)):
+    if set(call.reply) <= {"role", "content"} and (
+        name := _field_with(call.reply.get("content"), after)
+    ):
         changes |= {"reply": {}, "reply_field": name}
     return call.model_copy(update=changes) if changes else call
 
@@ -201,4 +235,6 @@ def drop_state_texts(call: ModelCall, before: Mapping[str, Any], after: Mapping[
 def _field_with(text: object, state: Mapping[str, Any]) -> str:
     if not isinstance(text, str) or not text:
         return ""
-    return next((name for name, value in state.items() if isinstance(value, str) and value == text), "")
+    return next(
+        (name for name, value in state.items() if isinstance(value, str) and value == text), ""
+    )

@@ -1,4 +1,6 @@
-"""Chat models of any provider that LangChain's `init_chat_model` knows: `langchain:PROVIDER:NAME`."""
+"""Chat models of any provider that LangChain's `init_chat_model` supports:
+`langchain:PROVIDER:NAME`.
+"""
 
 import re
 import warnings
@@ -7,38 +9,49 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, SUPPORTED, parse_bound, provider_names, split_address
+from emend.agents.llm import (
+    API_DEFAULTS,
+    DEFAULT_BOUNDS,
+    SUPPORTED,
+    parse_bound,
+    provider_names,
+    split_address,
+)
 from emend.agents.providers.environment import clean_keys
 from emend.agents.providers.http_client import bound_exchanges
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
 
+# Providers for whose clients `bound_exchanges` can limit time and size; others only have their own
+# timeout.
 BOUNDED = ("openai", "anthropic")
-"""Providers to whose clients `bound_exchanges` can set limits of time and size; others have their own timeout alone."""
 OWN_RETRIES = "max_retries"
 _PACKAGE = re.compile(r"pip install ([\w.-]+)")
 
 
 def load_langchain(name: str, **settings: Any) -> BaseChatModel:
-    """Load a model of a provider by LangChain's own class for it.
+    """Load a provider's model with LangChain's class for it.
 
-    Temperature 0, the timeout and no retries of the client's own are set where the class has these settings.
+    Sets temperature 0, the timeout and no client retries, where the class has these settings.
 
     Args:
         name: `PROVIDER:NAME`, or `PROVIDER:NAME@URL` for a class with the setting `base_url`.
-        settings: those of the class; `deadline` as for all models behind an API.
+        settings: the settings of the class, and `deadline` as for all API models.
 
     Raises:
-        BadSettings: no name or no such provider, an unknown setting, or a missing key.
+        BadSettings: a missing name or key, or an unknown provider or setting.
         MissingExtra: the provider's package is not installed; names it.
     """
     provider, _, model = name.partition(":")
     provider, spec = provider.replace("-", "_").lower(), f"langchain:{name}"
     if not provider or not model:
-        raise BadSettings(f"model '{spec}': write langchain:PROVIDER:NAME, for example langchain:google_genai:NAME.")
+        raise BadSettings(
+            f"model '{spec}': write langchain:PROVIDER:NAME, for example "
+            "langchain:google_genai:NAME."
+        )
     if settings.get(OWN_RETRIES):
-        raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
+        raise BadSettings("model.max_retries: Emend does its own retries: leave the setting out.")
     model, url = split_address(f"langchain:{provider}", model, f"{provider.upper()}_API_KEY")
     options = {key: value for key, value in settings.items() if key not in DEFAULT_BOUNDS}
     options |= {"base_url": url} if url else {}
@@ -46,11 +59,14 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
     known = _settings_of(type(trial))
     _refuse_unknown(spec, options, known)
     options |= clean_keys(trial, spec)
-    defaults = {key: value for key, value in (API_DEFAULTS | {OWN_RETRIES: 0}).items() if key in known}
+    defaults = {
+        key: value for key, value in (API_DEFAULTS | {OWN_RETRIES: 0}).items() if key in known
+    }
     options = {key: value for key, value in (defaults | options).items() if value is not None}
     client = _make(provider, model, spec, options)
     seconds, megabytes = (
-        parse_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in ("deadline", "reply_mb")
+        parse_bound(name, settings.get(name, DEFAULT_BOUNDS[name]))
+        for name in ("deadline", "reply_mb")
     )
     if provider in BOUNDED:
         bound_exchanges(client, provider, seconds=seconds, max_bytes=int(megabytes * 1e6))
@@ -59,19 +75,28 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
 
 def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> BaseChatModel:
     try:
-        with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused
+        # a warning about unknown settings, which are rejected below
+        with warnings.catch_warnings(action="ignore"):
             client: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
     except ImportError as error:
         package = _PACKAGE.search(str(error))
-        raise MissingExtra(_missing(spec, package[1] if package else f"langchain-{provider}")) from error
-    except Exception as error:  # noqa: BLE001  clients have errors of their own for keys and settings
-        if "langchain_community" in str(error):  # where LangChain looks for ollama's class without its package
+        raise MissingExtra(
+            _missing(spec, package[1] if package else f"langchain-{provider}")
+        ) from error
+    except Exception as error:  # noqa: BLE001
+        # Clients raise their own errors for keys and settings. Without langchain-ollama, LangChain
+        # looks for its class in langchain_community.
+        if "langchain_community" in str(error):
             raise MissingExtra(_missing(spec, f"langchain-{provider}")) from error
         if SUPPORTED.search(str(error)):
             known = nearest(provider, list(provider_names()))
-            raise BadSettings(f"model '{spec}': LangChain knows no such provider: {known}") from error
+            raise BadSettings(
+                f"model '{spec}': LangChain knows no such provider: {known}"
+            ) from error
         reason = hide_keys(" ".join(str(error).split()))[:300]
-        raise BadSettings(f"model '{spec}' cannot be made ({type(error).__name__}): {reason}") from error
+        raise BadSettings(
+            f"model '{spec}' cannot be made ({type(error).__name__}): {reason}"
+        ) from error
     return client
 
 
@@ -80,12 +105,16 @@ def _missing(spec: str, package: str) -> str:
 
 
 def _settings_of(kind: type[BaseChatModel]) -> set[str]:
-    """Names and aliases of a class's settings."""
-    return {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
+    """Return the names and aliases of a class's settings."""
+    return {
+        name for field, info in kind.model_fields.items() for name in (field, info.alias) if name
+    }
 
 
 def _refuse_unknown(spec: str, options: dict[str, Any], known: set[str]) -> None:
-    """Refuse settings that a class ignores, or passes on unread so that every call failed."""
+    """Reject settings that a class would ignore, or pass on so that every call fails."""
     for setting in options:
         if setting not in known:
-            raise BadSettings(f"unknown setting '{setting}' of model '{spec}': {nearest(setting, sorted(known))}")
+            raise BadSettings(
+                f"unknown setting '{setting}' of model '{spec}': {nearest(setting, sorted(known))}"
+            )

@@ -1,10 +1,10 @@
-"""Protocols of editors: an editor applies edits inside a `with` and gives an answerer of the edited system."""
+"""Protocols of editors: an editor applies edits inside a `with` and yields an answerer."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.probe import Answer, Probe
@@ -17,9 +17,10 @@ if TYPE_CHECKING:  # reading a run must not import LangChain
 
 
 class Demonstration(FrozenModel):
-    """A demonstration for in-context editing: a new fact, a prompt under it, and the right continuation.
+    """A demonstration for in-context editing: a new fact, a prompt, and the right continuation.
 
-    `kind` is `copy` (the edit itself), `update` (a paraphrase, new answer) or `retain` (another subject, old answer).
+    `kind` is `copy` (the edit itself), `update` (a paraphrase with the new answer) or `retain`
+    (another subject with its old answer).
     """
 
     kind: str
@@ -39,11 +40,11 @@ class Answerer(Protocol):
 
 
 class EditCost(FrozenModel):
-    """Cost of applying edits: time, memory and tokens; answering probes is not counted.
+    """Cost of applying edits in time, memory and tokens, without answering probes.
 
-    An editor that changes weights sets `tokens`, those of all forward passes without padding (as `editors.cost`
-    counts them); the run measures the rest. `peak_bytes` is the increase of the process's resident memory, or of the
-    device's where the model is on one; None where it was not measured.
+    An editor that changes weights sets `tokens`, the tokens of all forward passes without padding
+    (as `editors.cost` counts them); the run measures the rest. `peak_bytes` is the increase in the
+    process's resident memory, or in GPU memory for a model on a GPU; None if it was not measured.
     """
 
     edits: int = 0
@@ -53,7 +54,7 @@ class EditCost(FrozenModel):
     tokens: int = 0
 
     def plus(self, ahead: "EditCost") -> "EditCost":
-        """The sum with the cost of work done ahead for the same edits; of the two peaks the higher."""
+        """Return the sum with the cost of work done ahead; the peak is the higher of the two."""
         peaks = [peak for peak in (self.peak_bytes, ahead.peak_bytes) if peak is not None]
         return self.model_copy(
             update={
@@ -69,7 +70,7 @@ NO_COST = EditCost()
 
 
 def cost_of(answerer: object) -> EditCost:
-    """The part of the edits' cost that only their editor knows, which an answerer may have as `cost`."""
+    """Return the cost that only the editor knows: the answerer's attribute `cost`, if any."""
     cost: EditCost = getattr(answerer, "cost", NO_COST)
     return cost
 
@@ -79,34 +80,42 @@ class Retrievable(Protocol):
     """An answerer that can retrieve without asking the model for a reply."""
 
     def find(self, probe: Probe) -> Answer:
-        """An answer with `retrieved` and steps as `answer` would have them, and no text."""
+        """Return the `retrieved` ids and steps that `answer` would give, without a text."""
         ...
 
 
 @runtime_checkable
 class Scorable(Protocol):
-    """An answerer whose model gives probabilities; API models often give none."""
+    """An answerer whose model gives probabilities, which API models often do not."""
 
     def score(self, probe: Probe, targets: Sequence[str]) -> Answer:
-        """`Answer.log_probs` has one joint natural-log probability per target, under the prompt of `answer`."""
+        """Score targets after the same prompt as `answer`.
+
+        `Answer.log_probs` holds one joint natural-log probability per target.
+        """
         ...
+
+
+def gives_scores(answerer: object) -> TypeGuard[Scorable]:
+    """Return True for a `Scorable`; before Python 3.12 `isinstance` takes ten times as long."""
+    return hasattr(answerer, "score")
 
 
 class MemoryLike(Protocol):
-    """The part of a memory that editors use."""
+    """The interface of a memory that editors use."""
 
     def add(self, edits: Sequence[Edit]) -> None:
-        """Store the edits; existing ones are replaced, not doubled."""
+        """Store the edits; edits that are already stored are replaced."""
         ...
 
     def view(self, edit_ids: Sequence[str] | None = None) -> "Corpus":
-        """The entries of these edits alone, or of all."""
+        """Return the entries of these edits only, or of all edits."""
         ...
 
 
 @dataclass(frozen=True)
 class EditorContext:
-    """Resources of an editor besides the edits: model, memory, retriever, demonstrations, prompt template, settings."""
+    """Resources of an editor besides the edits, such as model, memory and settings."""
 
     model: "BaseChatModel"
     memory: MemoryLike | None = None
@@ -114,51 +123,59 @@ class EditorContext:
     demonstrations: Sequence[Demonstration] = ()
     wording: str = "new_fact"
     settings: dict[str, Any] = field(default_factory=dict)
-    """Overrides of the editor's own settings, by field name."""
+    """Overrides of the editor's settings, by field name."""
     seed: int = 0
     policy: "CallPolicy | None" = None
-    """Limits of the run, for a further model of the editor's."""
+    """Call limits of the run, for a second model that the editor loads."""
     folder: Path | None = None
-    """Folder of the run, where an editor may keep a store; None outside of runs."""
+    """Folder of the run, in which an editor may store files; None outside a run."""
 
 
 class Editor(Protocol):
-    """A method of editing; `name` is its registry name.
+    """A knowledge editing method; `name` is its registry name.
 
-    Random draws are seeded by `EditorContext.seed` and the edits' ids, never by earlier draws, so that a resumed run
-    solves an edit exactly as the interrupted one did.
+    Random draws are seeded by `EditorContext.seed` and the edits' ids, never by earlier draws, so
+    that a resumed run solves an edit exactly as the interrupted run did.
     """
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool]
-    """True when the method changes a local model's weights, so that units on one model cannot overlap."""
+    """True if the method changes a local model's weights, so that runs on one model cannot overlap.
+    """
 
     def __init__(self, context: EditorContext) -> None: ...
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that decides this editor's answers besides model and data: settings, prompt ids, graph name."""
+        """Everything besides model and data that affects this editor's answers.
+
+        For example its settings, prompt ids and graph name.
+        """
         ...
 
     def edit(self, edits: Sequence[Edit]) -> AbstractContextManager[Answerer]:
-        """Apply the edits inside the `with`; at its end, even after an exception, the model is restored bit for bit."""
+        """Apply the edits inside the `with`, and restore the model bit for bit at its end.
+
+        The model is restored even after an exception.
+        """
         ...
 
 
+# Apply more edits on top of those of earlier calls, and return an answerer with all of them.
 ApplyMore = Callable[[Sequence[Edit]], Answerer]
-"""Applies more edits on top of those of earlier calls, and gives an answerer with all of them."""
 
 
 @runtime_checkable
 class Sequential(Protocol):
-    """An editor that solves new edits on top of the already edited model, for mode `sequential`.
+    """An editor that solves new edits on the already edited model, for mode `sequential`.
 
-    An editor without it is given all edits so far at each step. For an editor that solves for deltas,
-    `editors.parametric.sequential.sequential_edits` implements it.
+    Other editors get all edits so far again at each step.
+    `editors.parametric.sequential.sequential_edits` implements this protocol for editors that
+    compute weight deltas.
     """
 
     def sequence(self) -> AbstractContextManager[ApplyMore]:
-        """Apply the edits of each call inside the `with`; a call that raises leaves the model as the one before did.
+        """Apply the edits of each call inside the `with`; a failed call leaves the model unchanged.
 
         At the end of the `with`, even after an exception, the model is restored bit for bit.
         """
@@ -167,12 +184,13 @@ class Sequential(Protocol):
 
 @runtime_checkable
 class BatchSolver(Protocol):
-    """An editor that solves several groups of edits faster together than one after another, for mode `single`."""
+    """An editor that solves several groups of edits faster in one batch, for mode `single`."""
 
     def presolve(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
-        """Work ahead for these groups of edits, each of which `edit` will be given alone on the unedited model.
+        """Solve groups of edits ahead, for later calls of `edit` with each group alone.
 
-        The result of `edit` is the same, except for last digits that depend on the batch size. Work for earlier groups
-        is forgotten. An edit that cannot be solved raises in `edit`, not here.
+        The result of `edit` is the same, except for rounding differences that depend on the batch
+        size. Results for earlier groups are discarded. An edit that cannot be solved raises in
+        `edit`, not here.
         """
         ...

@@ -1,4 +1,4 @@
-"""The contract of editors as a test class, for the authors of plug-ins to subclass."""
+"""Contract of editors as a test class that authors of plug-ins can subclass."""
 
 # ruff: noqa: D102  (the name of a test says what it holds)
 
@@ -21,13 +21,13 @@ def _edit(prompt: str, subject: str, target: str, before: str = "") -> Edit:
 
 CAPITAL = _edit("The capital of {} is", "Veldania", "Kestrel Bay", before="Ostrim")
 CURRENCY = _edit("The currency of {} is", "Veldania", "florin", before="crown")
+# Other scripts, targets of many tokens, and braces that are not placeholders.
 ODD = (
     _edit("Le chef-lieu de {} est", "Ærøskøbing", "Нови Сад"),
     _edit("{}的首都是", "奥斯特里姆", "东京都"),
     _edit("The twin of {} is", "O'Neil-{}", "Ann"),
     _edit("Of {a, b}, one that {} likes is", "Tobin", "a {curly} thing"),
 )
-"""Other scripts, targets of many tokens, and braces that are no placeholder."""
 EXAMPLES = tuple(
     Demonstration(kind=kind, fact="The river of Orland is Aske.", prompt=prompt, target=target)
     for kind, prompt, target in (
@@ -39,18 +39,22 @@ EXAMPLES = tuple(
 
 
 class DeliberateError(Exception):
-    """Raised on purpose inside a `with`."""
+    """Exception raised on purpose inside a `with`."""
 
 
 class EditorContract:
-    """Tests that pytest collects from a subclass named `Test...`, which says what `factory` is.
+    """Tests of the contract of editors; pytest collects them from a subclass named `Test...`.
 
-    By default the model is `ReadingModel`, which believes what its prompt says; `conformance_toys` has others, for
-    editors that ask in steps, for thoughts, or with tools. An editor that changes weights needs `context` with a
-    local model. `takes` is False for an editor that changes nothing.
+    The subclass defines `factory`.
 
-    Probabilities (`score`), steps and usage are optional, and checked if present. A `conftest.py` with
-    `pytest.register_assert_rewrite("emend.editors.conformance")` makes failures show the values compared.
+    By default the model is `ReadingModel`, which believes its prompt; `conformance_toys` has
+    others, for editors that prompt for steps or thoughts, or call tools. An editor that changes
+    weights needs a `context` with a local model. Set `takes` to False for an editor that changes
+    nothing.
+
+    Probabilities (`score`), steps and usage are optional, and checked if present. A `conftest.py`
+    with `pytest.register_assert_rewrite("emend.editors.conformance")` makes failures show the
+    compared values.
 
     Example:
         class TestMine(EditorContract):
@@ -61,11 +65,13 @@ class EditorContract:
     takes: ClassVar[bool] = True
 
     def factory(self) -> Callable[[EditorContext], Editor]:
-        """The editor under test: what would be registered."""
-        raise NotImplementedError("return the factory (context: EditorContext) -> Editor to be tested")
+        """Return the factory under test, as it would be registered."""
+        raise NotImplementedError(
+            "return the factory (context: EditorContext) -> Editor to be tested"
+        )
 
     def context(self) -> EditorContext:
-        """The editor's context; fresh, and equal at every call."""
+        """Return a new context for the editor, equal at every call."""
         return EditorContext(
             model=ReadingModel(),
             memory=PlainMemory(),
@@ -74,16 +80,16 @@ class EditorContract:
         )
 
     def editor(self, context: EditorContext | None = None) -> Editor:
-        """A new editor."""
+        """Return a new editor."""
         return self.factory()(context or self.context())
 
-    def test_an_edit_takes(self) -> None:
+    def test_an_edit_changes_the_answer(self) -> None:
         self.check_takes((CAPITAL,))
 
-    def test_two_edits_of_one_subject_both_take(self) -> None:
+    def test_two_edits_of_one_subject_are_both_applied(self) -> None:
         self.check_takes((CAPITAL, CURRENCY))
 
-    def test_other_scripts_many_tokens_and_braces_are_no_obstacle(self) -> None:
+    def test_other_scripts_many_tokens_and_braces_are_supported(self) -> None:
         in_prompt = not self.editor().needs_weights
         for edit in ODD:
             if in_prompt or self.can_tell_apart(edit.subject):
@@ -98,7 +104,7 @@ class EditorContract:
             ask_edit(answerer, CAPITAL)
         check_same(before, state_of(context), "after the 'with'")
 
-    def test_an_exception_comes_out_and_the_model_is_restored(self) -> None:
+    def test_an_exception_is_raised_and_the_model_is_restored(self) -> None:
         context = self.context()
         editor, before = self.editor(context), state_of(context)
         try:
@@ -112,28 +118,36 @@ class EditorContract:
         else:
             raise AssertionError("the editor swallowed an exception from inside the 'with'")
 
-    def test_a_sequence_starts_from_nothing_repeats_itself_and_is_undone(self) -> None:
-        """Holds for every editor that is not `Sequential` too: its steps are edits of all so far."""
+    def test_a_sequence_is_reproducible_and_reverted(self) -> None:
+        """Check a sequence; an editor without `sequence` gets all edits so far at each step."""
         context = self.context()
         editor, before = self.editor(context), state_of(context)
         first, again = self.in_sequence(editor), self.in_sequence(editor)
         check_same(before, state_of(context), "after a sequence")
-        assert first == again, "the same sequence of edits led elsewhere the second time"
-        assert first[0] == self.under(editor, (), CAPITAL).log_probs, "a sequence began with an edit in place"
-        assert not first[0] or (first[1] != first[0]) == self.takes, "the first edit of a sequence did not take"
+        assert first == again, "the same sequence of edits had another result the second time"
+        assert first[0] == self.under(editor, (), CAPITAL).log_probs, (
+            "a sequence began with an edit still applied"
+        )
+        assert not first[0] or (first[1] != first[0]) == self.takes, (
+            "the first edit of a sequence had no effect"
+        )
 
     def in_sequence(self, editor: Editor) -> list[tuple[float, ...]]:
-        """Log-probabilities of the first edit's target before, after it, and after a second one."""
+        """Return the first target's log-probabilities before and after its edit and a second."""
         steps: tuple[tuple[Edit, ...], ...] = ((), (CAPITAL,), (CURRENCY,))
         if not isinstance(editor, Sequential):
-            return [self.under(editor, sum(steps[: n + 1], ()), CAPITAL).log_probs for n in range(3)]
+            return [
+                self.under(editor, sum(steps[: n + 1], ()), CAPITAL).log_probs for n in range(3)
+            ]
         with editor.sequence() as grow:
             return [ask_edit(grow(edits), CAPITAL).log_probs for edits in steps]
 
     def test_no_edits_change_nothing(self) -> None:
         context = self.context()
         before = state_of(context)
-        with Unedited(EditorContext(model=context.model, wording=context.wording)).edit(()) as plain:
+        with Unedited(EditorContext(model=context.model, wording=context.wording)).edit(
+            ()
+        ) as plain:
             expected = ask_edit(plain, CAPITAL)
         with self.editor(context).edit(()) as answerer:
             check_same(before, state_of(context), "under an empty list of edits")
@@ -142,15 +156,21 @@ class EditorContract:
         log_probs = expected.log_probs if isinstance(answerer, Scorable) else ()
         assert answer.log_probs == log_probs, f"{answer}, not {expected}"
 
-    def test_what_stood_before_leaves_no_trace(self) -> None:
+    def test_earlier_edits_leave_no_trace(self) -> None:
         editor = self.editor()
         first = self.under(editor, (CAPITAL,), CAPITAL)
         self.under(editor, (CAPITAL, CURRENCY), CURRENCY)
         again = self.under(editor, (CAPITAL,), CAPITAL)
-        assert (again.text, again.log_probs, again.prompt) == (first.text, first.log_probs, first.prompt)
+        assert (again.text, again.log_probs, again.prompt) == (
+            first.text,
+            first.log_probs,
+            first.prompt,
+        )
 
     def test_probes_out_of_scope_are_answered(self) -> None:
-        probe = Probe(kind="neighborhood", prompt="The capital of Sorn is", gold=("Lunden",), in_scope=False)
+        probe = Probe(
+            kind="neighborhood", prompt="The capital of Sorn is", gold=("Lunden",), in_scope=False
+        )
         with self.editor().edit((CAPITAL, CURRENCY)) as answerer:
             assert answerer.answer(probe).text is not None
 
@@ -159,8 +179,10 @@ class EditorContract:
             for answer in generate_and_score(answerer, CAPITAL):
                 assert answer.prompt, "the exact prompt is missing"
                 assert all(step.error is None and step.ms >= 0 for step in answer.steps)
-                json.dumps([step.update for step in answer.steps])  # steps are JSON, or the trace could not be kept
-                if any(step.calls for step in answer.steps):  # the run fills in both for an editor that gives neither
+                # steps must be JSON for the trace
+                json.dumps([step.update for step in answer.steps])
+                # the run fills in both for an editor that sets neither
+                if any(step.calls for step in answer.steps):
                     assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
 
     def test_scoring_gives_one_log_probability_per_target_under_the_same_prompt(self) -> None:
@@ -176,7 +198,9 @@ class EditorContract:
         with editor.edit((CAPITAL,)) as answerer:
             ask_edit(answerer, CAPITAL)
             assert json.dumps(editor.fingerprint, sort_keys=True) == fingerprint
-        assert json.dumps(self.editor().fingerprint, sort_keys=True) == fingerprint, "two equal editors differ"
+        assert json.dumps(self.editor().fingerprint, sort_keys=True) == fingerprint, (
+            "two equal editors differ"
+        )
 
     def test_it_says_what_it_is(self) -> None:
         editor = self.editor()
@@ -184,42 +208,57 @@ class EditorContract:
         assert isinstance(editor.needs_weights, bool)
 
     def check_takes(self, edits: Sequence[Edit]) -> None:
-        """Assert that every target is generated or has become more probable; the opposite when `takes` is False."""
+        """Assert that every target is generated or more probable, or not if `takes` is False."""
         editor = self.editor()
         for edit in edits:
             before, after = self.under(editor, (), edit), self.under(editor, edits, edit)
             rose = bool(after.log_probs) and after.log_probs[0] > before.log_probs[0]
-            says = edit.target_new in (after.text or "") and edit.target_new not in (before.text or "")
-            assert (rose or says) == self.takes, f"edit '{edit.text}': before {before}, after {after}"
+            says = edit.target_new in (after.text or "") and edit.target_new not in (
+                before.text or ""
+            )
+            assert (rose or says) == self.takes, (
+                f"edit '{edit.text}': before {before}, after {after}"
+            )
 
     def can_tell_apart(self, subject: str) -> bool:
-        """True where the model can tell a subject from others.
+        """Return True if the model can distinguish a subject from others.
 
-        A tokenizer that never saw a script spells it in single bytes. The model has not learnt to tell these apart, so
-        that weights changed for one subject of the script change for all of it, the target included.
+        A tokenizer spells an unknown script in single bytes, which the model has not learnt to
+        distinguish. Weights changed for one subject in that script then change for all of its text,
+        including the target.
         """
         lm = getattr(self.context().model, "lm", None)
-        return lm is None or len(lm.tokenizer.encode(subject, add_special_tokens=False)) < len(subject.encode())
+        return lm is None or len(lm.tokenizer.encode(subject, add_special_tokens=False)) < len(
+            subject.encode()
+        )
 
     def check_changes(self, edit: Edit) -> None:
-        """Assert that the edit changes how probable its target is; not so when `takes` is False."""
+        """Assert that the edit changes its target's probability, or not if `takes` is False."""
         editor = self.editor()
         before, after = self.under(editor, (), edit), self.under(editor, (edit,), edit)
-        assert (after.log_probs != before.log_probs) == self.takes, f"before {before}, after {after}"
+        assert (after.log_probs != before.log_probs) == self.takes, (
+            f"before {before}, after {after}"
+        )
 
     def under(self, editor: Editor, edits: Sequence[Edit], edit: Edit) -> Answer:
-        """The answer to an edit's prompt while these edits are applied."""
+        """Return the answer to an edit's prompt while these edits are applied."""
         with editor.edit(edits) as answerer:
             return ask_edit(answerer, edit)
 
 
 def probe_of(edit: Edit) -> Probe:
-    """The edit's own prompt as a probe."""
-    return Probe(kind="efficacy", prompt=edit.cloze, gold=(edit.target_new,), edit_ids=(edit.id,), subject=edit.subject)
+    """Return a probe with the edit's own prompt."""
+    return Probe(
+        kind="efficacy",
+        prompt=edit.cloze,
+        gold=(edit.target_new,),
+        edit_ids=(edit.id,),
+        subject=edit.subject,
+    )
 
 
 def generate_and_score(answerer: Answerer, edit: Edit) -> list[Answer]:
-    """The answer to the edit's own prompt and, if there are probabilities, those of the new and the old target."""
+    """Return the answer to the edit's prompt and, if available, its targets' scores."""
     probe = probe_of(edit)
     answers = [answerer.answer(probe)]
     if isinstance(answerer, Scorable):
@@ -228,15 +267,17 @@ def generate_and_score(answerer: Answerer, edit: Edit) -> list[Answer]:
 
 
 def ask_edit(answerer: Answerer, edit: Edit) -> Answer:
-    """The answer to the edit's own prompt, with the probabilities if there are any."""
+    """Return the answer to the edit's own prompt, with log-probabilities if available."""
     answer, *scored = generate_and_score(answerer, edit)
     return answer.but(log_probs=scored[0].log_probs) if scored else answer
 
 
 def state_of(context: EditorContext) -> dict[str, Any]:
-    """A copy of the model's weights; empty for a model that is not local."""
+    """Return a copy of the model's weights; empty if the model is not local."""
     lm = getattr(context.model, "lm", None)
-    return {} if lm is None else {name: value.detach().clone() for name, value in lm.model.state_dict().items()}
+    if lm is None:
+        return {}
+    return {name: value.detach().clone() for name, value in lm.model.state_dict().items()}
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any], when: str) -> None:

@@ -1,7 +1,7 @@
-"""Toys for the contract of editors: models that believe what they read, and a memory without a database.
+"""Toy models that believe what they read, and a memory without a database, for the editor contract.
 
-`ReadingModel` continues a cloze as a fact above it does. Its subclasses also answer in the forms that editors of other
-kinds ask for: in MeLLo's steps and in thoughts (`StepwiseModel`), or by calling tools (`ToolModel`).
+`ReadingModel` continues a cloze as a fact above it does. Its subclasses also answer in the formats
+of other editors: MeLLo's steps and thoughts (`StepwiseModel`), or tool calls (`ToolModel`).
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,17 @@ CHECKED = "Retrieved fact {} to generated answer, so the intermediate answer is:
 
 
 class ReadingModel(BaseChatModel):
-    """Continues a cloze as a fact above it does, in the prompt template `new_fact`; knows nothing by itself."""
+    """Toy model that continues a cloze as a fact above it does, in the prompt template `new_fact`.
+
+    It knows no facts itself.
+    """
 
     @property
     def _llm_type(self) -> str:
         return "emend-reading"
 
     def reply(self, prompt: str) -> str:
-        """The reply to a prompt."""
+        """Return the reply to a prompt."""
         *above, last = prompt.rpartition("\n\n")[2].split("\n")
         cloze = last.removeprefix("Prompt: ").strip()
         facts = (line.removeprefix("New Fact: ") for line in above if line.startswith("New Fact: "))
@@ -40,14 +43,16 @@ class ReadingModel(BaseChatModel):
         return read[-1] if read else UNKNOWN
 
     def answer(self, prompt: str) -> str:
-        """The only continuation of a prompt that `score` finds likely."""
+        """Return the only continuation of a prompt that `score` finds likely."""
         return self.reply(prompt)
 
     def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
-        """A high log-probability for the model's own answer, a low one for any other target."""
+        """Return a high log-probability for the model's own answer, a low one for other targets."""
         likely = self.answer(prompt)
         usage = Usage(input_tokens=len(prompt.split()), calls=1)
-        return TargetScores(log_probs=tuple(-0.1 if target == likely else -9.0 for target in targets), usage=usage)
+        return TargetScores(
+            log_probs=tuple(-0.1 if target == likely else -9.0 for target in targets), usage=usage
+        )
 
     def _generate(
         self,
@@ -61,21 +66,24 @@ class ReadingModel(BaseChatModel):
 
 
 class StepwiseModel(ReadingModel):
-    """A `ReadingModel` that also answers in MeLLo's steps and in thoughts."""
+    """Toy model that also answers in MeLLo's steps and in thoughts."""
 
     def reply(self, prompt: str) -> str:
-        """The next lines of a walk in steps, thoughts with their answer, or a reply as of `ReadingModel`."""
+        """Return the next of MeLLo's steps, thoughts with their answer, or a plain reply."""
         steps = next_steps(prompt)
         return super().reply(prompt) if steps is None else steps
 
     def answer(self, prompt: str) -> str:
-        """The final answer of a walk or of thoughts."""
+        """Return the final answer of steps or thoughts."""
         steps = next_steps(prompt)
         return super().answer(prompt) if steps is None else steps.rpartition(": ")[2]
 
 
 class ToolModel(ReadingModel):
-    """A `ReadingModel` that calls `tool` with `arguments` (by default a search for the question), and believes it."""
+    """Toy model that calls `tool` with `arguments` (by default a search for the question).
+
+    It believes what the tool returns.
+    """
 
     tool: str = "search_memory"
     arguments: dict[str, Any] = {}
@@ -85,10 +93,14 @@ class ToolModel(ReadingModel):
         return self.bind(tools=[tool.name for tool in tools])
 
     def answer(self, prompt: str) -> str:
-        """The answer in the changes of a conversation."""
+        """Return the answer found in the changes of a conversation."""
         if not prompt.endswith("\nai:"):
             return super().answer(prompt)
-        question = next(line.removeprefix("human: ") for line in prompt.split("\n") if line.startswith("human: "))
+        question = next(
+            line.removeprefix("human: ")
+            for line in prompt.split("\n")
+            if line.startswith("human: ")
+        )
         return change_about(prompt, question)
 
     def _generate(
@@ -108,15 +120,17 @@ class ToolModel(ReadingModel):
 
 
 def continuation(fact: str, cloze: str) -> str | None:
-    """The text with which a fact continues a cloze; None if it does not."""
+    """Return the text with which a fact continues a cloze; None if it does not."""
     return fact.removeprefix(cloze).strip().removesuffix(".") if fact.startswith(cloze) else None
 
 
 def next_steps(prompt: str) -> str | None:
-    """The lines that follow a prompt in MeLLo's form, or thoughts; None for another prompt."""
+    """Return the lines that follow a prompt in MeLLo's format, or thoughts; otherwise None."""
     block = prompt.rpartition("\n\n")[2].split("\n")
     last = block[-1] or block[-2]
-    question = next((line.removeprefix("Question: ") for line in block if line.startswith("Question: ")), "")
+    question = next(
+        (line.removeprefix("Question: ") for line in block if line.startswith("Question: ")), ""
+    )
     if last.startswith("Retrieved fact: "):
         new = continuation(last.removeprefix("Retrieved fact: "), question)
         verdict = CHECKED.format("contradicts" if new else "does not contradict", new or UNKNOWN)
@@ -135,30 +149,39 @@ def next_steps(prompt: str) -> str | None:
 
 
 def change_about(text: str, cloze: str) -> str:
-    """The text with which a change that a tool returned continues a cloze; `UNKNOWN` if none does."""
+    """Return the continuation of a cloze by a tool's returned change, or `UNKNOWN`."""
     changes = [part.partition("</change>")[0] for part in text.split("<change>")[1:]]
     return next(filter(None, (continuation(change, cloze) for change in changes)), UNKNOWN)
 
 
 def chat_result(text: str, prompt: str, calls: Sequence[Any] = ()) -> ChatResult:
-    """A reply in LangChain's form, with words counted as tokens."""
+    """Return a reply as LangChain's `ChatResult`, with words counted as tokens."""
     tokens = len(prompt.split()), max(1, len(text.split()))
-    usage: Any = {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": sum(tokens)}
-    message = AIMessage(text, tool_calls=list(calls), usage_metadata=usage, response_metadata={"model_name": "reading"})
+    usage: Any = {
+        "input_tokens": tokens[0],
+        "output_tokens": tokens[1],
+        "total_tokens": sum(tokens),
+    }
+    message = AIMessage(
+        text,
+        tool_calls=list(calls),
+        usage_metadata=usage,
+        response_metadata={"model_name": "reading"},
+    )
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 class PlainMemory:
-    """A memory in a dictionary, searched exactly, by words."""
+    """Memory in a dictionary, with exact search by words."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
 
     def add(self, edits: Sequence[Edit]) -> None:
-        """Store the edits; replace those that are stored already."""
+        """Store the edits; edits that are already stored are replaced."""
         self.entries |= {entry.id: entry for edit in edits for entry in make_entries(edit)}
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
-        """The entries of these edits alone, or of all."""
+        """Return the entries of these edits only, or of all edits."""
         entries = [e for e in self.entries.values() if edit_ids is None or e.edit_id in edit_ids]
         return ExactCorpus.of(entries, LexicalEmbedding())

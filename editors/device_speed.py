@@ -1,22 +1,22 @@
-"""Speed of this machine's device at a model of a given size, measured in about a second without that model."""
+"""Estimate of the device's speed for a model of a given size, measured in about a second."""
 
 import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+# Tokens of the two measured passes: reading a prompt, and generating one token.
 READ_BATCH, WRITE_BATCH = 256, 1
-"""Tokens of the passes that are measured: one over prompts, and one that writes."""
+# A model of width d has about d / 128 layers, and a layer about 12 d^2 parameters.
 WIDTH_PER_LAYER, SQUARES_PER_LAYER = 128, 12
-"""A model of width d has about d / 128 layers, and a layer about 12 d^2 parameters."""
+# Overhead of a layer's pass besides arithmetic.
 LAYER_SECONDS = 4e-4
-"""What a layer's pass takes beside its arithmetic."""
+# Maximum number of parameters of the measured matrices, more than CPU caches hold.
 MAX_PARAMETERS = 2**26
-"""Parameters of the matrices that the speed is measured with, at most: more than caches hold."""
 
 
 class DeviceSpeed(NamedTuple):
-    """Seconds that a model takes to read a token among many, and for a pass that writes one token."""
+    """Seconds to read one token in a batch, and to generate one token."""
 
     device: str
     reading: float
@@ -25,7 +25,7 @@ class DeviceSpeed(NamedTuple):
 
 @cache
 def device_speed(parameters: float) -> DeviceSpeed:
-    """Measure how fast this machine multiplies matrices like those of a model of so many parameters."""
+    """Measure how fast this machine multiplies matrices like those of a model of that size."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

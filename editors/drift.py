@@ -1,4 +1,4 @@
-"""Drift of a local model under edits: how far hidden states turn on texts that no edit is about, and weights grow."""
+"""Drift of a local model under edits: changes of hidden states and of weight norms."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,35 +11,42 @@ from emend.agents.local.causal_lm import CausalLM
 
 
 class ModelState(NamedTuple):
-    """Hidden states that enter the head, shape (tokens, width) by text, and the norm of each parameter."""
+    """Hidden states at the input of the head, (tokens, width) per text, and parameter norms."""
 
     hidden: list[Tensor]
     norms: dict[str, float]
 
 
 class Drift(NamedTuple):
-    """`drift` is 1 less the mean cosine of hidden states before and now, `growth` the largest ratio of a norm."""
+    """Drift (1 minus the mean cosine of hidden states) and largest growth of a weight norm."""
 
     drift: float
     growth: float
 
 
 def model_state(model: Any, texts: Sequence[str]) -> ModelState | None:
-    """The state of a local model as it is now; None for another model, or without texts."""
+    """Return the current state of a local model; None for other models, or without texts."""
     lm = getattr(model, "lm", None)
     if not isinstance(lm, CausalLM) or not texts:
         return None
     with lm.lock, torch.inference_mode(), lm.precision():
         hidden = [_hidden_states(lm, text) for text in texts]
-        norms = {name: float(torch.linalg.vector_norm(tensor.float())) for name, tensor in lm.model.named_parameters()}
+        norms = {
+            name: float(torch.linalg.vector_norm(tensor.float()))
+            for name, tensor in lm.model.named_parameters()
+        }
     return ModelState(hidden, norms)
 
 
 def drift_between(before: ModelState, now: ModelState) -> Drift:
-    """The drift of a model from one state to another."""
+    """Return the drift of a model between two states."""
     pairs = zip(before.hidden, now.hidden, strict=True)
     cosines = torch.cat([cosine_similarity(first, second, dim=-1) for first, second in pairs])
-    ratios = [now.norms[name] / norm for name, norm in before.norms.items() if norm and now.norms[name] != norm]
+    ratios = [
+        now.norms[name] / norm
+        for name, norm in before.norms.items()
+        if norm and now.norms[name] != norm
+    ]
     return Drift(1 - float(cosines.mean()), max(ratios, default=1.0))
 
 

@@ -1,4 +1,4 @@
-"""Check of weight edits while they are applied: whether they took, and whether neighbours turned to the new object."""
+"""Check of applied weight edits: their success, and side effects on other subjects."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -9,21 +9,21 @@ from typing import Any
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import EmendError
 
+# Maximum number of simultaneously applied edits that are checked, evenly spaced.
 MAX_EDITS = 32
-"""Edits checked of those that are applied together, spread over them."""
+# Number of other subjects that are put into an edit's prompt.
 NEIGHBOURS = 4
-"""Other subjects in an edit's prompt."""
+# Subjects for neighbouring prompts if the run has too few others.
 OTHER_SUBJECTS = ("Italy", "Brazil", "London", "Microsoft", "Isaac Newton", "Beethoven")
-"""Subjects of neighbouring prompts where the run has too few others."""
 Pair = tuple[str, str]
 
 
 class EditOutcome(FrozenModel):
-    """Numbers of edits that were checked and that took, and of neighbouring prompts and those that turned.
+    """Counts of checked and successful edits, and of checked and changed neighbouring prompts.
 
-    An edit took if its new object is more probable after its own prompt than the old one or, without an old one, is the
-    most probable continuation. A neighbour turned if the new object is its most probable continuation, and was not
-    before.
+    An edit took if its new object is more probable after its own prompt than the old one or,
+    without an old one, is the most probable continuation. A neighbouring prompt turned if the new
+    object became its most probable continuation and was not before.
     """
 
     checked: int
@@ -33,25 +33,27 @@ class EditOutcome(FrozenModel):
 
 
 class EditCheck:
-    """Asks one model about edits before and while they are applied, in batches.
+    """Checker that scores edits and neighbouring prompts with one model before and during editing.
+
+    Prompts are scored in batches.
 
     Args:
-        model: a chat model; of one without local weights (`lm`) nothing is measured.
+        model: a chat model; without local weights (no `lm`) nothing is measured.
     """
 
     def __init__(self, model: Any) -> None:
         lm = getattr(model, "lm", None)
         self._lm: Any = lm if hasattr(lm, "log_probs") else None
         self._neighbours: dict[str, list[Pair]] = {}
-        """By id of an edit, the neighbouring prompts that the model does not continue with the new object."""
+        """Neighbouring prompts, by edit id, that do not have the new object before editing."""
         self._warned = set[Pair]()
 
     def prepare(self, edits: Sequence[Edit], others: Iterable[Edit]) -> None:
-        """Choose the edits to check and ask their neighbours; call it while the model is unedited.
+        """Choose the edits to check and score their neighbouring prompts, on the unedited model.
 
         Args:
-            edits: to be applied, together or one after another.
-            others: edits that are not; their subjects make neighbouring prompts.
+            edits: the edits that will be applied, together or one after another.
+            others: edits that will not be applied; their subjects fill the neighbouring prompts.
         """
         self._neighbours = {}
         chosen = _spread([edit for edit in edits if _has_prompt(edit)])
@@ -60,12 +62,13 @@ class EditCheck:
         edited = {edit.subject for edit in edits}
         others = [edit for edit in others if edit.subject and edit.subject not in edited]
         pairs = {edit.id: _pairs(edit, others, edited) for edit in chosen}
-        with suppress(EmendError):  # an edit that cannot be scored fails elsewhere, with its reason
+        with suppress(EmendError):  # an edit that cannot be scored fails later, with its reason
             says = self._most_probable([pair for each in pairs.values() for pair in each])
-            self._neighbours = {name: [pair for pair in each if not says[pair]] for name, each in pairs.items()}
+            for edit_id, of_edit in pairs.items():
+                self._neighbours[edit_id] = [pair for pair in of_edit if not says[pair]]
 
     def measure(self, editor: str, edits: Sequence[Edit]) -> EditOutcome | None:
-        """Measure those of the applied edits that were chosen, and warn; None if there is nothing to measure."""
+        """Measure the chosen edits that are applied and log warnings; None if there are none."""
         chosen = [edit for edit in edits if edit.id in self._neighbours]
         if not chosen:
             return None
@@ -75,36 +78,53 @@ class EditCheck:
         except EmendError:
             return None
         turned = sum(says[pair] for pair in pairs)
-        outcome = EditOutcome(checked=len(chosen), took=sum(took), neighbours=len(pairs), turned=turned)
+        outcome = EditOutcome(
+            checked=len(chosen), took=sum(took), neighbours=len(pairs), turned=turned
+        )
         if not all(took):
             failed = next(edit for edit, success in zip(chosen, took, strict=True) if not success)
-            self.warn(editor, "took", f"an edit did not take: {failed.cloze[:80]!r} -> {failed.target_new!r}")
+            self.warn(
+                editor,
+                "took",
+                f"an edit did not take effect: {failed.cloze[:80]!r} -> {failed.target_new!r}",
+            )
         if outcome.turned:
             prompt, target = next(pair for pair in pairs if says[pair])
-            self.warn(editor, "turned", f"a neighbouring prompt turned to the new object: {prompt[:80]!r}, {target!r}")
+            self.warn(
+                editor,
+                "turned",
+                f"a neighbouring prompt turned to the new object: {prompt[:80]!r}, {target!r}",
+            )
         return outcome
 
     def warn(self, editor: str, kind: str, text: str) -> None:
-        """Log a warning, once for each editor and kind; the report counts them."""
+        """Log a warning once per editor and kind; the report counts these warnings."""
         if (editor, kind) not in self._warned:
             self._warned.add((editor, kind))
             logging.getLogger(__name__).warning("%s: %s", editor, text)
 
     def _took(self, edits: Sequence[Edit]) -> list[bool]:
-        rivals = [(edit.cloze, target) for edit in edits for target in (edit.target_new, edit.target_true) if target]
-        scores = self._scores(rivals)
-        return [
-            scores[edit.cloze, edit.target_new].log_prob > scores[edit.cloze, edit.target_true].log_prob
-            if edit.target_true
-            else _is_greedy(scores[edit.cloze, edit.target_new])
+        rivals = [
+            (edit.cloze, target)
             for edit in edits
+            for target in (edit.target_new, edit.target_true)
+            if target
         ]
+        scores = self._scores(rivals)
+        took = []
+        for edit in edits:
+            new = scores[edit.cloze, edit.target_new]
+            if edit.target_true:
+                took.append(new.log_prob > scores[edit.cloze, edit.target_true].log_prob)
+            else:
+                took.append(_is_greedy(new))
+        return took
 
     def _most_probable(self, pairs: Sequence[Pair]) -> dict[Pair, bool]:
         return {pair: _is_greedy(score) for pair, score in self._scores(pairs).items()}
 
     def _scores(self, pairs: Sequence[Pair]) -> dict[Pair, Any]:
-        """The score of each target after its prompt."""
+        """Return the score of each pair of prompt and target."""
         distinct = list(dict.fromkeys(pairs))
         return dict(zip(distinct, self._lm.log_probs(distinct), strict=True)) if distinct else {}
 
@@ -114,7 +134,12 @@ def _is_greedy(score: Any) -> bool:
 
 
 def _has_prompt(edit: Edit) -> bool:
-    return bool(edit.subject and edit.subject.strip() and edit.prompt.count("{}") == 1 and edit.target_new.strip())
+    return bool(
+        edit.subject
+        and edit.subject.strip()
+        and edit.prompt.count("{}") == 1
+        and edit.target_new.strip()
+    )
 
 
 def _spread(edits: Sequence[Edit]) -> Sequence[Edit]:
@@ -122,8 +147,10 @@ def _spread(edits: Sequence[Edit]) -> Sequence[Edit]:
 
 
 def _pairs(edit: Edit, others: Sequence[Edit], edited: set[str]) -> list[Pair]:
-    """Neighbouring prompts with the new object: first those of other edits with the same prompt."""
+    """Return neighbouring prompts with the new object, those that share the prompt first."""
     alike = [each.subject for each in others if each.prompt == edit.prompt]
     subjects = dict.fromkeys([*alike, *(name for name in OTHER_SUBJECTS if name not in edited)])
     subjects.pop(edit.target_new, None)
-    return [(edit.prompt.replace("{}", name), edit.target_new) for name in list(subjects)[:NEIGHBOURS]]
+    return [
+        (edit.prompt.replace("{}", name), edit.target_new) for name in list(subjects)[:NEIGHBOURS]
+    ]

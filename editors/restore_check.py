@@ -1,34 +1,36 @@
-"""Check that an editor restored the model; otherwise later probes would run on an edited one."""
+"""Check that an editor restored the model, since later probes must not run on an edited one."""
 
 from typing import Any
 
 from emend.memory.errors import BadSettings
 
+# Values compared per tensor, evenly spaced: an edit changes at least whole rows or columns.
 SAMPLES = 256
-"""Values compared per tensor, spread over it: an edit writes to whole rows or columns at least."""
 NAMED = 3
 
 
 class RestoreCheck:
-    """Compares a model with its state when this object was created.
+    """Comparison of a model with its state at the creation of this object.
 
-    It compares the names and shapes of all parameters and buffers, some values of each, bit for bit, and the number of
-    forward hooks. That takes milliseconds; comparing all weights would take longer than many an edit.
+    Names and shapes of all parameters and buffers, a sample of each tensor's values (bit for bit)
+    and the number of forward hooks are compared. This takes milliseconds; comparing all weights
+    would take longer than many edits.
 
     Args:
-        model: a chat model; one without local weights (`lm`) always passes.
+        model: a chat model; a model without local weights (no `lm`) always passes.
     """
 
     def __init__(self, model: Any) -> None:
         inner = getattr(getattr(model, "lm", None), "model", None)
-        self._model = inner if hasattr(inner, "named_parameters") else None  # a plug-in's `lm` may be anything
+        # the `lm` of a plug-in's model may be of any type
+        self._model = inner if hasattr(inner, "named_parameters") else None
         self._before = self._state()
 
     def check(self, editor: str) -> None:
-        """Compare again.
+        """Compare the model with its earlier state.
 
         Raises:
-            BadSettings: something differs; names it, and the editor.
+            BadSettings: something differs; the message names it and the editor.
         """
         now = self._state()
         changed = [name for name in self._before | now if self._before.get(name) != now.get(name)]
@@ -36,13 +38,14 @@ class RestoreCheck:
             others = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
             raise BadSettings(
                 f"editor '{editor}' did not put the model back when its edits ended: "
-                f"{', '.join(changed[:NAMED])}{others} differ from before. The records so far are valid; the run ends "
-                "here. Undo the edit at the end of edit() and sequence(), whatever happens inside "
-                "(apply_delta.applied does); then continue with emend resume."
+                f"{', '.join(changed[:NAMED])}{others} differ from before. The records so far are "
+                "valid; the run stops here. Undo the edit at the end of edit() and sequence(), "
+                "also after an exception (as apply_delta.applied does); then continue with emend "
+                "resume."
             )
 
     def _state(self) -> dict[str, tuple[Any, ...]]:
-        """Shape, number format and sampled values by tensor, and the number of hooks by module."""
+        """Return shape, dtype and sampled values by tensor name, and hook counts by module name."""
         if self._model is None:
             return {}
         state: dict[str, tuple[Any, ...]] = {}
@@ -55,10 +58,10 @@ class RestoreCheck:
 
 
 def _sample(tensor: Any) -> bytes:
-    """The bytes of some values, from the first to the last."""
+    """Return the bytes of evenly spaced values, including the first and the last."""
     import torch
 
-    if tensor.is_meta or not tensor.numel():  # a weight that is offloaded to disk
+    if tensor.is_meta or not tensor.numel():  # offloaded to disk, or empty
         return b""
     flat = tensor.detach().reshape(-1)
     step = max(1, (flat.numel() - 1) // (SAMPLES - 1))

@@ -1,4 +1,4 @@
-"""An editor that cannot apply a setting's edits, in a run that has others: every probe is unscored, with the reason."""
+"""Placeholder for an editor that cannot apply a setting's edits; its probes stay unscored."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from emend.memory.probe import Answer, Probe
 
 
 class RefusedEditor:
-    """Takes the place of an editor in such a setting; no edit is applied and no model is asked.
+    """Stand-in for an editor that cannot run a setting; it applies no edit and asks no model.
 
     Args:
-        editor: whose place it takes; None if it could not be made.
+        editor: the replaced editor; None if it could not be created.
         reason: why no edit can be applied.
     """
 
@@ -27,17 +27,17 @@ class RefusedEditor:
 
     @property
     def is_unusable(self) -> bool:
-        """True if the editor cannot work with the model, whatever the setting."""
+        """True if the editor cannot work with the model in any setting."""
         return self._editor is None
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """That of the editor, if it could be made, with the reason."""
+        """The replaced editor's fingerprint, if it could be created, and the reason."""
         return {**(self._editor.fingerprint if self._editor else {}), "refused": self.reason}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """Give an answerer that only refuses."""
+        """Yield an answerer that refuses every probe."""
         yield ScoringAnswerer(self._refuse)
 
     def _refuse(self, probe: Probe, targets: Sequence[str] | None) -> Answer:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from emend.editors.base import EditorContext
     from emend.evals.api.result import RunResult, load_run
-    from emend.evals.api.run import arun, build, run
+    from emend.evals.api.run import arun, run
     from emend.evals.api.session import Session, ask, edit, open_memory
     from emend.evals.case import Case, Metric
+    from emend.evals.construction.api import build
     from emend.memory.edit import Edit, Triplet
     from emend.memory.errors import EmendError
     from emend.memory.probe import Answer, Probe, Step
@@ -36,7 +37,7 @@ _PLACES = {
     "Triplet": "memory.edit",
     "arun": "evals.api.run",
     "ask": "evals.api.session",
-    "build": "evals.api.run",
+    "build": "evals.construction.api",
     "edit": "evals.api.session",
     "load_run": "evals.api.result",
     "open_memory": "evals.api.session",
@@ -68,7 +69,8 @@ _ROOT = Path(__file__).parents[1]
 if (_ROOT / "evals" / "api").is_dir():  # a checkout, in which the packages lie beside this folder
     __path__.append(str(_ROOT))
 
-__version__: str = import_module("emend.memory.distribution").installed_version()  # found by the path above
+# found by the path above
+__version__: str = import_module("emend.memory.distribution").installed_version()
 
 
 def __getattr__(name: str) -> Any:

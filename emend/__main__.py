@@ -1,4 +1,6 @@
-"""The command line as `python -m emend`, for where the command `emend` on PATH is another program."""
+"""The command line as `python -m emend`, for where the command `emend` on PATH is another
+program.
+"""
 
 from emend.evals.cli.main import main
 

@@ -1,7 +1,9 @@
-"""Cases, records and metrics: what a benchmark asks, the line of each answer, and what is reported."""
+"""Cases, records and metrics: the questions of a benchmark, the stored answers, and the reported
+scores.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
@@ -9,11 +11,15 @@ from emend.editors.base import NO_COST, Demonstration, EditCost
 from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.probe import Probe, Usage
 
-Per = Literal["record", "case", "any", "all", "kind", "harmonic"]
+# Maximum number of records of a unit; a larger number in a file means that it is damaged.
+MOST_RECORDS = 2**31 - 1
+Per = Literal["record", "case", "case_kinds", "any", "all", "kind", "harmonic"]
 
 
 class Case(FrozenModel):
-    """Edits that belong together and the probes to ask once they are applied; the id is derived from the content."""
+    """Edits that are applied together and the probes that are asked afterwards; the id is derived
+    from the content.
+    """
 
     id: str = ""
     edits: tuple[Edit, ...]
@@ -31,17 +37,23 @@ class Case(FrozenModel):
 
 
 def pass_id(
-    editor: str, fingerprint: Mapping[str, Any], model: Mapping[str, Any], setting: str, mode: str, repeat: int
+    editor: str,
+    fingerprint: Mapping[str, Any],
+    model: Mapping[str, Any],
+    setting: str,
+    mode: str,
+    repeat: int,
 ) -> str:
-    """Identifier made from everything that decides the answers of a pass besides the case."""
+    """Return an identifier of everything besides the case that determines the answers of a pass."""
     return content_id(editor, fingerprint, model, setting, mode, repeat)
 
 
 def unit_key(case: str, pass_content: str, checkpoint: int = 0) -> str:
-    """Key of the unit of a case under a pass: made from content, not from order, time or machine.
+    """Return the key of a case's unit in a pass, made from content, not from order, time or
+    machine.
 
     Args:
-        case: its id.
+        case: id of the case.
         pass_content: identifier that `pass_id` returns.
         checkpoint: number of edits after which the case is asked again.
     """
@@ -49,14 +61,16 @@ def unit_key(case: str, pass_content: str, checkpoint: int = 0) -> str:
 
 
 class Record(FrozenModel):
-    """One probe of one unit: prompt, answer, scores and cost, with the editor and the edits it was asked under.
+    """One probe of one unit: prompt, answer, scores and cost, with the editor and the edits it was
+    asked under.
 
-    `values` holds a number per scorer output; `unscored` a reason per output that has none: a missing value is never 0.
+    `values` holds a number for each scorer output, and `unscored` the reason for each output
+    without a number: a missing value is never 0.
     """
 
     unit: str
-    of: int
-    """Number of records of the unit, so that an incomplete unit is recognised."""
+    of: Annotated[int, Field(ge=1, le=MOST_RECORDS)]
+    """Number of records of the unit, by which an incomplete unit is recognised."""
     case: str
     probe: str
     kind: str
@@ -70,37 +84,52 @@ class Record(FrozenModel):
     rival: str | None = None
     answer: str | None = None
     passage: str | None = None
-    """The sentences of the reply that answer, where they differ from `answer`."""
+    """Sentences of the reply that contain the answer, if they differ from `answer`."""
     reply: str | None = None
-    """The whole reply if the answer was parsed from a chain of thought, for judges of the chain."""
+    """Whole reply, for judges of the chain, if the answer was parsed from a chain of thought."""
     log_probs: tuple[float, ...] = ()
     target_tokens: tuple[int, ...] = ()
-    """Number of tokens that each of `log_probs` covers; empty if the model does not report it."""
+    """Number of tokens covered by each of `log_probs`; empty if the model does not report it."""
     values: dict[str, float] = {}
     unscored: dict[str, str] = {}
+    rules: dict[str, str] = {}
+    """Rule that decided the score, for each scorer output that reads text; empty in older runs."""
+    compared: dict[str, str] = {}
+    """Words of the answer that were compared, for each scorer output that compares words."""
     retrieved: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
-    """Nodes of the editor's graph that the probe went through, in order; twice if it was asked twice."""
+    """Nodes of the editor's graph that ran for the probe, in order; listed twice if the probe was
+    asked twice."""
     form: str = ""
-    """`plain` if the model continued plain text, `chat` if it was asked in messages; empty in older runs."""
+    """`plain` if the model continued plain text, `chat` if it was asked in chat messages; empty in
+    older runs."""
     is_cut_off: bool = False
-    """The reply ended at the limit of new tokens, before the model had ended it."""
+    """True if the reply was cut off at the limit of new tokens."""
     no_answer: bool = False
-    """The model gave no answer that can be read: the papers count it as a wrong one."""
+    """True if no answer could be parsed from the reply; the papers count it as wrong."""
     excluded: str = ""
-    """Why the answer is left out of all figures."""
+    """Reason for excluding the answer from all figures; empty if it is counted."""
     cut_tokens: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
-    from_baseline: bool = Field(default=False, validation_alias=AliasChoices("from_baseline", "kept"))
-    """The answer is that of `baseline.jsonl`, where its tokens are counted."""
+    from_baseline: bool = Field(
+        default=False, validation_alias=AliasChoices("from_baseline", "kept")
+    )
+    """True if the answer was copied from `baseline.jsonl`, where its tokens are counted."""
     active_edits: int = Field(default=0, validation_alias=AliasChoices("active_edits", "standing"))
     """Number of edits that were applied; 0 also in older runs."""
     checkpoint: int = 0
-    """Number of edits after which the case was asked again; 0 the first time, under its own edits."""
+    """Number of edits after which the case was asked again; 0 the first time, right after its own
+    edits."""
     edit_cost: EditCost = NO_COST
-    """Cost of applying the case's edits, `edits` of them together: divide by it for a share. It is 0 in older runs."""
+    """Cost of applying the batch with the case's edits; divide by its `edits` for the cost of one
+    edit. It is 0 in older runs."""
     tags: dict[str, str | int | float | bool] = {}
+
+    @property
+    def job(self) -> str:
+        """Empty string; lines of other jobs have a field with the job's name, see `JobLine`."""
+        return ""
 
     @classmethod
     def parse(cls, line: str) -> Self:
@@ -111,7 +140,8 @@ class Record(FrozenModel):
 class Metric(FrozenModel):
     """A named aggregate: the mean of one scorer output over the records of some kinds.
 
-    `scale` is 100 for what the papers print in percent; `higher_is_better` decides which value is marked as best.
+    `scale` is 100 for metrics that the papers print in percent; `higher_is_better` decides which
+    value is marked as best.
     """
 
     name: str
@@ -119,45 +149,58 @@ class Metric(FrozenModel):
     kinds: tuple[str, ...]
     scale: float = 1.0
     per: Per = "record"
-    """`record` averages over records (micro), `case` over the means of cases; with `any` a case counts with its best
-    record, with `all` with its worst; `kind` is the mean of the kinds' means, each over its records,
-    `harmonic` the harmonic mean of the kinds' means over the means of cases."""
+    """`record` averages over records (micro), `case` over the means of cases; with `any` a case
+    counts with its best record, with `all` with its worst; `kind` is the mean of the kinds' means,
+    each over its records, and `harmonic` the harmonic mean of the kinds' means over the means of
+    cases; `case_kinds` averages over cases, where a case counts with the mean of its means per
+    kind, over the kinds that occur in it."""
     summary: str = ""
     group: str = ""
     """Metrics of one group share a table; the first group is shown first."""
     higher_is_better: bool = True
     protocol: str = ""
-    """Rule by which an answer counts as right, see `metrics/protocols.py`; empty where none does, and in older runs."""
+    """Rule that decides if an answer is right, see `metrics/protocols.py`; empty for metrics
+    without such a rule and in older runs."""
     share: bool = True
-    """True if values are shares from 0 to 1; marks and magnitudes that do not vary have no interval."""
+    """True if values are proportions from 0 to 1; grades and magnitudes that do not vary have no
+    confidence interval."""
+    is_right: bool = False
+    """True if the value 1 means a right answer; only needed for outputs that are not built in."""
+    agrees_with_unedited: bool = False
+    """True if the unedited model has the best value by definition; only needed for outputs that are
+    not built in."""
+    published: bool = True
+    """True if a paper reports the metric under its own protocol; also in older runs."""
 
 
 class Benchmark(Protocol):
-    """A data set with its settings, its cases, and the metrics of its paper."""
+    """A dataset with its settings, cases, and the metrics of its paper."""
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]]
     wording: ClassVar[str]
     mode: ClassVar[str]
-    """Default for the number of edits that are applied together."""
+    """Default mode: how many edits are applied together."""
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """The cases in a stable order; `limit` takes the first, or a seeded sample of sorted files."""
+        """Yield the cases in a stable order; `limit` takes the first ones, or for sorted files a
+        seeded sample.
+        """
         ...
 
     def metrics(self) -> Sequence[Metric]:
-        """The reported metrics, in the order of the paper's columns."""
+        """Return the reported metrics, in the order of the paper's columns."""
         ...
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Demonstrations for in-context editors, never about a tested fact."""
+        """Return demonstrations for in-context editors, never about a tested fact."""
         ...
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Source, files with sha256, and what was dropped or repaired, with counts.
+        """Source, files with sha256, and counts of dropped or repaired rows.
 
-        `choices` is a list of sentences on scoring where the paper leaves it open or its code differs; a report ends
-        with them.
+        `choices` lists sentences about scoring decisions that the paper leaves open or its code
+        makes differently; they are printed at the end of a report.
         """
         ...

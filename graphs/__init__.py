@@ -1,1 +1,1 @@
-"""The LangGraph graphs that combine the agents, one per file."""
+"""LangGraph graphs that combine the agents, one per file."""

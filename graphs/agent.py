@@ -1,4 +1,4 @@
-"""A tool-calling agent over the memory: the model decides what to look up, and when to answer."""
+"""Tool-calling agent over the memory: the model decides what to look up, and when to answer."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -25,12 +25,12 @@ from emend.memory.probe import Probe
 
 ROUNDS = 6
 ROUNDS_LIMIT = 20
+# Two nodes per round, plus the nodes before and after the rounds.
 RECURSION_LIMIT = 4 + 2 * ROUNDS_LIMIT
-"""Two nodes per round, and those before and after."""
 
 
 class AgentState(RagState, total=False):
-    """The state of rag; `messages` is the conversation, `final` the model's answer."""
+    """State of `rag`; `messages` is the conversation, `final` the model's answer."""
 
     messages: Annotated[list[AnyMessage], add_messages]
     rounds: int
@@ -38,9 +38,10 @@ class AgentState(RagState, total=False):
 
 @dataclass(frozen=True)
 class AgentContext(RagContext):
-    """The context of rag, with the tools and the maximum number of rounds; `empty` means that no edit is applied.
+    """Context of `rag`, with the tools and the maximum number of rounds; `empty` means that no edit
+    is applied.
 
-    `tools` are further ones beside those over the edits, which need a `toolbox`.
+    `tools` are offered in addition to the tools over the edits, which need a `toolbox`.
     """
 
     toolbox: Toolbox | None = None
@@ -50,18 +51,21 @@ class AgentContext(RagContext):
 
     @property
     def all_tools(self) -> tuple[BaseTool, ...]:
-        """The tools that the model is offered."""
+        """All tools that are offered to the model."""
         return self.tools if self.toolbox is None else (*TOOLS, *self.tools)
 
 
 def begin(state: AgentState, runtime: Runtime[AgentContext]) -> Literal["plan", "compose"]:
-    """Plan, unless there is nothing to find, or there are no targets to score."""
+    """Route to the plan; with nothing to look up, or with an empty list of targets, directly to the
+    prompt.
+    """
     nothing = runtime.context.empty and not runtime.context.tools
     return "compose" if nothing or state.get("targets") == [] else "plan"
 
 
 def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """Let the model call tools or answer; if it does neither, or exceeds the limit of rounds, nothing more is called.
+    """Let the model call tools or answer; if it does neither, or exceeds the limit of rounds, set
+    the reason in `fallback`.
 
     Raises:
         ReplyRefused: the model declined.
@@ -75,32 +79,40 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     except ModelReplyError as error:
         return {"fallback": str(error), "usage": error.usage}
     if any(message.id == earlier.id for earlier in messages):
-        message = message.model_copy(update={"id": None})  # else it would take the place of the earlier one
+        # `add_messages` would replace the earlier message with the same id
+        message = message.model_copy(update={"id": None})
     conversation: AgentState = {"messages": [*opening, message], "usage": read_usage(message)}
     text = strip_marks(str(message.text)).strip()
     calls = bool(message.tool_calls or message.invalid_tool_calls)
     if calls and state.get("rounds", 0) >= context.rounds:
-        return {"fallback": f"no answer after {context.rounds} rounds of tools", "usage": read_usage(message)}
+        return {
+            "fallback": f"no answer after {context.rounds} rounds of tools",
+            "usage": read_usage(message),
+        }
     if calls:
         return conversation
     if not text:
-        return {"fallback": "the model neither calls a tool nor answers", "usage": read_usage(message)}
+        return {
+            "fallback": "the model neither calls a tool nor answers",
+            "usage": read_usage(message),
+        }
     return {**conversation, "final": text}
 
 
 def _opening(probe: Probe) -> list[AnyMessage]:
-    plain = bool(probe.prompt.strip()) and probe.reading != "thoughts"  # the model answers at once, see `SYSTEM`
+    # the model answers at once, see `SYSTEM`
+    plain = bool(probe.prompt.strip()) and probe.reading != "thoughts"
     question = turns_text(probe_prompt(probe).turns) if plain else stepwise_question(probe)
     return [SystemMessage(SYSTEM), HumanMessage(question)]
 
 
 def after_plan(state: AgentState) -> Literal["use_tools", "compose"]:
-    """Use tools as long as the model calls some."""
+    """Route to the tools if the model called some, else to the prompt."""
     return "compose" if "final" in state or "fallback" in state else "use_tools"
 
 
 def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """Run the calls of the last message; a call that cannot be run returns the reason as its result."""
+    """Run the tool calls of the last message; the result of a failed call is the reason."""
     last = state["messages"][-1]
     assert isinstance(last, AIMessage)
     messages, hits = run_calls(last, runtime.context.all_tools)
@@ -112,13 +124,16 @@ def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 
 
 def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """Build the prompt: the conversation as text, up to the answer.
+    """Build the prompt from the conversation as text, up to the answer.
 
-    Without an answer it is the probe under the facts that the tools gave, as for `rag`: a reply that was cut off, say,
-    is followed by a question for the answer alone. The probe stands alone if no edit is applied.
+    Without an answer, for example after a reply that was cut off, the prompt has the facts that the
+    tools found and the probe, as in `rag`; without facts it is the probe alone.
     """
     if "final" not in state:
-        context, facts = runtime.context, dict.fromkeys(hit["text"] for hit in state.get("hits", ()))
+        context, facts = (
+            runtime.context,
+            dict.fromkeys(hit["text"] for hit in state.get("hits", ())),
+        )
         prompt = probe_prompt(state["probe"], tuple(facts), (), context.wording)
         return cast(AgentState, prompt_state(context.model, prompt))
     update: AgentState = {"prompt": as_text(state["messages"][:-1]) + "\nai:"}
@@ -126,7 +141,7 @@ def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 
 
 def build() -> Graph:
-    """Plan -> use tools, again and again -> compose -> respond."""
+    """Plan -> use tools, repeated -> compose -> respond."""
     graph = StateGraph(AgentState, context_schema=AgentContext)
     graph.add_node("plan", plan)
     graph.add_node("use_tools", use_tools)
@@ -142,7 +157,9 @@ def build() -> Graph:
 
 @cache
 def build_reading() -> Graph:
-    """Plan -> use tools, again and again: no question is answered, but the messages of the state are worked on."""
+    """Plan -> use tools, repeated, to process the messages of the state without answering a
+    question.
+    """
     graph = StateGraph(AgentState, context_schema=AgentContext)
     graph.add_node("plan", plan)
     graph.add_node("use_tools", use_tools)

@@ -1,30 +1,44 @@
-"""The tools of the agent as LangChain's tools: a call's text goes to the model, its hits are the artifact."""
+"""LangChain tools of the agent, whose results are a text for the model and its hits as artifact."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import BaseTool, tool
+from langgraph.config import get_config
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from emend.agents.roles.tools import NOTHING, SYSTEM, Toolbox, ToolResult
 from emend.memory.edit import prompt_id
+from emend.memory.facts.operations import as_text
 from emend.memory.retrieval.base import Hit
 from emend.memory.tools import fact_hits
 
+# Maximum number of calls of one reply that are run.
+CALLS_LIMIT = 20
+TOO_MANY = f"Not run: at most {CALLS_LIMIT} calls of one reply are run. Call again if you need it."
+# Maximum number of characters of a broken call that are shown to the model.
 SHOWN = 200
-"""Characters of a broken call that are shown to the model."""
-# Stripped before the length is checked: a blank name would match everything.
-NOT_BLANK = StringConstraints(strip_whitespace=True, min_length=1)
+# Text, or a number that becomes text; it is stripped before its length is checked, since a blank
+# name would match everything.
+NotBlank = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1), BeforeValidator(as_text)
+]
 
 
 @tool(response_format="content_and_artifact")
 def search_memory(
-    query: Annotated[str, NOT_BLANK, Field(description="what is looked for, as a question or statement")],
+    query: Annotated[NotBlank, Field(description="what is looked for, as a question or statement")],
     runtime: ToolRuntime[Any, Any],
 ) -> ToolResult:
     """Find the changes whose wording or meaning is nearest to a query."""
@@ -33,8 +47,10 @@ def search_memory(
 
 @tool(response_format="content_and_artifact")
 def lookup(
-    subject: Annotated[str, NOT_BLANK, Field(description="the full name of what the fact is about")],
-    relation: Annotated[str, NOT_BLANK, Field(description="the relation, in a few words, such as 'capital'")],
+    subject: Annotated[NotBlank, Field(description="the full name of what the fact is about")],
+    relation: Annotated[
+        NotBlank, Field(description="the relation, in a few words, such as 'capital'")
+    ],
     runtime: ToolRuntime[Any, Any],
 ) -> ToolResult:
     """The current object of one relation of one subject, if it has changed."""
@@ -43,7 +59,7 @@ def lookup(
 
 @tool(response_format="content_and_artifact")
 def list_updates(
-    entity: Annotated[str, NOT_BLANK, Field(description="the full name")],
+    entity: Annotated[NotBlank, Field(description="the full name")],
     runtime: ToolRuntime[Any, Any],
 ) -> ToolResult:
     """All changes that name an entity."""
@@ -51,7 +67,7 @@ def list_updates(
 
 
 def _toolbox(runtime: ToolRuntime[Any, Any]) -> Toolbox:
-    """The toolbox of the graph's context, without which these tools are not offered."""
+    """Return the toolbox of the graph's context, without which these tools are not offered."""
     toolbox: Toolbox = runtime.context.toolbox
     return toolbox
 
@@ -60,24 +76,39 @@ TOOLS: tuple[BaseTool, ...] = (search_memory, lookup, list_updates)
 
 
 def tools_prompt_id() -> str:
-    """Eight hex digits that change with the prompt and the schemas of the tools."""
+    """Return eight hex digits that change with the prompt and the schemas of the tools."""
     schemas: list[Any] = [each.tool_call_schema for each in TOOLS]
     return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in schemas])
 
 
 def run_calls(message: AIMessage, tools: Sequence[BaseTool]) -> tuple[list[AnyMessage], list[Hit]]:
-    """The message and one message per call, in their order, and the hits behind them; runs inside a node only.
+    """Run the calls of a message inside a graph node, and return the new messages and the hits.
 
-    A broken call is answered with what is wrong with it: one with a name and an id is taken as a call without
-    arguments, since providers refuse a conversation in which a call has no answer; any other is answered by the user.
+    The messages are the given one and one result per call, in the order of the calls. A broken call
+    is answered with its error. If it has a name and an id, it is kept as a call without arguments,
+    since providers refuse a conversation in which a call has no result; otherwise the error is a
+    user message.
     """
-    broken = {str(call["id"]): call for call in message.invalid_tool_calls if call["name"] and call["id"]}
+    broken = {
+        str(call["id"]): call for call in message.invalid_tool_calls if call["name"] and call["id"]
+    }
     named = [tool_call(name=str(call["name"]), args={}, id=id) for id, call in broken.items()]
     answerable = {"tool_calls": [*message.tool_calls, *named], "invalid_tool_calls": []}
-    # A result is only made for a call with an id.
+    # ToolNode makes results only for calls with an id.
     calls = [{**call, "id": call["id"] or ""} for call in message.tool_calls]
-    results: list[ToolMessage] = _make_node(tools).invoke({"messages": [AIMessage("", tool_calls=calls)]})["messages"]
-    hits = [hit for result in results for hit in (fact_hits(result) if result.artifact is None else result.artifact)]
+    # One after the other, since a call may depend on the one before, and so that the numbers of a
+    # memory are reproducible.
+    request = {"messages": [AIMessage("", tool_calls=calls[:CALLS_LIMIT])]}
+    answered = _make_node(tools).invoke(request, {**get_config(), "max_concurrency": 1})
+    results: list[ToolMessage] = answered["messages"] if calls else []
+    results += [
+        _refusal(str(call["name"]), str(call["id"]), TOO_MANY) for call in calls[CALLS_LIMIT:]
+    ]
+    hits = [
+        hit
+        for result in results
+        for hit in (fact_hits(result) if result.artifact is None else result.artifact)
+    ]
     messages: list[AnyMessage] = [message.model_copy(update=answerable)]
     messages += [result.model_copy(update={"artifact": None}) for result in results]
     messages += [_refusal(call["name"] or "", id, _problem(call)) for id, call in broken.items()]
@@ -96,9 +127,9 @@ def _refusal(name: str, id: str, problem: str) -> ToolMessage:
 
 
 def _make_node(tools: Sequence[BaseTool]) -> ToolNode:
-    """A node that runs calls of these tools.
+    """Return a node that runs calls of these tools.
 
-    A call of no tool or with wrong arguments is refused; any other error is raised.
+    A call of an unknown tool or with wrong arguments is refused; any other error is raised.
     """
     names = ", ".join(each.name for each in tools)
 
@@ -112,6 +143,10 @@ def _make_node(tools: Sequence[BaseTool]) -> ToolNode:
             return execute(request)
         except ToolInvocationError as error:
             wrong = (error.filtered_errors or error.source.errors())[0]
-            return _refusal(name, id, f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
+            return _refusal(
+                name,
+                id,
+                f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.",
+            )
 
     return ToolNode(tools, handle_tool_errors=False, wrap_tool_call=answer)

@@ -1,8 +1,11 @@
-"""CRAG (Yan et al. 2024): retrieved passages are evaluated, then refined, replaced by a wider search, or both.
+"""CRAG (Yan et al. 2024): evaluate the retrieved passages, then refine them, search elsewhere, or
+both.
 
-The action is as in the authors' code: `correct` if any passage reaches the upper threshold, else `ambiguous` if any
-reaches the lower one, else `incorrect`. Correct uses the refined passages, incorrect those of the search, ambiguous
-both. The search is any retriever; without one an incorrect retrieval leaves the probe unchanged.
+The action is chosen as in the authors' code: `correct` if any passage reaches the upper threshold,
+else `ambiguous` if any reaches the lower one, else `incorrect`. A correct retrieval uses the
+refined passages, an incorrect one the passages of a wider search, and an ambiguous one both. The
+wider search can use any retriever; without one, the probe is asked unchanged after an incorrect
+retrieval.
 """
 
 from collections.abc import Sequence
@@ -23,19 +26,26 @@ from emend.memory.probe import Usage
 from emend.memory.retrieval.base import Retriever
 
 Action = Literal["correct", "ambiguous", "incorrect"]
+# Number of strips to keep from the passages of the wider search.
 WEB_TOP = 5
-"""Number of strips that are kept of the search's passages."""
 
 
 class SearchedState(HitState):
-    """A passage that the wider search found: `relevance` is that of its best strip, `used` whether a strip of it is."""
+    """Passage found by the wider search.
+
+    `relevance` is the score of its best strip; `used` is true if the prompt has one of its strips.
+    """
 
     relevance: float
     used: bool
 
 
 class StripState(TypedDict):
-    """A strip with its score; `entry_id` is that of its passage, `source` the name of the knowledge it was cut for."""
+    """Strip with its score.
+
+    `entry_id` is the id of its passage; `source` says whether the passage comes from the memory
+    (`internal`) or from the wider search (`external`).
+    """
 
     entry_id: str
     source: Literal["internal", "external"]
@@ -45,10 +55,11 @@ class StripState(TypedDict):
 
 
 class CragState(RagState, total=False):
-    """The state of rag; `hits` are the passages of the strips that are used.
+    """State of `rag`; `hits` are the passages whose strips are used.
 
-    `judged` has the passages with their scores, `searched` those of the wider search, `strips` the strips of both;
-    `thresholds` are those of the action; `internal` and `external` are the refined knowledge from either source.
+    `judged` has the retrieved passages with their scores, `searched` the passages of the wider
+    search, `strips` the strips of both; `thresholds` are the `upper` and `lower` ones that decide
+    the action; `internal` and `external` are the refined texts from the memory and from the search.
     """
 
     judged: list[dict[str, Any]]
@@ -62,10 +73,12 @@ class CragState(RagState, total=False):
 
 @dataclass(frozen=True)
 class CragContext(RagContext):
-    """The context of rag, with the evaluator, its thresholds, how strips are made, and the wider search.
+    """Context of `rag`, with the evaluator, its thresholds, the strip settings and the wider
+    search.
 
-    `top` 0 is the published number of strips for the mode; `floor` the minimum score of a strip; `search` finds
-    `search_k` passages outside the memory, and may be None.
+    `strips` is the mode of cutting strips; `top` is the maximum number of strips, with 0 for the
+    published number of the mode; `floor` is the minimum score of a strip. `search` finds `search_k`
+    passages outside the memory, and may be None.
     """
 
     evaluator: Evaluator | None = None
@@ -79,7 +92,7 @@ class CragContext(RagContext):
 
 
 def act(scores: Sequence[float], upper: float, lower: float) -> Action:
-    """Choose the action by the scores of the passages; no passages at all are incorrect."""
+    """Choose the action from the scores of the passages; without passages it is `incorrect`."""
     if any(score >= upper for score in scores):
         return "correct"
     return "ambiguous" if any(score >= lower for score in scores) else "incorrect"
@@ -101,7 +114,9 @@ def evaluate(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 def _scores(
     state: CragState, context: CragContext, texts: Sequence[str], worst: Sequence[bool]
 ) -> tuple[list[float], Usage]:
-    """Scores of the texts; some are the worst without being evaluated."""
+    """Return the scores of the texts and the cost; texts flagged in `worst` get the worst score
+    without being evaluated.
+    """
     unscored = [text for text, bad in zip(texts, worst, strict=True) if not bad]
     if not unscored or context.evaluator is None:
         return [WORST] * len(texts), Usage()
@@ -111,12 +126,12 @@ def _scores(
 
 
 def after_evaluate(state: CragState) -> Literal["refine", "search"]:
-    """Refine relevant passages; replace irrelevant ones."""
+    """Route to the search after an incorrect retrieval, else to the refinement."""
     return "search" if state["action"] == "incorrect" else "refine"
 
 
 class Weighed(NamedTuple):
-    """The recomposed strips, the score of each in their order, and the cost."""
+    """Recomposed strips, the scores of all strips in the order of the text, and the cost."""
 
     recomposed: Recomposed
     scores: list[float]
@@ -124,13 +139,15 @@ class Weighed(NamedTuple):
 
 
 def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Keep the best strips of the retrieved passages; only passages of such strips stay hits."""
+    """Keep the best strips of the retrieved passages, and only their passages as hits."""
     context = runtime.context
     cut, top = _cut(state["hits"], context), context.top or TOP[context.strips]
-    if context.strips == "selection":  # the passages whole, which have been scored
+    if context.strips == "selection":  # strips are whole passages, which already have scores
         scores = [float(passage["relevance"]) for passage in state["judged"]]
         strips = [strip for strip, _ in cut]
-        recomposed = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
+        recomposed = recompose(
+            strips, scores, top, context.floor, [False] * len(strips), context.lower
+        )
         weighed = Weighed(recomposed, scores, Usage())
     else:
         weighed = _weigh(state, context, cut, top)
@@ -144,14 +161,14 @@ def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 
 
 def _cut(hits: Sequence[HitState], context: CragContext) -> list[tuple[str, HitState]]:
-    """The strips of all passages, each with its passage."""
+    """Return pairs of a strip and its passage, for all passages."""
     return [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
 
 
 def _as_strips(
     source: Literal["internal", "external"], cut: Sequence[tuple[str, HitState]], weighed: Weighed
 ) -> list[StripState]:
-    """The strips in the form of the state."""
+    """Return the strips as JSON for the state."""
     chosen = frozenset(weighed.recomposed.chosen)
     return [
         {
@@ -165,21 +182,28 @@ def _as_strips(
     ]
 
 
-def _weigh(state: CragState, context: CragContext, cut: Sequence[tuple[str, HitState]], top: int) -> Weighed:
-    """The best strips; a short fact that is a passage of its own is scored like any other."""
+def _weigh(
+    state: CragState, context: CragContext, cut: Sequence[tuple[str, HitState]], top: int
+) -> Weighed:
+    """Score the strips, and recompose the best.
+
+    A short strip is scored only if it is a whole passage, such as a short fact.
+    """
     strips, passages = [strip for strip, _ in cut], {hit["text"] for _, hit in cut}
     worst = [too_short(strip) and strip not in passages for strip in strips]
     scores, usage = _scores(state, context, strips, worst)
-    return Weighed(recompose(strips, scores, top, context.floor, worst, context.lower), scores, usage)
+    return Weighed(
+        recompose(strips, scores, top, context.floor, worst, context.lower), scores, usage
+    )
 
 
 def after_refine(state: CragState) -> Literal["search", "compose"]:
-    """Search as well if the retrieval is ambiguous."""
+    """Route to the search if the retrieval is ambiguous, else to the prompt."""
     return "search" if state["action"] == "ambiguous" else "compose"
 
 
 def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Keep the best strips of the wider search; the hits of an incorrect retrieval are dropped."""
+    """Keep the best strips of the wider search, and drop the hits of an incorrect retrieval."""
     context, k = runtime.context, runtime.context.search_k
     query = state["probe"].retrieval_query
     hits = as_hits(context.search.search(query, k), k) if context.search else []
@@ -194,15 +218,25 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     }
 
 
-def _searched(hit: HitState, cut: Sequence[tuple[str, HitState]], weighed: Weighed) -> SearchedState:
-    """A passage of the search, with the best score of its strips and whether one is used."""
+def _searched(
+    hit: HitState, cut: Sequence[tuple[str, HitState]], weighed: Weighed
+) -> SearchedState:
+    """Return a passage of the search with the best score of its strips, and a flag that says
+    whether one of them is used.
+    """
     places = [place for place, (_, owner) in enumerate(cut) if owner is hit]
     best = max((weighed.scores[place] for place in places), default=WORST)
-    return {**hit, "relevance": best, "used": any(place in weighed.recomposed.chosen for place in places)}
+    return {
+        **hit,
+        "relevance": best,
+        "used": any(place in weighed.recomposed.chosen for place in places),
+    }
 
 
 def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Build the prompt with the refined knowledge of either source; without any it is the probe alone."""
+    """Build the prompt from the refined texts of both sources and the probe; without texts, it is
+    just the probe.
+    """
     facts = [text for text in (state.get("internal", ""), state.get("external", "")) if text]
     context = runtime.context
     prompt = probe_prompt(state["probe"], facts, (), context.wording)

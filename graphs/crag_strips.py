@@ -1,7 +1,8 @@
-"""CRAG's knowledge refinement (Yan et al. 2024, section 4.4): passages are cut into strips, the relevant ones joined.
+"""Knowledge refinement of CRAG: cut passages into strips, and join the relevant strips.
 
-This follows the authors' code, except that a passage of under ten words is one strip in every mode (the code stops
-there). As in the code, pieces of `excerption` are joined with nothing between them.
+This follows section 4.4 of Yan et al. (2024) and the authors' code. A passage of fewer than ten
+words is one strip in every mode; the authors' code fails on it. As in their code, the mode
+`excerption` appends a short sentence to the one before without a space.
 """
 
 from collections.abc import Sequence
@@ -10,17 +11,20 @@ from typing import Literal, NamedTuple
 from emend.memory.retrieval.tokens import words
 
 Mode = Literal["fixed_num", "excerption", "selection"]
+# Number of strips to keep, by mode.
 TOP: dict[Mode, int] = {"fixed_num": 6, "excerption": 6, "selection": 3}
-"""Number of strips that are kept, by mode."""
 WINDOW, TAIL = 50, 10
 PIECE_WORDS, GROUP = 5, 3
+# A strip of fewer words than `SHORT` gets the `WORST` score without being evaluated.
 SHORT, WORST = 4, -1.0
-"""A strip of fewer words than `SHORT` gets the `WORST` score without being evaluated."""
 BETWEEN = "; "
 
 
 class Recomposed(NamedTuple):
-    """The kept strips joined, the indices of all strips from the best on, and the indices of those that were kept."""
+    """Joined text of the kept strips, and the indices of all strips and of the kept ones.
+
+    Both tuples of indices are in descending order of score.
+    """
 
     text: str
     order: tuple[int, ...]
@@ -28,14 +32,18 @@ class Recomposed(NamedTuple):
 
 
 def decompose(passage: str, mode: Mode) -> list[str]:
-    """The strips of a passage: windows of 50 words, groups of three sentences, or the passage whole."""
+    """Return the strips of a passage: by mode, windows of 50 words, groups of three sentences, or
+    the whole passage.
+    """
     if mode == "selection" or not passage.strip():
         return [passage]
     return _windows(passage) if mode == "fixed_num" else _excerpts(passage)
 
 
 def _windows(passage: str) -> list[str]:
-    """Strips of 50 words, split at single spaces; a tail of under ten words belongs to the strip before it."""
+    """Return strips of 50 words, split at single spaces; a last strip of fewer than ten words is
+    merged with the one before.
+    """
     tokens = passage.split(" ")
     strips = [tokens[start : start + WINDOW] for start in range(0, len(tokens), WINDOW)]
     if len(strips) > 1 and len(strips[-1]) < TAIL:
@@ -44,8 +52,12 @@ def _windows(passage: str) -> list[str]:
 
 
 def _excerpts(passage: str) -> list[str]:
-    """Strips of three sentences; repeats are left out, and short sentences joined to the one before."""
-    pieces = dict.fromkeys(piece for part in passage.split("?") for piece in part.split(". ") if piece)
+    """Return strips of three sentences, without repeated sentences; a sentence of at most five
+    words is appended to the one before.
+    """
+    pieces = dict.fromkeys(
+        piece for part in passage.split("?") for piece in part.split(". ") if piece
+    )
     glued: list[str] = []
     for piece in pieces:
         if glued and len(piece.split()) <= PIECE_WORDS:
@@ -56,7 +68,9 @@ def _excerpts(passage: str) -> list[str]:
 
 
 def too_short(strip: str) -> bool:
-    """Return whether a strip has too few words to be scored; each Chinese or Japanese character counts as a word."""
+    """Return whether a strip has too few words to be scored; each Chinese or Japanese character
+    counts as a word.
+    """
     return len(words(strip)) < SHORT
 
 
@@ -68,15 +82,16 @@ def recompose(
     last: Sequence[bool] | None = None,
     least: float = float("inf"),
 ) -> Recomposed:
-    """Join the best strips in the order of their scores; at most `top`, none under `floor`.
+    """Join the best strips, in descending order of score.
 
     Args:
-        strips: the strips of all passages.
+        strips: strips of all passages.
         scores: the evaluator's score of each strip.
-        top: maximum number of strips.
-        floor: minimum score of a strip; the paper names -0.5, the code has none.
-        last: which strips come last whatever their score; as published those that are too short.
-        least: if no strip reaches the floor, the best one is kept from this score on.
+        top: maximum number of strips to keep.
+        floor: minimum score of a kept strip; -0.5 in the paper, none in the authors' code.
+        last: flags of strips to rank last regardless of their score; by default, as published,
+            those that are too short.
+        least: minimum score at which the best strip is kept although no strip reaches the floor.
     """
     behind = [too_short(strip) for strip in strips] if last is None else last
     ranks = [WORST if short else score for short, score in zip(behind, scores, strict=True)]

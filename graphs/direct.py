@@ -1,4 +1,4 @@
-"""The probe alone, for a model without edits or with edited weights."""
+"""Graph that asks the probe alone, for a model without edits or with edited weights."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -12,7 +12,7 @@ from emend.memory.probe import Probe
 
 
 class DirectState(RespondState, total=False):
-    """The state of `respond`; `probe` (and `targets`) go in, and `facts` that precede the probe."""
+    """State of `respond`, with the `probe` and the `facts` to put before it as further input."""
 
     probe: Probe
     facts: list[str]
@@ -20,13 +20,13 @@ class DirectState(RespondState, total=False):
 
 @dataclass(frozen=True)
 class DirectContext(RespondContext):
-    """The model and the prompt template."""
+    """Context with the model and the prompt template."""
 
     wording: str = "new_fact"
 
 
 def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
-    """Build the prompt, which without facts is the probe alone."""
+    """Build the prompt from the facts and the probe; without facts, it is just the probe."""
     context = runtime.context
     prompt = probe_prompt(state["probe"], state.get("facts", ()), (), context.wording)
     return cast(DirectState, prompt_state(context.model, prompt))

@@ -1,4 +1,7 @@
-"""The relevant fact before the probe: an upper bound of editing by prompt, without retrieval."""
+"""Graph that puts the relevant fact before the probe, without retrieval.
+
+This is an upper bound of editing by prompt.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,13 +21,15 @@ def no_facts(_: Probe) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class InContextContext(DirectContext):
-    """The context of direct, with the function that chooses the facts for a probe."""
+    """Context of `direct`, with the function that chooses the facts for a probe."""
 
     facts_for: Callable[[Probe], Sequence[str]] = no_facts
 
 
 def choose(state: DirectState, runtime: Runtime[InContextContext]) -> DirectState:
-    """Choose the facts relevant to the probe; if there are none, an irrelevant applied one, as in real use."""
+    """Choose the facts relevant to the probe; if there are none, `facts_for` may choose an
+    irrelevant applied fact, as in real use.
+    """
     return {"facts": list(runtime.context.facts_for(state["probe"]))}
 
 

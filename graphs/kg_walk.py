@@ -1,16 +1,24 @@
-"""A walk over the graph of edited facts: plan the relations at once, follow edits where there are some, else the model.
+"""Walk over the knowledge graph of edited facts: plan a question's relations, then answer each hop
+by an edit or by the model.
 
-After GMeLLo (Chen et al. 2024) and KEDKG (Lu et al. 2025), which turn a question into a chain of relations and look
-each hop up among the edits; the model is asked only for what no edit decides. An edit is a hop's if it has all words of
-its relation, or is alike by a sentence encoder; else the model answers the hop under the facts that speak of its
-entity, and so links them. Hops that no fact is about are recalled in one call, as far as the plan goes, and an edit of
-an entity on the way still leads elsewhere. A small model leaves hops out of its plan: an edit of the entity at hand
-that the question asks for, and the plan does not have, is followed too. A question that asks for an edit's own fact is
-answered by that edit without a plan, and a walk ends when its hops have all words of the question.
+After GMeLLo (Chen et al. 2024) and KEDKG (Lu et al. 2025), which turn a question into a chain of
+relations and look up each hop among the edits, so that the model is asked only for hops without an
+edit.
+
+- A hop follows an edit whose wording has all words of the planned relation, or is similar to it by
+  a sentence encoder. Else the model answers the hop under the facts about its entity, which links
+  the answer to one of these facts.
+- If no fact is about the entity, the model recalls this hop and the rest of the plan in one call;
+  an edit of a recalled entity is still followed instead.
+- A small model may omit hops from its plan, so an edit of the current entity is also followed if
+  the question asks for it and the plan lacks it.
+- A question about an edit's own fact is answered by that edit, without a plan.
+- The walk ends when its hops have all words of the question.
+- If no edit is on the path, the probe is asked unchanged, since the recalled facts would only
+  distract the model.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, NamedTuple, cast
@@ -22,6 +30,7 @@ from typing_extensions import TypedDict
 from emend.agents.parsing.abstention import abstains
 from emend.agents.roles.answer import probe_prompt
 from emend.agents.roles.decompose import stepwise_question
+from emend.agents.roles.line_steps import UNASKED
 from emend.agents.roles.relation_chain import (
     MOST_RELATIONS,
     ChainForm,
@@ -32,27 +41,34 @@ from emend.agents.roles.relation_chain import (
 )
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits
-from emend.graphs.relation_similarity import ASKED, OTHER, SAME, RelationSimilarity, relation_wording, without_name
+from emend.graphs.relation_similarity import (
+    ASKED,
+    OTHER,
+    SAME,
+    RelationSimilarity,
+    relation_wording,
+    without_name,
+)
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import ModelReplyError, ReplyRefused
 from emend.memory.relations.edit_question import asks_for, plain_name, prepositions
 from emend.memory.retrieval.base import search, search_probe
-from emend.memory.retrieval.tokens import stems, whole
+from emend.memory.retrieval.tokens import missing_stems, stems, whole
 from emend.memory.typography import fold_text
 
+# Number of entries to retrieve for a hop.
 CANDIDATES = 5
-"""Entries that are looked at for a hop."""
 MOST_HOPS = 2 * MOST_RELATIONS
+# At most two nodes per hop, plus the nodes before and after the hops.
 RECURSION_LIMIT = 5 + 2 * (MOST_HOPS + 1)
-"""Two nodes a hop at most, and those before and after."""
 
 
 class WalkHop(TypedDict, total=False):
-    """A hop as JSON: from an entity by a relation, with the facts that speak of it, to an answer.
+    """Hop as JSON: an entity, a relation, the facts about the entity, and the answer.
 
-    `fact` is the edit that was followed; without one the answer is the model's. A hop without a `relation` was not
-    planned.
+    `fact` is the text of the edit that was followed; without it the answer is the model's. A hop
+    without `relation` was not planned.
     """
 
     entity: str
@@ -63,10 +79,11 @@ class WalkHop(TypedDict, total=False):
 
 
 class KgWalkState(RagState, total=False):
-    """The state of rag, with the plan, and the hops so far; `stopped` says why a walk has no end.
+    """State of `rag`, with the plan and the hops so far; `stopped` is the reason of a walk that was
+    given up.
 
-    `recalled` are the model's answers to the hops that come next, as long as no edit leads elsewhere. `ended` is true
-    when the plan is done, and no edit leads on.
+    `recalled` are the model's answers to the next hops, which are discarded once an edit is
+    followed. `ended` is true when the plan is done and there is no further edit to follow.
     """
 
     entity: str
@@ -79,10 +96,12 @@ class KgWalkState(RagState, total=False):
 
 @dataclass(frozen=True)
 class KgWalkContext(RagContext):
-    """The context of rag, with the form of the plan, and the applied edits by id, the last applied last.
+    """Context of `rag`, with the form of the plan and the applied edits by id, in the order of
+    application.
 
-    `falls_back` asks a question that has no plan, or no end, under what was retrieved; it has no answer else.
-    `similarity` compares wordings of relations; without it an edit must have the words of the plan's.
+    With `falls_back`, a question without a plan, or whose walk was given up, is asked under the
+    retrieved facts; otherwise it has no answer. `similarity` compares wordings of relations;
+    without it an edit must have all words of the planned relation.
     """
 
     form: ChainForm = "text"
@@ -92,7 +111,9 @@ class KgWalkContext(RagContext):
 
 
 class EditLink(NamedTuple):
-    """A triplet of an edit that begins at an entity, with its entry; `order` is that of application."""
+    """Triplet of an edit with the edit and its retrieved entry; `order` is the edit's position in
+    the order of application.
+    """
 
     order: int
     hit: HitState
@@ -100,20 +121,27 @@ class EditLink(NamedTuple):
     edit: Edit
 
 
-def edit_links(hits: Sequence[HitState], entity: str | None, edits: Mapping[str, Edit]) -> Iterator[EditLink]:
-    """The triplets of the hits' edits whose subject is an entity, or any."""
+def edit_links(
+    hits: Sequence[HitState], entity: str | None, edits: Mapping[str, Edit]
+) -> Iterator[EditLink]:
+    """Yield the triplets of the retrieved edits whose subject is the entity; for None all."""
     order = {edit_id: place for place, edit_id in enumerate(edits)}
     for hit in hits:
         edit = edits.get(hit["edit_id"])
         for triplet in triplets_of(edit):
-            if edit is not None and (entity is None or plain_name(triplet.subject) == plain_name(entity)):
+            if edit is not None and (
+                entity is None or plain_name(triplet.subject) == plain_name(entity)
+            ):
                 yield EditLink(order[edit.id], hit, triplet, edit)
 
 
-def alike_links(hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]) -> Iterator[EditLink]:
-    """The triplets whose subject has all words of an entity side by side, or the other way round.
+def alike_links(
+    hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]
+) -> Iterator[EditLink]:
+    """Yield the triplets whose subject contains the entity's name as whole words, or is contained
+    in it.
 
-    A model that recalls an entity may call it `United States` where an edit says `United States of America`.
+    A model may recall an entity as `United States` where an edit has `United States of America`.
     """
     name = f" {plain_name(entity)} "
     for each in edit_links(hits, None, edits):
@@ -123,12 +151,14 @@ def alike_links(hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]
 
 
 def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["match", "compose"]:
-    """Match, unless no edit is applied, or there are no targets to score."""
+    """Route to the match; without applied edits, or with an empty list of targets, directly to the
+    prompt.
+    """
     return "compose" if not runtime.context.edits or state.get("targets") == [] else "match"
 
 
 def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Look for an edit that answers the question by itself."""
+    """Find the last applied edit that answers the question by itself."""
     context, question = runtime.context, stepwise_question(state["probe"])
     hits = as_hits(search_probe(context.retriever, state["probe"], CANDIDATES), CANDIDATES)
     links = edit_links(hits, None, context.edits)
@@ -141,69 +171,96 @@ def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
         "fact": last.hit["text"],
         "answer": last.triplet.object,
     }
-    return {"entity": last.triplet.subject, "relations": [], "hops": [hop], "hits": [last.hit], "ended": True}
-
-
-def open_words(question: str, *texts: str) -> Counter[str]:
-    """The stems of a question that texts do not have, each as often as it is missing."""
-    return Counter(stems(question)) - Counter(stem for text in texts for stem in set(stems(text)))
+    return {
+        "entity": last.triplet.subject,
+        "relations": [],
+        "hops": [hop],
+        "hits": [last.hit],
+        "ended": True,
+    }
 
 
 def after_match(state: KgWalkState) -> Literal["plan", "compose"]:
-    """Plan where no edit answers the question by itself."""
+    """Route to the plan, unless an edit answers the question by itself."""
     return "compose" if state.get("ended") else "plan"
 
 
 def plan(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Read the plan off the question or ask for it; without one, retrieve the question's fact, if the context may.
+    """Parse the plan from the question, or ask the model for it.
 
-    A context that falls back reads it off where the question is a chain of nouns, which takes no call.
+    With `falls_back`, a question that is a chain of nouns is parsed without a call; and if there is
+    no plan, the hits are one retrieved fact whose subject the question names, or none.
 
     Raises:
-        ModelReplyError: the reply is no plan.
+        ModelReplyError: the reply has no plan, and `falls_back` is false or the model declined.
     """
     context, probe = runtime.context, state["probe"]
+    question = stepwise_question(probe)
     try:
-        question = stepwise_question(probe)
         nested = parse_nested(question) if context.falls_back else None
         chain = nested or plan_chain(context.model, question, context.form)
     except ModelReplyError as error:
         if isinstance(error, ReplyRefused) or not context.falls_back:
             raise
-        hits = as_hits(search_probe(context.retriever, probe, 1), 1)
-        return {"hits": hits, "relations": [], "hops": [], "fallback": f"no plan: {error}", "usage": error.usage}
-    return {"entity": chain.entity, "relations": list(chain.relations), "hops": [], "hits": [], "usage": chain.usage}
+        hits = as_hits(search_probe(context.retriever, probe, CANDIDATES), CANDIDATES)
+        hits = [hit for hit in hits if is_named(hit, question, context.edits)][:1]
+        return {
+            "hits": hits,
+            "relations": [],
+            "hops": [],
+            "fallback": f"no plan: {error}",
+            "usage": error.usage,
+        }
+    return {
+        "entity": chain.entity,
+        "relations": list(chain.relations),
+        "hops": [],
+        "hits": [],
+        "usage": chain.usage,
+    }
 
 
 def after_plan(state: KgWalkState) -> Literal["link", "compose"]:
-    """Walk if there is a plan."""
+    """Route to the walk if there is a plan, else to the prompt."""
     return "link" if state["relations"] else "compose"
 
 
 def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Look the next hop up among the edits of its entity; after the plan, whether one of them leads on."""
+    """Look up the next hop among the edits of its entity; after the end of the plan, follow such an
+    edit only if the question asks for it.
+    """
     context, hops, relation = runtime.context, state["hops"], next_relation(state)
     question = without_name(stepwise_question(state["probe"]), state["entity"])
-    is_covered = bool(hops) and not open_words(question, *map(path_fact, hops))
-    if is_covered or not relation and (context.similarity is None or len(hops) >= MOST_HOPS):
+    open_words = missing_stems(question, UNASKED, *map(path_fact, hops)).keys()
+    if hops and not open_words or not relation and len(hops) >= MOST_HOPS:
         return {"ended": True}
     entity = hops[-1]["answer"] if hops else state["entity"]
-    hits = as_hits(search(context.retriever, f"{entity} {relation or question}", CANDIDATES), CANDIDATES)
+    hits = as_hits(
+        search(context.retriever, f"{entity} {relation or question}", CANDIDATES), CANDIDATES
+    )
     about = [hit for hit in hits if speaks_of(hit, entity, context.edits)]
     links = list(edit_links(about, entity, context.edits))
     hop: WalkHop = {"entity": entity, "facts": [hit["text"] for hit in about]}
     if followed := same_relation(links, relation, context.similarity):
         hop["relation"] = relation
-    elif context.similarity is not None:
-        unused = [each for each in links if each.hit["text"] not in [earlier.get("fact") for earlier in hops]]
-        followed = unplanned_relation(unused, relation, question, context.similarity)
+    else:
+        past = [earlier.get("fact") for earlier in hops]
+        unused = [each for each in links if each.hit["text"] not in past]
+        if context.similarity is not None:
+            followed = unplanned_relation(unused, relation, question, context.similarity)
+        else:
+            followed = worded_relation(unused, open_words, is_nested=not hops)
+            if followed and is_reworded(state, open_words):
+                hop["relation"] = relation
     if followed is not None:
         hop |= {"fact": followed.hit["text"], "answer": followed.triplet.object}
         return {"hops": [*hops, hop], "hits": [*state["hits"], followed.hit], "recalled": []}
     if not relation:
         return {"ended": True}
     if not about and hops and "fact" not in hops[-1]:
-        alike = same_relation(list(alike_links(hits, entity, context.edits)), relation, context.similarity)
+        alike = same_relation(
+            list(alike_links(hits, entity, context.edits)), relation, context.similarity
+        )
         about = [alike.hit] if alike else []
         hop["facts"] = [hit["text"] for hit in about]
     hop["relation"], recalled = relation, [] if about else state.get("recalled", [])
@@ -213,41 +270,115 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
 
 
 def next_relation(state: KgWalkState) -> str:
-    """The relation of the plan that comes next; empty after the last one."""
+    """Return the next relation of the plan; empty after the last one."""
     planned = sum("relation" in hop for hop in state["hops"])
     return state["relations"][planned] if planned < len(state["relations"]) else ""
 
 
 def speaks_of(hit: HitState, entity: str, edits: Mapping[str, Edit]) -> bool:
-    """True if an entry is about an entity: its edit's subject, or a name in a text without triplets."""
+    """Return whether an entry is about an entity: a subject of its edit, or for an edit without
+    triplets a name in its text.
+    """
     name = plain_name(entity)
     subjects = [plain_name(triplet.subject) for triplet in triplets_of(edits.get(hit["edit_id"]))]
-    return name in subjects if subjects else bool(name) and whole(name).search(fold_text(hit["text"])) is not None
+    return (
+        name in subjects
+        if subjects
+        else bool(name) and whole(name).search(fold_text(hit["text"])) is not None
+    )
 
 
-def same_relation(links: Sequence[EditLink], relation: str, similarity: RelationSimilarity | None) -> EditLink | None:
-    """The link with the words of a relation, else the one most alike; of several the one that was applied last."""
+def is_named(hit: HitState, question: str, edits: Mapping[str, Edit]) -> bool:
+    """Return whether a question names a subject of an entry's edit; true for an edit without
+    triplets.
+    """
+    subjects = [plain_name(triplet.subject) for triplet in triplets_of(edits.get(hit["edit_id"]))]
+    return not subjects or any(
+        subject and whole(subject).search(fold_text(question)) for subject in subjects
+    )
+
+
+def same_relation(
+    links: Sequence[EditLink], relation: str, similarity: RelationSimilarity | None
+) -> EditLink | None:
+    """Return the link with all words of a relation, else the most similar one, ties to the last
+    applied; None if there is none.
+    """
     exact = [each for each in links if says_relation(relation, each.triplet, each.edit)]
     if exact or similarity is None:
         return max(exact, key=lambda each: each.order, default=None)
     scores = [similarity.compare(relation, each.triplet, each.edit) for each in links]
-    best = max(zip(scores, links, strict=True), key=lambda pair: (pair[0], pair[1].order), default=None)
+    best = max(
+        zip(scores, links, strict=True), key=lambda pair: (pair[0], pair[1].order), default=None
+    )
     return best[1] if best and best[0] >= SAME else None
 
 
 def unplanned_relation(
     links: Sequence[EditLink], relation: str, question: str, similarity: RelationSimilarity
 ) -> EditLink | None:
-    """The link that a question asks for most, of those that have another relation than the planned one."""
+    """Return the link that the question most clearly asks for, among those with a relation other
+    than the planned one; None if there is none.
+    """
     others = [(each, relation_wording(each.triplet, each.edit)) for each in links]
-    others = [(each, wording) for each, wording in others if similarity.cosine(relation, wording) < OTHER]
+    others = [
+        (each, wording) for each, wording in others if similarity.cosine(relation, wording) < OTHER
+    ]
     scores = [(similarity.cosine(question, wording), each) for each, wording in others]
     best = max(scores, key=lambda pair: (pair[0], pair[1].order), default=None)
     return best[1] if best and best[0] >= ASKED else None
 
 
+def worded_relation(
+    links: Sequence[EditLink], open_words: Set[str], is_nested: bool
+) -> EditLink | None:
+    """Return the link whose statement, without subject and object, has only words of the question;
+    of several, the one with the most words.
+
+    "Who is the mayor of the city where Acme has its seat?" has all words of `Acme has its seat in
+    the city of`, whatever relation the plan begins with.
+
+    Args:
+        links: edits of the current entity.
+        open_words: stems of the question that no earlier hop has.
+        is_nested: require further words in the question; "When was Ana born?" does not ask where.
+    """
+    scores: list[tuple[int, int, EditLink]] = []
+    for edge in links:
+        statement = statement_stems(edge)
+        is_asked = bool(statement) and statement <= open_words
+        subject = set(stems(edge.triplet.subject))
+        if is_asked and not (is_nested and open_words <= statement | subject):
+            scores.append((len(statement), edge.order, edge))
+    return max(scores, key=lambda score: score[:2])[-1] if scores else None
+
+
+def statement_stems(link: EditLink) -> Set[str]:
+    """Return the stems of an edit's statement without its subject; for a further triplet of the
+    edit, the stems of the relation.
+    """
+    is_main = link.triplet.subject == link.edit.subject
+    wording = link.edit.cloze if is_main else link.triplet.relation
+    return set(stems(wording)) - set(stems(link.triplet.subject))
+
+
+def is_reworded(state: KgWalkState, open_words: Set[str]) -> bool:
+    """Return whether the plan's next relation rewords the relation of the followed edit.
+
+    This is assumed if the question lacks words of it. It is false for the only relation of a plan,
+    since a nested question asks for more than the edit.
+    """
+    planned = sum("relation" in hop for hop in state["hops"])
+    relations = state["relations"][planned:]
+    if not relations or set(stems(relations[0])) <= open_words:
+        return False
+    return bool(state["hops"]) or len(relations) > 1
+
+
 def triplets_of(edit: Edit | None) -> Iterator[Triplet]:
-    """The triplets of an edit that have an object; of a document without any, none."""
+    """Yield the triplets of an edit that have an object; none for None or a document without
+    triplets.
+    """
     if edit is None:
         return
     if not edit.triplets and edit.subject and edit.target_new:
@@ -256,38 +387,47 @@ def triplets_of(edit: Edit | None) -> Iterator[Triplet]:
 
 
 def says_relation(relation: str, triplet: Triplet, edit: Edit) -> bool:
-    """True if all words of a relation stand in that of the triplet, or in the edit's prompt or question."""
+    """Return whether the triplet's relation with the edit's prompt and question has all words and
+    prepositions of a relation.
+    """
     wording = " ".join((triplet.relation, edit.prompt, edit.question))
     needed = set(stems(relation))
-    return bool(needed) and needed <= set(stems(wording)) and prepositions(relation) <= prepositions(wording)
+    return (
+        bool(needed)
+        and needed <= set(stems(wording))
+        and prepositions(relation) <= prepositions(wording)
+    )
 
 
 def after_link(state: KgWalkState) -> Literal["recall", "link", "compose"]:
-    """Recall what no edit decides, else go on to the end."""
+    """Route to `recall` for a hop without an answer, to the next hop, or to the prompt."""
     if state.get("ended"):
         return "compose"
     return "link" if "answer" in state["hops"][-1] else "recall"
 
 
 def after_recall(state: KgWalkState) -> Literal["link", "compose"]:
-    """Go on, unless the model does not know the hop."""
+    """Route to the next hop, or to the prompt if the model does not know the answer."""
     return "compose" if "stopped" in state else "link"
 
 
 def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Ask the model for a hop, under the facts about its entity; a model that does not know it ends the walk.
+    """Ask the model for the answer of a hop, given the facts about its entity; stop if it does not
+    know the answer.
 
-    Where no fact is about the entity, the hops that follow are asked in the same call.
+    If there are no facts about the entity, the remaining hops are asked in the same call.
 
     Raises:
-        ModelReplyError: the reply is blank.
+        ModelReplyError: the reply is blank, and `falls_back` is false or the model declined.
     """
     context, hops = runtime.context, list(state["hops"])
     hop = hops[-1]
     relations = [hop["relation"], *state["relations"][sum("relation" in each for each in hops) :]]
     try:
         if hop["facts"] or len(relations) == 1:
-            reply = recall_object(context.model, hop["entity"], hop["relation"], tuple(hop["facts"]), context.wording)
+            reply = recall_object(
+                context.model, hop["entity"], hop["relation"], tuple(hop["facts"]), context.wording
+            )
         else:
             reply = recall_chain(context.model, hop["entity"], relations)
     except ModelReplyError as error:
@@ -297,34 +437,60 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     if abstains(reply.answer, hop["relation"]):
         return {"stopped": f"not known: {reply.answer}", "usage": reply.usage}
     about = [hit for hit in state["hits"] if hit["text"] in hop["facts"]]
-    links = [each for each in alike_links(about, hop["entity"], context.edits) if names(reply.answer, each.triplet)]
+    links = [
+        each
+        for each in alike_links(about, hop["entity"], context.edits)
+        if names(reply.answer, each.triplet)
+    ]
     hops[-1] = {**hop, "answer": reply.answer}
     if links:
         last = max(links, key=lambda each: each.order)
         hops[-1] |= {"fact": last.hit["text"], "answer": last.triplet.object}
-    known = takewhile(lambda pair: not abstains(*pair), zip(reply.further, relations[1:], strict=False))
+    known = takewhile(
+        lambda pair: not abstains(*pair), zip(reply.further, relations[1:], strict=False)
+    )
     return {"hops": hops, "recalled": [answer for answer, _ in known], "usage": reply.usage}
 
 
 def names(answer: str, triplet: Triplet) -> bool:
-    """True if an answer has a triplet's object as whole words: a small model answers a hop in a sentence."""
+    """Return whether an answer, which may be a sentence of a small model, contains a triplet's
+    object as whole words.
+    """
     name = plain_name(triplet.object)
     return bool(name) and whole(name).search(fold_text(answer)) is not None
 
 
 def compose(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Build the prompt of the probe under the facts of the path; the last hop's answer is final, without choices."""
+    """Build the prompt from the facts of the path and the probe.
+
+    The last hop's answer is final for a probe without choices whose reply is one line. Without an
+    edit on the path, the prompt is the probe alone, which the model answers.
+    """
     context, probe, hops = runtime.context, state["probe"], state.get("hops", [])
-    facts = [path_fact(hop) for hop in hops if "answer" in hop] or [hit["text"] for hit in state.get("hits", ())]
+    if hops and not any(follows_edit(hop, context.edits, state["hits"]) for hop in hops):
+        update = cast(
+            KgWalkState, prompt_state(context.model, probe_prompt(probe, (), (), context.wording))
+        )
+        return {**update, "hits": []}
+    facts = [path_fact(hop) for hop in hops if "answer" in hop]
+    facts = facts or [hit["text"] for hit in state.get("hits", ())]
     prompt = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), context.wording)
     update = cast(KgWalkState, prompt_state(context.model, prompt))
-    if state.get("ended") and hops and not probe.choices and probe.reading == "line":
+    if state.get("ended") and not probe.choices and probe.reading == "line":
         update["final"] = hops[-1]["answer"]
     return update
 
 
+def follows_edit(hop: WalkHop, edits: Mapping[str, Edit], hits: Sequence[HitState]) -> bool:
+    """Return whether a hop follows an edit, or has a document without triplets among its facts."""
+    documents = [
+        hit["text"] for hit in hits if next(triplets_of(edits.get(hit["edit_id"])), None) is None
+    ]
+    return "fact" in hop or any(text in hop["facts"] for text in documents)
+
+
 def path_fact(hop: WalkHop) -> str:
-    """The fact that a hop has followed: the edit's text, or a sentence for what the model has recalled."""
+    """Return the fact of a hop: the edit's text, or a sentence with the model's answer."""
     return hop.get("fact") or f"The {hop['relation']} of {hop['entity']} is {hop['answer']}."
 
 

@@ -1,141 +1,75 @@
-"""MeLLo (Zhong et al. 2023, section 5): a question in steps, each checked against the memory of new facts.
+"""MeLLo (Zhong et al. 2023, section 5): decompose a question into steps, and check each step
+against the memory of new facts.
 
-Three forms. `text` is the published one: one generation per round, which begins with the check of the last retrieved
-fact and ends with the next subquestion and its tentative answer, or with the final answer. `lines` gives the model the
-label of each line and generates one line at a time, for models too small to follow a format. `structured` asks for each
-step, and for each check, by a schema. A context may name forms to fall back to for a probe whose steps are in none; the
-last of them may be `facts`, which asks the probe under the facts that the steps have retrieved.
+`graphs/decomposition` has its forms, one per file. `text` is the published form, with one
+generation per round. `lines` gives the model the label of each line and generates one line at a
+time, for models too small to follow a format. `structured` asks for each step and each check as
+JSON in a schema. The context may name further forms to fall back to if a reply does not follow the
+format; the last one may be `facts`, which asks the probe under the facts retrieved so far.
 """
 
-from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
-from typing_extensions import TypedDict
 
-from emend.agents.parsing.answers import clean_answer
 from emend.agents.roles.answer import probe_prompt, repeat_probe
-from emend.agents.roles.completion import continue_text
-from emend.agents.roles.conversation import Prompt
-from emend.agents.roles.decompose import (
-    DEMONSTRATIONS,
-    FINAL,
-    MISSING,
-    NOTHING,
-    RETRIEVED,
-    SUBQUESTION,
-    TENTATIVE,
-    Checked,
-    FactCheck,
-    NextStep,
-    Round,
-    check_in_line,
-    check_line,
-    check_prompt,
-    cloze_of,
-    opened,
-    opening,
-    read_round,
-    step_prompt,
-    stepwise_question,
-    take_step,
-)
+from emend.agents.roles.decompose import FINAL, NOTHING, RETRIEVED, check_line, stepwise_question
 from emend.agents.scoring import is_chat_model
-from emend.agents.structured import ask_structured
+from emend.graphs.decomposition.lines import check_line_by_line, is_unrelated, next_line
+from emend.graphs.decomposition.published import next_round
+from emend.graphs.decomposition.state import (
+    HOPS_LIMIT,
+    HopState,
+    MelloContext,
+    MelloState,
+    first_lines,
+    prompt_of,
+)
+from emend.graphs.decomposition.structured import check_by_schema, next_schema
 from emend.graphs.execution import Graph
-from emend.graphs.rag import RagContext, RagState, as_hits
+from emend.graphs.rag import as_hits
 from emend.graphs.respond import prompt_state, respond
 from emend.memory.errors import ModelReplyError, ReplyRefused
-from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import search
 
-Form = Literal["text", "lines", "structured", "facts"]
-HOPS = 4
-HOPS_LIMIT = 12
+STEPS = {"text": next_round, "lines": next_line, "structured": next_schema}
+CHECKS = {"lines": check_line_by_line, "structured": check_by_schema}
+# Three nodes per hop, twice for a second form, plus the nodes before and after the hops.
 RECURSION_LIMIT = 5 + 2 * 3 * HOPS_LIMIT
-"""Three nodes a hop, twice where another form follows, and those before and after."""
-ROUND_TOKENS = 256
-"""Maximum number of tokens of a round, as in the published code."""
-
-
-class HopState(TypedDict, total=False):
-    """A hop as JSON; the last two fields are added by the check."""
-
-    subquestion: str
-    tentative: str
-    fact: str
-    contradicts: bool
-    answer: str
-
-
-class MelloState(RagState, total=False):
-    """The state of rag; `transcript` has the steps as text, `final` the final answer once the model has given it.
-
-    `form` is set for a chat model, and changes to the next form with the reason in `fallback`.
-    """
-
-    form: Form
-    transcript: str
-    hops: list[HopState]
-
-
-@dataclass(frozen=True)
-class MelloContext(RagContext):
-    """The context of rag, with the form, the maximum number of subquestions, and the demonstrations.
-
-    `fallbacks` are the forms for a probe whose steps are not in the one before; without any, such a probe has no
-    answer, as published. `empty` means that no edit is applied: nothing has to be checked, and the probe is asked
-    unchanged.
-    """
-
-    form: Form = "text"
-    fallbacks: tuple[Form, ...] = ()
-    hops: int = HOPS
-    demonstrations: str = DEMONSTRATIONS
-    empty: bool = False
 
 
 def begin(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "compose"]:
-    """Decompose, unless there is no edit that could contradict, or there are no targets to score."""
+    """Route to the decomposition; without applied edits, or with an empty list of targets, directly
+    to the prompt.
+    """
     return "compose" if runtime.context.empty or state.get("targets") == [] else "decompose"
 
 
 def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """Generate the next subquestion with a tentative answer, or the final answer; MeLLo's stop rule is `compute_limit`.
+    """Generate the next subquestion with a tentative answer, or end the decomposition;
+    `check_limit` is the published stop rule.
 
     Raises:
-        ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows, and there
-            is no other form.
+        ModelReplyError: the reply does not follow the format or exceeds the limit of subquestions,
+            and there is no further form or the model declined.
     """
     probe, context = state["probe"], runtime.context
     form, hops = state.get("form", context.form), list(state.get("hops", ()))
     if form == "facts":
         return {"hops": hops}
-    transcript = state.get("transcript") or _opening(probe, context, form)
-    step = {"text": _next_round, "lines": _next_line, "structured": _next_schema}[form]
+    transcript = state.get("transcript") or first_lines(probe, context, form)
     try:
-        update = step(probe, replace(context, form=form), hops, transcript)
+        update = STEPS[form](probe, context, hops, transcript)
     except ModelReplyError as error:
         return _next_form(state, context, error)
-    return {"form": form, **update} if "form" not in state and is_chat_model(context.model) else update
-
-
-def _opening(probe: Probe, context: MelloContext, form: Form) -> str:
-    return opening(stepwise_question(probe), _demonstrations(context, form))
-
-
-def _demonstrations(context: MelloContext, form: Form) -> str:
-    """Demonstrations of the form; without them `lines` is for models whose window has no room for them.
-
-    A chat model sees them also where it continues text, and any model sees them whose steps in `text` were in no form.
-    """
-    has_room = bool(context.fallbacks) or is_chat_model(context.model)
-    return context.demonstrations if form == "text" or (form == "lines" and has_room) else ""
+    return (
+        {"form": form, **update} if "form" not in state and is_chat_model(context.model) else update
+    )
 
 
 def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError) -> MelloState:
-    """Begin again in the next form; raises the error where there is none, or the model declined."""
+    """Restart in the next form; raise the error if there is none, or if the model declined."""
     form, forms = state.get("form", context.form), (context.form, *context.fallbacks)
     if form == forms[-1] or isinstance(error, ReplyRefused):
         raise error
@@ -147,95 +81,15 @@ def _next_form(state: MelloState, context: MelloContext, error: ModelReplyError)
         has_fact = any("fact" in hop for hop in state.get("hops", ()))
         question: HopState = {"subquestion": stepwise_question(probe), "tentative": ""}
         return update if has_fact else {**update, "transcript": "", "hops": [question]}
-    return {**update, "transcript": _opening(probe, context, after), "hops": []}
+    return {**update, "transcript": first_lines(probe, context, after), "hops": []}
 
 
-def compute_limit(probe: Probe, context: MelloContext) -> int:
-    """The maximum number of subquestions of a probe.
-
-    A model that generates one line at a time is not asked whether it has finished: the probe's tag `hops` is the number
-    of its subquestions, by default one.
+def after_decompose(
+    state: MelloState, runtime: Runtime[MelloContext]
+) -> Literal["decompose", "retrieve", "compose"]:
+    """Route to the retrieval for a new subquestion, to a decomposition in another form, or to the
+    prompt.
     """
-    tagged = int(probe.tags.get("hops", 1))
-    return min(tagged if context.form == "lines" else max(tagged, context.hops), HOPS_LIMIT)
-
-
-def _prompt(probe: Probe, context: MelloContext, form: Form, transcript: str) -> Prompt:
-    """The transcript as a prompt in both forms."""
-    steps = transcript.removeprefix(_opening(probe, context, form))
-    return opened(stepwise_question(probe), _demonstrations(context, form), steps)
-
-
-def _next_round(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
-    step, usage, cut_tokens = _read_round(context, _prompt(probe, context, "text", transcript), checking=bool(hops))
-    if step.check is not None and hops:
-        hops[-1] = {**hops[-1], "contradicts": step.check.contradicts, "answer": step.check.answer}
-    if step.final is not None:
-        before = step.text.rpartition("\n")[0]
-        transcript += f"{before}\n" if before else ""
-        final: MelloState = {"final": step.final, "cut_tokens": cut_tokens}
-        return {**final, "transcript": transcript, "hops": hops, "usage": usage}
-    _check_limit(probe, context, hops, step.text, usage)
-    hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
-    return {"transcript": f"{transcript}{step.text}\n", "hops": hops, "usage": usage}
-
-
-def _read_round(context: MelloContext, prompt: Prompt, checking: bool) -> tuple[Round, Usage, int]:
-    """A generation with its cost and cut tokens; where another form would follow, one that cannot be read is repeated.
-
-    Raises:
-        ModelReplyError: it is not in the form; carries the usage of both.
-    """
-    usage, attempt = Usage(), prompt
-    for left in (1, 0) if context.fallbacks and is_chat_model(context.model) else (0,):
-        reply = continue_text(context.model, attempt, [RETRIEVED], ROUND_TOKENS)
-        usage = usage.plus(reply.usage)
-        try:
-            return read_round(reply.text, checking), usage, reply.cut_tokens
-        except ModelReplyError as error:
-            error.usage = usage
-            if not left:
-                raise
-            problem = str(error).partition("; the reply is")[0].partition(" in the reply")[0]
-            attempt = prompt.begun("", reply.text).asked("", MISSING.format(problem=f"{problem}."))
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _next_schema(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
-    question = stepwise_question(probe)
-    steps = transcript.removeprefix(opening(question)).splitlines()
-    reply = ask_structured(context.model, step_prompt(question, steps), NextStep)
-    usage, step = reply.usage, reply.value
-    if step.finished and clean_answer(step.final_answer):
-        return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
-    if step.finished or not step.subquestion.strip() or not step.tentative_answer.strip():
-        raise ModelReplyError(
-            f"the step has neither a subquestion with an answer nor a final answer: {reply.reply}",
-            *(reply.reply, reply.usage),
-        )
-    _check_limit(probe, context, hops, reply.reply, reply.usage)
-    hops.append({"subquestion": step.subquestion.strip(), "tentative": step.tentative_answer.strip()})
-    transcript += f"{SUBQUESTION} {hops[-1]['subquestion']}\n{TENTATIVE} {hops[-1]['tentative']}\n"
-    return {"transcript": transcript, "hops": hops, "usage": usage}
-
-
-def _next_line(probe: Probe, context: MelloContext, hops: list[HopState], transcript: str) -> MelloState:
-    if len(hops) >= compute_limit(probe, context):
-        return {"transcript": transcript, "hops": hops}
-    step = take_step(context.model, _prompt(probe, context, "lines", transcript), cloze_of(probe))
-    hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
-    return {"transcript": step.prompt.text, "hops": hops, "usage": step.usage}
-
-
-def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], reply: str, usage: Usage) -> None:
-    limit = compute_limit(probe, context)
-    if len(hops) >= limit:
-        message = f"no final answer after {limit} subquestions; the last reply is {reply!r}."
-        raise ModelReplyError(message, reply, usage)
-
-
-def after_decompose(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "retrieve", "compose"]:
-    """Retrieve for a new subquestion, decompose again in another form, else compose."""
     hops = state["hops"]
     if not hops and state.get("form", runtime.context.form) != runtime.context.form:
         return "decompose"
@@ -243,11 +97,13 @@ def after_decompose(state: MelloState, runtime: Runtime[MelloContext]) -> Litera
 
 
 def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """Retrieve the fact nearest to the subquestion; a retrieval without hits is written as such."""
+    """Retrieve the facts nearest to the subquestion, and add them to the transcript, or a
+    placeholder if nothing was found.
+    """
     hops = list(state["hops"])
     k = runtime.context.k
     hits = as_hits(search(runtime.context.retriever, hops[-1]["subquestion"], k), k)
-    # One line, or a document of several could forge the check, and the lines after it.
+    # Must be one line: a document of several lines could forge the check and the following lines.
     fact = " ".join(" ".join(hit["text"] for hit in hits).splitlines()) or NOTHING
     if not fact.endswith((".", "!", "?")):
         fact += "."
@@ -256,45 +112,53 @@ def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     return {"hits": [*state.get("hits", ()), *hits], "hops": hops, "transcript": transcript}
 
 
-def after_retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "check"]:
-    """Check by a call of its own, except in the published form, where the next generation begins with the check."""
-    return "decompose" if state.get("form", runtime.context.form) in ("text", "facts") else "check"
+def after_retrieve(
+    state: MelloState, runtime: Runtime[MelloContext]
+) -> Literal["decompose", "check"]:
+    """Route to a separate call for the check, except in the published form, whose next generation
+    begins with the check.
+    """
+    return "check" if state.get("form", runtime.context.form) in CHECKS else "decompose"
 
 
 def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """Check whether the fact contradicts the tentative answer, and set the answer of the hop.
 
     Raises:
-        ModelReplyError: the reply does not say whether it does.
+        ModelReplyError: the reply is unreadable, and there is no further form or the model
+            declined.
     """
     context, hops = runtime.context, list(state["hops"])
+    form = state.get("form", context.form)
     try:
-        if state.get("form", context.form) == "lines":
-            probe = state["probe"]
-            verdict, usage = check_in_line(context.model, _prompt(probe, context, "lines", state["transcript"]))
-        else:
-            hop = hops[-1]
-            prompt = check_prompt(hop["subquestion"], hop["tentative"], hop["fact"])
-            value, _, usage = ask_structured(context.model, prompt, Checked)
-            verdict = FactCheck(value.contradicts, clean_answer(value.intermediate_answer))
+        verdict, usage = CHECKS[form](state["probe"], context, hops, state["transcript"])
     except ModelReplyError as error:
         return _next_form(state, context, error)
     hops[-1] = {**hops[-1], "contradicts": verdict.contradicts, "answer": verdict.answer}
-    return {"hops": hops, "transcript": f"{state['transcript']}{check_line(verdict)}\n", "usage": usage}
+    return {
+        "hops": hops,
+        "transcript": f"{state['transcript']}{check_line(verdict)}\n",
+        "usage": usage,
+    }
 
 
 def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """Build the prompt: the steps up to the label of the final answer; the probe alone if no edit is applied.
+    """Build the prompt from the steps up to the label of the final answer; if no edit is applied,
+    it is just the probe.
 
-    In the form `facts` it is the probe under the facts retrieved. In the form `lines` the prompt of a probe with
-    choices is repeated after the steps, so that the model chooses.
+    In the form `facts`, the prompt has the retrieved facts and the probe. In the form `lines`, a
+    probe with choices is repeated after the steps, so that the model chooses. If in this form none
+    of several steps follows its fact, the prompt has the facts of the first step and the probe,
+    since the other steps would only distract the model.
     """
     probe, context = state["probe"], runtime.context
     form, facts = state.get("form", context.form), [hit["text"] for hit in state.get("hits", ())]
-    if form == "facts" or "transcript" not in state:
+    is_astray = form == "lines" and is_unrelated(state.get("hops", ()))
+    if form == "facts" or "transcript" not in state or is_astray:
+        facts = facts[: context.k] if is_astray else facts
         prompt = probe_prompt(probe, tuple(dict.fromkeys(facts)), (), context.wording)
         return cast(MelloState, prompt_state(context.model, prompt))
-    steps = _prompt(probe, context, form, state["transcript"])
+    steps = prompt_of(probe, context, form, state["transcript"])
     if form == "lines" and probe.choices:
         prompt = repeat_probe(steps, probe, facts, context.wording)
     else:
@@ -303,7 +167,7 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
 
 def build() -> Graph:
-    """Decompose -> retrieve -> check, again and again -> compose -> respond."""
+    """Decompose -> retrieve -> check, repeated -> compose -> respond."""
     graph = StateGraph(MelloState, context_schema=MelloContext)
     graph.add_node("decompose", decompose)
     graph.add_node("retrieve", retrieve)

@@ -1,4 +1,4 @@
-"""Retrieval-augmented editing: retrieve the relevant new facts, put them before the probe, respond."""
+"""Retrieval-augmented editing: retrieve the relevant new facts, put them before the probe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RagState(RespondState, total=False):
 
 @dataclass(frozen=True)
 class RagContext(RespondContext):
-    """The model, the retriever over the applied edits, the number of entries to retrieve, and the prompt template."""
+    """Model, retriever over the applied edits, number of entries to retrieve, and template."""
 
     retriever: Retriever
     k: int = 1
@@ -43,24 +43,34 @@ C = TypeVar("C", bound=RagContext)
 
 
 def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
-    """Retrieve the k best entries for the probe, best first; possibly none."""
+    """Retrieve up to k entries for the probe, best first."""
     context = runtime.context
     return {"hits": as_hits(search_probe(context.retriever, state["probe"], context.k), context.k)}
 
 
 def as_hits(hits: Sequence[Hit], k: int) -> list[HitState]:
-    """The first k hits in the form of the state: a plug-in strategy may return more than k."""
+    """Return the first k hits as JSON for the state; a plug-in retriever may return more than k."""
     return [
-        {"entry_id": hit.entry.id, "edit_id": hit.entry.edit_id, "text": hit.entry.text, "score": hit.score}
+        {
+            "entry_id": hit.entry.id,
+            "edit_id": hit.entry.edit_id,
+            "text": hit.entry.text,
+            "score": hit.score,
+        }
         for hit in hits[:k]
     ]
 
 
 def compose(state: RagState, runtime: Runtime[C]) -> RagState:
-    """Build the prompt; without hits it is the probe alone, as for the unedited model."""
+    """Build the prompt from the hits and the probe; without hits, it is just the probe, as for the
+    unedited model.
+    """
     facts = [hit["text"] for hit in state["hits"]]
     context = runtime.context
-    return cast(RagState, prompt_state(context.model, probe_prompt(state["probe"], facts, (), context.wording)))
+    return cast(
+        RagState,
+        prompt_state(context.model, probe_prompt(state["probe"], facts, (), context.wording)),
+    )
 
 
 def build() -> Graph:

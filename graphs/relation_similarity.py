@@ -1,29 +1,36 @@
-"""Wordings of relations compared, for edits that are worded otherwise than a plan: a table of names, and an encoder.
+"""Similarity of relations that an edit and a plan word differently, by a table of relation names
+and a sentence encoder.
 
-A sentence encoder alone takes contrasts for likeness: `date of birth` is as near to "was born in the city of" as
-`place of birth` is. So two wordings of which the table has two relations are never one.
+A sentence encoder alone confuses contrasting relations: `date of birth` is as similar to "was born
+in the city of" as `place of birth` is. Two wordings that the table assigns to different relations
+therefore never match.
 """
 
 import re
 from functools import lru_cache
 
 from emend.memory.edit import Edit, Triplet
-from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding
+from emend.memory.embeddings.embed import Embedding
 from emend.memory.relations.relation_table import RelationTable
-from emend.memory.retrieval.tokens import words
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, words
 
+# Cosine thresholds. From SAME on, two wordings mean the same relation unless the table has them as
+# different ones (true of 31 of MQuAKE's 36 relations with their edits, and of 7 of 1,260 other
+# pairs). From ASKED on, a question asks for a relation (true of 75% of the relations of its chain,
+# and of 1.8% of others). Below OTHER, two wordings mean different relations.
 SAME, ASKED, OTHER = 0.45, 0.5, 0.25
-"""Cosines from which two wordings are one relation, unless the table says otherwise (31 of the 36 relations of MQuAKE
-with their edits, and 7 of 1,260 other pairs), from which a question asks for a relation (75% of the chains' and
-1.8% of others), and under which two wordings are different relations."""
+# Maximum number of cached vectors, and of cached names.
 CACHE = 65_536
-"""Vectors and names that are kept."""
 _WIKIDATA_ID = re.compile(r"P\d+")
 _NOUN = re.compile(r"the (?P<noun>.+?) (?:of|in|at) (?:is|are|was)", re.IGNORECASE)
 
 
 class RelationSimilarity:
-    """Compares wordings by declared relations, else by the cosine of a sentence encoder; each is computed once."""
+    """Comparison of relation wordings by the table of relations, else by the cosine of a sentence
+    encoder.
+
+    Vectors and names are cached.
+    """
 
     def __init__(self, embedding: Embedding) -> None:
         self._table = RelationTable.load()
@@ -31,22 +38,30 @@ class RelationSimilarity:
         self._declared = lru_cache(CACHE)(self._find_name)
 
     def cosine(self, text: str, other: str) -> float:
-        """The cosine of two wordings; 0 for one without content words."""
+        """Return the cosine of two wordings; 0 if one has no content words."""
         if not _has_content(text) or not _has_content(other):
             return 0.0
         first, second = self._vector(text), self._vector(other)
-        return float(first @ second / max(float((first @ first) ** 0.5 * (second @ second) ** 0.5), 1e-9))
+        return float(
+            first @ second / max(float((first @ first) ** 0.5 * (second @ second) ** 0.5), 1e-9)
+        )
 
     def compare(self, relation: str, triplet: Triplet, edit: Edit) -> float:
-        """How alike a relation and a triplet's are: 1 or 0 if both are declared, else the cosine of their wordings."""
-        name, names = self._declared(relation), [self._declared(each) for each in _phrases(triplet, edit)]
+        """Return the similarity of a relation and a triplet's relation.
+
+        It is 1 or 0 if the table has both, else the cosine of their wordings.
+        """
+        name, names = (
+            self._declared(relation),
+            [self._declared(each) for each in _phrases(triplet, edit)],
+        )
         declared = [each for each in names if each]
         if name and declared:
             return float(name in declared)
         return self.cosine(relation, relation_wording(triplet, edit))
 
     def _find_name(self, wording: str) -> str:
-        """The declared name of a wording; empty for one that is not declared."""
+        """Return the relation name that the table has for a wording; empty if it has none."""
         name = self._table.name_of(wording) if wording.strip() else ""
         return name if name in self._table.kinds else ""
 
@@ -56,19 +71,31 @@ def _has_content(wording: str) -> bool:
 
 
 def relation_wording(triplet: Triplet, edit: Edit) -> str:
-    """A triplet's relation in words, with its edit's prompt and question about the subject, without the subject."""
-    question = without_name(edit.question, triplet.subject) if triplet.subject == edit.subject else ""
+    """Return the words of a triplet's relation, followed by the edit's prompt and question without
+    the subject.
+
+    Prompt and question are left out for a triplet that is not about the edit's subject.
+    """
+    question = (
+        without_name(edit.question, triplet.subject) if triplet.subject == edit.subject else ""
+    )
     return " ".join(dict.fromkeys((*_phrases(triplet, edit)[:2], question))).strip()
 
 
 def _phrases(triplet: Triplet, edit: Edit) -> tuple[str, ...]:
-    """The relation in words, the prompt without the subject, and the noun in a prompt such as `The mayor of {} is`."""
+    """Return the words of the relation, the prompt without the subject, and the noun of a prompt
+    such as `The mayor of {} is`.
+
+    Values that are missing are empty.
+    """
     relation = "" if _WIKIDATA_ID.fullmatch(triplet.relation) else triplet.relation
-    prompt = " ".join(edit.prompt.replace("{}", " ").split()) if triplet.subject == edit.subject else ""
+    prompt = (
+        " ".join(edit.prompt.replace("{}", " ").split()) if triplet.subject == edit.subject else ""
+    )
     noun = _NOUN.fullmatch(prompt)
     return relation, prompt, noun["noun"] if noun else ""
 
 
 def without_name(question: str, name: str) -> str:
-    """A question without the name that it is about, so that names do not count as likeness."""
+    """Return a question without the name it is about, so that names do not raise the similarity."""
     return question.replace(name, "") if name else question

@@ -1,7 +1,9 @@
-"""SERAC (Mitchell et al. 2022, section 3): a classifier decides whether an edit applies to the probe.
+"""SERAC (Mitchell et al. 2022, section 3): a classifier decides whether an edit applies to the
+probe.
 
-In scope a second model, the counterfactual one, answers under the edit; by default it is the same model with the edit
-in its prompt, as in DocTER and ELKEN. Out of scope the base model gets the probe unchanged.
+For a probe in scope, a second model, the counterfactual model, answers under the edit; by default
+it is the base model with the edit in its prompt, as in DocTER and ELKEN. For a probe out of scope,
+the base model gets the probe unchanged.
 """
 
 from collections.abc import Sequence
@@ -24,41 +26,49 @@ from emend.memory.retrieval.exact import best
 
 
 class SeracState(RagState, total=False):
-    """The state of rag; `candidates` are the most probable edits, `hits` those of them that are in scope."""
+    """State of `rag`; `candidates` are the most probable edits, `hits` the candidates in scope."""
 
     candidates: list[HitState]
 
 
 @dataclass(frozen=True)
 class SeracContext(RagContext):
-    """The context of rag, with a retriever that scores by probability of scope; `counterfactual` may be None."""
+    """Context of `rag`, with a retriever whose scores are probabilities that an edit is in scope.
+
+    `threshold` is the minimum probability of an edit in scope; `counterfactual` is the second
+    model, or None to use the base model.
+    """
 
     threshold: float = 0.5
     counterfactual: BaseChatModel | None = None
 
 
 class ScopeRetriever:
-    """Retrieval by the probability that the query is about an entry.
+    """Retriever that scores entries by the probability that the query is about them.
 
     Args:
         corpus: the entries.
         scope: the classifier.
-        narrow: chooses the entries that are classified; None classifies all.
+        narrow: retriever that chooses the entries to classify; None classifies all.
         candidates: number of entries that `narrow` chooses.
     """
 
-    def __init__(self, corpus: Corpus, scope: Scope, narrow: Retriever | None = None, candidates: int = 0) -> None:
+    def __init__(
+        self, corpus: Corpus, scope: Scope, narrow: Retriever | None = None, candidates: int = 0
+    ) -> None:
         self.scope, self.narrow, self.candidates = scope, narrow, candidates
         self.entries: Sequence[Entry] = corpus.entries()
         self._probability = None if narrow else scope.over(corpus)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """At most k hits, the most probable first; equal ones in the order of the corpus."""
+        """Return at most k hits in descending order of probability, ties in corpus order."""
         entries, probability = self.entries, self._probability
         if probability is None:
             assert self.narrow is not None
             entries = [hit.entry for hit in self.narrow.search(query, self.candidates)]
-            probability = self.scope.over(embed_corpus([entry.text for entry in entries], LexicalEmbedding(1)))
+            probability = self.scope.over(
+                embed_corpus([entry.text for entry in entries], LexicalEmbedding(1))
+            )
         if not entries:
             return []
         scores = np.asarray(probability(query))
@@ -68,18 +78,23 @@ class ScopeRetriever:
 def classify(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
     """Keep the retrieved edits that are in scope."""
     hits = state["hits"]
-    return {"candidates": hits, "hits": [hit for hit in hits if hit["score"] >= runtime.context.threshold]}
+    return {
+        "candidates": hits,
+        "hits": [hit for hit in hits if hit["score"] >= runtime.context.threshold],
+    }
 
 
 def after_classify(state: SeracState) -> Literal["counterfact", "leave"]:
-    """Route by whether an edit is in scope."""
+    """Route to the counterfactual prompt if an edit is in scope."""
     return "counterfact" if state["hits"] else "leave"
 
 
 def counterfact(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
-    """Build the prompt of the counterfactual model: the edits in scope, and the probe."""
+    """Build the prompt of the counterfactual model from the edits in scope and the probe."""
     context = runtime.context
-    return compose(state, Runtime(context=replace(context, model=context.counterfactual or context.model)))
+    return compose(
+        state, Runtime(context=replace(context, model=context.counterfactual or context.model))
+    )
 
 
 def leave(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
@@ -88,7 +103,7 @@ def leave(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
 
 
 def respond(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
-    """Respond by the counterfactual model in scope, by the base model out of it."""
+    """Respond with the counterfactual model if an edit is in scope, else with the base model."""
     second = runtime.context.counterfactual
     if not state["hits"] or second is None:
         return respond_by(state, runtime)

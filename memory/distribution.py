@@ -1,7 +1,7 @@
 """Name, version and install command of the distribution that `emend` is installed from.
 
-The name `emend` on the package index belongs to another project. The distribution therefore has a name of its own, and
-`import emend` and the command `emend` do not.
+The name `emend` on the package index belongs to another project, so the distribution is called
+`emend-eval`; the import name and the command are still `emend`.
 """
 
 from functools import cache
@@ -12,7 +12,7 @@ DISTRIBUTION = "emend-eval"
 
 @cache
 def installed_version() -> str:
-    """Return the version that is installed, `0+unknown` for a checkout that is not."""
+    """Return the installed version, or `0+unknown` for a checkout that is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
@@ -20,7 +20,7 @@ def installed_version() -> str:
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs these extras.
+    """Return the pip command that installs these extras.
 
     >>> install_command("minilm", "lora")
     "pip install 'emend-eval[minilm,lora]'"

@@ -14,19 +14,23 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str, che
 
 
 def content_id(*parts: object) -> str:
-    """Sixteen hex digits that depend only on the content, never on order of loading, time or machine."""
+    """Return 16 hex digits of a hash of the content, independent of loading order, time and
+    machine.
+    """
     return hashlib.sha256(_ENCODER.encode(parts).encode()).hexdigest()[:16]
 
 
 def prompt_id(*parts: object) -> str:
-    """Eight hex digits that change with any part of a prompt."""
+    """Return 8 hex digits of a hash of the parts of a prompt."""
     return content_id(*parts)[:8]
 
 
 class FrozenModel(BaseModel):
-    """Base of the frozen records: unknown fields are refused, `model_dump_json` and `model_validate_json` are exact."""
+    """Base class of immutable records: rejects unknown fields, and round-trips exactly through
+    `model_dump_json` and `model_validate_json`.
+    """
 
-    # JSON knows no infinity: the log-probability of the impossible is written "-Infinity", not null.
+    # JSON has no infinity: a log-probability of minus infinity is written as "-Infinity", not null.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
@@ -42,12 +46,16 @@ class Triplet(FrozenModel):
 
     @property
     def text(self) -> str:
-        """The three parts in one line."""
+        """Subject, relation and object in one line; in a cloze relation, the subject fills the
+        gap.
+        """
+        if "{}" in self.relation:
+            return f"{self.relation.replace('{}', self.subject, 1)} {self.object}"
         return f"{self.subject} {self.relation} {self.object}"
 
 
 def _all_fields(triplet: Any) -> Any:
-    """All fields of a triplet as a dict, whether it is a dict or a `Triplet`."""
+    """Return all fields of a triplet, given as a dict or a `Triplet`, as a dict."""
     if isinstance(triplet, dict):
         return dict.fromkeys(Triplet.model_fields) | triplet
     return triplet.model_dump() if isinstance(triplet, Triplet) else triplet
@@ -56,8 +64,9 @@ def _all_fields(triplet: Any) -> Any:
 class Edit(FrozenModel):
     """An update to the knowledge of a model.
 
-    `text` is stored in a memory and shown in prompts; `prompt` is the cloze with `{}` for the subject, which parametric
-    methods train on together with `target_new`. An empty `id` is filled from the content.
+    `text` is stored in a memory and shown in prompts. `prompt` is a cloze with `{}` for the
+    subject; parametric methods train on it together with `target_new`. An empty `id` is filled from
+    the content.
     """
 
     id: str = ""
@@ -77,11 +86,15 @@ class Edit(FrozenModel):
     def _fill_id(cls, values: Any) -> Any:
         if isinstance(values, dict) and not values.get("id"):
             fields = {name: field for name, field in cls.model_fields.items() if name != "id"}
-            # A field with its default value is not part of the content, whether it was written out or not.
+            # A field with its default value is not hashed, so writing the default out does not
+            # change the id.
             content = {k: v for k, v in values.items() if k in fields and v != fields[k].default}
             triplets = content.get("triplets", ())
-            triplets = triplets if isinstance(triplets, (list, tuple)) else [triplets]  # validation refuses it later
-            return values | {"id": content_id("edit", content | {"triplets": [_all_fields(t) for t in triplets]})}
+            # anything else is rejected by validation later
+            triplets = triplets if isinstance(triplets, (list, tuple)) else [triplets]
+            return values | {
+                "id": content_id("edit", content | {"triplets": [_all_fields(t) for t in triplets]})
+            }
         return values
 
     @property
@@ -91,7 +104,7 @@ class Edit(FrozenModel):
 
     @classmethod
     def from_triplet(cls, triplet: Triplet, prompt: str, **fields: Any) -> Self:
-        """An edit whose text is the prompt with subject and object filled in."""
+        """Return an edit whose text is the prompt with subject and object filled in."""
         cloze = prompt.replace("{}", triplet.subject, 1)
         space = "" if are_unspaced(cloze[-1:], triplet.object[:1]) else " "
         text = f"{cloze}{space}{triplet.object}{full_stop(triplet.object)}"

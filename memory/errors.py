@@ -1,21 +1,84 @@
-"""Errors, named by who must act; every message says what is wrong, the value, and the remedy."""
+"""Exceptions, one class per remedy; every message says what is wrong, the value, and what to do."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from emend.memory.probe import Usage
 
+# Message by pydantic's error type, which says what to write; braces are filled from the error's
+# context.
+SENTENCES = {
+    "missing": "it is missing",
+    "extra_forbidden": "it is unknown",
+    "string_type": "it must be a text",
+    "string_too_short": "it must have {min_length} characters or more",
+    "string_too_long": "it must have {max_length} characters or fewer",
+    "string_pattern_mismatch": "it must be of the form {pattern}",
+    "int_type": "it must be a whole number",
+    "int_parsing": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "float_type": "it must be a number",
+    "float_parsing": "it must be a number",
+    "finite_number": "it must be a finite number",
+    "greater_than": "it must be more than {gt}",
+    "greater_than_equal": "it must be {ge} or more",
+    "less_than": "it must be less than {lt}",
+    "less_than_equal": "it must be {le} or less",
+    "bool_type": "it must be true or false",
+    "bool_parsing": "it must be true or false",
+    "list_type": "it must be a list",
+    "tuple_type": "it must be a list",
+    "set_type": "it must be a list",
+    "too_short": "it must have {min_length} or more, and has {actual_length}",
+    "too_long": "it must have {max_length} or fewer",
+    "dict_type": "it must be an object of fields and values",
+    "model_type": "it must be an object of fields and values",
+    "model_attributes_type": "it must be an object of fields and values",
+    "dataclass_type": "it must be an object of fields and values",
+    "none_required": "it must be left out",
+    "literal_error": "it must be {expected}",
+    "enum": "it must be {expected}",
+    "path_type": "it must be a path",
+    "json_invalid": "it is not valid JSON ({error})",
+    "json_type": "it is not valid JSON",
+    "value_error": "{error}",
+    "assertion_error": "{error}",
+}
+
+
+def problem_of(detail: Mapping[str, Any]) -> str:
+    """Return the problem of a field as a sentence, without a full stop, that says what to write.
+
+    Args:
+        detail: an item of `ValidationError.errors()`.
+    """
+    sentence = SENTENCES.get(detail["type"], "")
+    values = {name: _plain_number(value) for name, value in detail.get("ctx", {}).items()}
+    text = sentence.format(**values) or str(detail["msg"])
+    return text.rstrip(".")
+
+
+def _plain_number(value: Any) -> Any:
+    """Convert a float with an integer value to an integer; return any other value unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
 
 def first_problem(error: "ValidationError") -> str:
-    """Return the first field that a validation refuses, and why."""
+    """Return the first field that fails validation, the reason, and its value, for a model that
+    calls a tool.
+    """
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    got = "" if first["type"] == "missing" else f", got {first['input']!r:.60}"
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}{got}"
 
 
 class EmendError(Exception):
-    """Base of all errors that Emend raises on purpose; the command line prints it in one line and exits with 2."""
+    """Base of all errors that Emend raises on purpose; the command line prints it in one line and
+    exits with 2.
+    """
 
 
 class BadData(EmendError):
@@ -23,7 +86,9 @@ class BadData(EmendError):
 
 
 class BadSettings(EmendError):
-    """Raised when an argument, setting or name is unknown or impossible; names the nearest known one."""
+    """Raised when an argument, setting or name is unknown or impossible; names the nearest known
+    one.
+    """
 
 
 class EditorUnusable(BadSettings):
@@ -35,7 +100,9 @@ class MissingData(EmendError):
 
 
 class FetchFailed(EmendError):
-    """Raised when a data file cannot be downloaded or stored: missing, no connection, no space, not writable."""
+    """Raised when a data file cannot be downloaded or stored: missing, no connection, no space, not
+    writable.
+    """
 
 
 class ExportFailed(EmendError):
@@ -51,11 +118,15 @@ class MemoryMismatch(EmendError):
 
 
 class MemoryUnavailable(EmendError):
-    """Raised when a memory cannot be reached: its server stopped answering, or another process uses its folder."""
+    """Raised when a memory cannot be reached: its server stopped answering, or another process uses
+    its folder.
+    """
 
 
 class RunRefused(EmendError):
-    """Raised when a run cannot start or resume: changed configuration, second process, no space, read-only."""
+    """Raised when a run cannot start or resume: changed configuration, second process, no space,
+    read-only.
+    """
 
 
 class ModelError(EmendError):
@@ -87,8 +158,22 @@ class ReplyCutOff(ModelReplyError):
     """Raised when a reply that must be complete stops at the limit of new tokens."""
 
 
+class BadGeneration(ModelReplyError):
+    """Raised when a provider returns an unusable response twice: no choices, or no valid tool call
+    or JSON.
+    """
+
+
+class RejectedAgain(ModelReplyError):
+    """Raised when a request is rejected for an unknown reason, as it already was before the run was
+    resumed.
+    """
+
+
 class ModelUnreachable(ModelError):
-    """Raised when a provider does not answer: no connection, a timeout, a broken body, a server error."""
+    """Raised when a provider does not answer: no connection, a timeout, a broken body, a server
+    error.
+    """
 
 
 class RateLimited(ModelError):
@@ -96,7 +181,9 @@ class RateLimited(ModelError):
 
 
 class ProviderPaused(ModelError):
-    """Raised when a provider asks for a longer pause than is waited for; names the time at which to resume."""
+    """Raised when a provider asks for a longer pause than the maximum wait; names the time at which
+    to resume.
+    """
 
 
 class QuotaExhausted(ModelError):
@@ -107,16 +194,28 @@ class KeyRefused(ModelError):
     """Raised when a provider does not accept the key, or the key may not use the model."""
 
 
+class AccessBlocked(ModelError):
+    """Raised when a firewall, or the provider because of the sender's country, blocks a request;
+    the key is not the cause.
+    """
+
+
 class RequestRefused(ModelError):
     """Raised when a provider rejects a request: unknown model, or an unsupported parameter."""
 
 
+class UnclearRejection(RequestRefused):
+    """Raised when a provider rejects a request for a reason that Emend does not know."""
+
+
 class ContextOverflow(ModelError):
-    """Raised when a prompt does not fit the model's window and may not be cut."""
+    """Raised when a prompt does not fit the model's context window and must not be truncated."""
 
 
 class NotApplicable(EmendError):
-    """Raised when a probe cannot be asked, because its editor cannot apply the edits of the setting."""
+    """Raised when a probe cannot be asked, because its editor cannot apply the edits of the
+    setting.
+    """
 
 
 class TooManyFailures(EmendError):
@@ -124,11 +223,15 @@ class TooManyFailures(EmendError):
 
 
 class WorkerDied(EmendError):
-    """Raised when workers cannot be kept alive: what a worker evaluated when it died is tried once more, alone."""
+    """Raised when workers keep dying; the unit that a dead worker was evaluating is retried once,
+    alone.
+    """
 
 
 class CallDropped(ModelError):
-    """Raised when a waiting call is cancelled because the run is ending; it is repeated on resume."""
+    """Raised when a waiting call is cancelled because the run is ending; it is repeated on
+    resume.
+    """
 
 
 class BudgetReached(EmendError):

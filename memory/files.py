@@ -1,6 +1,8 @@
-"""Files of run folders and caches: regular files only, private to their user, opened without ever waiting.
+"""Files of run folders and caches: only regular files, private to the user, opened without
+blocking.
 
-A run folder may come from a stranger, so a name in it may be a symbolic link to a file of the user, a FIFO or a device.
+A run folder may come from a stranger, so a name in it may be a symbolic link to a file of the user,
+a FIFO or a device.
 """
 
 import codecs
@@ -26,7 +28,7 @@ _FLAGS = {
     "ab": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
     "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
 }
-# Windows has none of these flags, and makes neither FIFOs nor links without special rights.
+# Windows lacks these flags, and creates neither FIFOs nor links without special rights.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _KINDS = (
@@ -39,47 +41,52 @@ _KINDS = (
 )
 
 
-def open_file(path: Path, mode: str = "rb", *, links: bool = False, buffering: int = -1) -> BinaryIO:
-    """Open a regular file; a new one can be read and written by its user alone.
+def open_file(
+    path: Path, mode: str = "rb", *, links: bool = False, buffering: int = -1
+) -> BinaryIO:
+    """Open a regular file; a new one can be read and written only by its user.
 
     Args:
         path: the file.
         mode: `rb`, `r+b`, `wb`, `ab` or `xb`.
-        links: follow a symbolic link, as for files that the user names; else it is refused.
-        buffering: that of `open`.
+        links: follow a symbolic link, as for files that the user names; otherwise refuse it.
+        buffering: as for `open`.
 
     Raises:
-        BadData: it is a symbolic link, a FIFO, a device or a folder, or its name is impossible.
+        BadData: it is a symbolic link, a FIFO, a device or a folder, or its name is invalid.
         OSError: it does not exist, or cannot be opened.
     """
     path = Path(path)
-    _refuse_odd(path, links)  # before it is opened, since opening a device may have an effect
+    # checked before opening, since opening a device may have side effects
+    require_regular(path, links)
     try:
-        # Truncated below, when the file is known to be a regular one.
+        # Truncate below, once the file is known to be regular.
         flags = (_FLAGS[mode] & ~os.O_TRUNC) | _NO_WAIT | (0 if links else _NO_LINK)
         descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), FILE_MODE)
     except (OSError, ValueError) as error:
         raise _named(path, error) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            _refuse_odd(path, links)
-            raise BadData(f"'{path}' is no regular file: remove it.")
+            require_regular(path, links)
+            raise BadData(f"'{path}' is not a regular file: remove it.")
         if mode == "wb":
             os.ftruncate(descriptor, 0)
         return os.fdopen(descriptor, mode, buffering)  # type: ignore[return-value]
     except BaseException:
-        with suppress(OSError):  # an interruption may come when the file object exists, which has closed it
+        # an interrupt may arrive after the file object exists and has closed the descriptor
+        with suppress(OSError):
             os.close(descriptor)
         raise
 
 
 def read_input(path: Path) -> bytes:
-    """Return the content of a file that the user names, or of a pipe; one that nobody writes to is empty.
+    """Return the content of a file or pipe that the user names; a pipe without a writer is empty.
 
     Raises:
         OSError: it does not exist, or cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)  # else a FIFO without a writer would be waited for
+    # otherwise opening a FIFO without a writer would block
+    descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
     with os.fdopen(descriptor, "rb") as file:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
@@ -87,12 +94,14 @@ def read_input(path: Path) -> bytes:
 
 
 def without_mark(content: bytes) -> bytes:
-    """Return a text in UTF-8 without the byte-order mark that Excel and Windows' editors put before it."""
+    """Return UTF-8 text without the byte-order mark that Excel and Windows editors write."""
     return content.removeprefix(codecs.BOM_UTF8)
 
 
 def line_ends(file: BinaryIO) -> Iterator[int]:
-    """Yield the offset after each line end, from the last one backwards; the file may be read elsewhere meanwhile."""
+    """Yield the offset after each line end, from the last to the first; the file position may
+    change in between.
+    """
     position = file.seek(0, os.SEEK_END)
     while position:
         end, position = position, max(0, position - _BLOCK)
@@ -103,7 +112,9 @@ def line_ends(file: BinaryIO) -> Iterator[int]:
 
 
 def file_identity(path: Path) -> tuple[int, int, int]:
-    """Inode, size and time of change of a file, which change with its content; zeros for one that is missing."""
+    """Return inode, size and change time of a file, which change with its content; zeros for a
+    missing file.
+    """
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -112,38 +123,44 @@ def file_identity(path: Path) -> tuple[int, int, int]:
 
 
 def private_folder(path: Path, *, links: bool = False) -> Path:
-    """Make a folder, with those above it, that its user alone can enter; an existing one stays as it is.
+    """Create a folder and its parents, accessible only to the user; an existing folder is not
+    changed.
 
     Args:
         path: the folder.
-        links: accept a symbolic link to a folder, as for folders that the user names; else it is refused.
+        links: accept a symbolic link to a folder, as for folders that the user names; otherwise
+            refuse it.
 
     Raises:
-        BadData: there is something else of that name, or the name is impossible.
+        BadData: something else has that name, or the name is invalid.
         OSError: it cannot be made.
     """
     path = Path(path)
     try:
         if not links and path.is_symlink():
-            raise BadData(f"'{path}' is a symbolic link, and a folder is expected: remove the link.")
+            raise BadData(
+                f"'{path}' is a symbolic link, but a folder is expected: remove the link."
+            )
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except FileExistsError as error:
-        if not os.path.lexists(error.filename):  # it was a folder, and another process has removed it since
+        # it was a folder, which another process has removed since
+        if not os.path.lexists(error.filename):
             return private_folder(path, links=links)
-        raise BadData(f"'{path}' is no folder: remove it, or name another.") from error
+        raise BadData(f"'{path}' is not a folder: remove it, or name another.") from error
     except (OSError, ValueError) as error:
         raise _named(path, error) from error
     return path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that no reader, and no crash, ever sees half of it; a link of that name is replaced.
+    """Write a file atomically: neither a reader nor a crash leaves it half written; replaces a link
+    of that name.
 
     Raises:
         OSError: it cannot be written.
     """
     draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)  # of an interrupted process, or a link
+    draft.unlink(missing_ok=True)  # left by an interrupted process, or a link
     with open_file(draft, "xb") as file:
         file.write(content)
         file.flush()
@@ -152,29 +169,38 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def connect_database(path: Path, **options: Any) -> sqlite3.Connection:
-    """Connect to an SQLite file; a new one, and its folder, are private.
+    """Connect to an SQLite file; a new file and its folder are private to the user.
 
     Args:
         path: the file.
-        options: those of `sqlite3.connect`.
+        options: as for `sqlite3.connect`.
 
     Raises:
-        BadData: it is no regular file.
+        BadData: it is not a regular file.
         OSError: it cannot be made.
         sqlite3.Error: it cannot be opened.
     """
     private_folder(path.parent, links=True)
-    _refuse_odd(path, links=False)
-    # The mode is set when the file is made, and SQLite gives its further files the same. An existing file is never
-    # opened here: closing any descriptor of it would end the locks that other threads' connections hold (POSIX).
+    require_regular(path, links=False)
+    # Create the file with its mode first; SQLite gives its other files the same mode. Never open an
+    # existing file here: closing any descriptor of it would release the locks of other threads'
+    # connections (POSIX).
     with _creation, suppress(FileExistsError):
         open_file(path, "xb").close()
     database: sqlite3.Connection = sqlite3.connect(path, **options)
     return database
 
 
-def _refuse_odd(path: Path, links: bool) -> None:
-    """Refuse what is there and is no regular file, by its kind."""
+def require_regular(path: Path, links: bool = False) -> None:
+    """Raise an error if a path exists and is not a regular file.
+
+    Args:
+        path: the file, which may be missing.
+        links: follow a symbolic link; otherwise refuse it.
+
+    Raises:
+        BadData: it is a link, a FIFO, a device or a folder.
+    """
     try:
         mode = os.stat(path, follow_symlinks=links).st_mode
     except FileNotFoundError:
@@ -183,14 +209,19 @@ def _refuse_odd(path: Path, links: bool) -> None:
         raise _named(path, error) from error
     kind = next((kind for holds, kind in _KINDS if holds(mode)), None)
     if kind:
-        raise BadData(f"'{path}' is {kind}, and a regular file is expected: remove it, or put a file there.")
+        raise BadData(
+            f"'{path}' is {kind}, but a regular file is expected: remove it, or put a file there."
+        )
 
 
 def _named(path: Path, error: Exception) -> Exception:
-    """BadData for a name that no file can have; any other error unchanged."""
+    """Return `BadData` for an invalid file name, or any other error unchanged."""
     code = getattr(error, "errno", None)
     if code == errno.ELOOP:
         return BadData(f"'{path}' is a symbolic link, or a loop of them: remove it.")
     if code == errno.ENAMETOOLONG or isinstance(error, ValueError):
-        return BadData(f"{str(path)[:80]!r}... is no name for a file ({error.args[-1]}): give a shorter, plain one.")
+        return BadData(
+            f"{str(path)[:80]!r}... is not a valid file name ({error.args[-1]}): give a shorter, "
+            "plain one."
+        )
     return error

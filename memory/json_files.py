@@ -1,4 +1,4 @@
-"""JSON from files that may be damaged or hostile: parsed, or refused in one line that names file and line."""
+"""Parsing of JSON files that may be damaged or hostile; errors name the file and line."""
 
 import json
 import re
@@ -9,18 +9,23 @@ from typing import Any, NamedTuple
 from emend.memory.errors import BadData
 from emend.memory.files import open_file, without_mark
 
+# Maximum nesting. Python's recursion limit is 1,000, and values are also copied, shown and
+# serialised.
 DEPTH_LIMIT = 200
-"""Maximum nesting; Python's recursion limit is 1,000, and what is read is also copied, shown and written again."""
+# Maximum number of digits of an integer; Python parses at most 4,300, and no field of Emend needs
+# more than 20.
 DIGITS_LIMIT = 40
-"""Maximum number of digits of an integer; Python parses at most 4,300, and no field of Emend needs more than 20."""
+# Half of a surrogate pair, as in replies that a token limit cuts inside an escaped emoji.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+# Byte-order marks of UTF-16.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""Byte-order marks of UTF-16."""
 
 
 class LinePlace(NamedTuple):
-    """A place between two lines of a file: its offset in bytes, and the number of lines before it."""
+    """A position between two lines of a file: its offset in bytes, and the number of lines before
+    it.
+    """
 
     offset: int
     lines: int
@@ -30,7 +35,9 @@ BEGINNING = LinePlace(0, 0)
 
 
 class JsonLine(NamedTuple):
-    """An object of a file of JSON lines, with the number of its line from 1, its offset in bytes and its end."""
+    """An object of a JSON-lines file, with its line number from 1, its start offset in bytes and
+    its end.
+    """
 
     number: int
     offset: int
@@ -45,16 +52,18 @@ def parse_json(
     constants: bool = False,
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
-    """Parse JSON in UTF-8; half surrogate pairs, which no text can hold, are replaced by U+FFFD.
+    """Parse JSON in UTF-8; lone surrogates, which are not valid text, are replaced by U+FFFD.
 
     Args:
         content: the JSON.
         where: file and line, for the error.
-        constants: accept `NaN`, `Infinity` and `-Infinity`, which Python writes although they are no JSON.
-        pairs: makes the value of each object, as `object_pairs_hook`; without constants.
+        constants: accept `NaN`, `Infinity` and `-Infinity`, which Python writes although they are
+            not JSON.
+        pairs: builds the value of each object, as `object_pairs_hook`; cannot be combined with
+            `constants`.
 
     Raises:
-        BadData: it is no JSON, not UTF-8, nested too deeply, or has a number that is too large.
+        BadData: it is not JSON, not UTF-8, nested too deeply, or has a number that is too large.
     """
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     decoder = _LENIENT if constants else _STRICT
@@ -66,23 +75,41 @@ def parse_json(
             _refuse_depth(value)
         return replace_in_all(value) if _ESCAPED_SURROGATE.search(raw) else value
     except RecursionError as error:
-        raise BadData(f"{where}: nested more than {DEPTH_LIMIT} deep, which is not read.") from error
+        raise BadData(
+            f"{where}: nested more than {DEPTH_LIMIT} levels deep, which is not supported."
+        ) from error
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if b"\n" in raw.strip() else ""
-        raise BadData(f"{where}: no JSON ({error.msg} at {line}column {error.colno}).") from error
+        raise BadData(
+            f"{where}: not valid JSON ({error.msg} at {line}column {error.colno})."
+        ) from error
     except ValueError as error:
         raise BadData(f"{where}: {error}.") from error
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object and reject duplicate keys; for `pairs` of `parse_json`.
+
+    Raises:
+        ValueError: a key occurs twice, so that one of its values would be lost silently.
+    """
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise ValueError(f"the key '{name:.60}' occurs twice: remove or rename one")
+        fields[name] = value
+    return fields
+
+
 def read_json(path: Path, *, links: bool = False) -> Any:
-    """Read a file of one JSON value.
+    """Read a file that holds one JSON value.
 
     Args:
         path: the file.
         links: see `open_file`.
 
     Raises:
-        BadData: it is no regular file, or `parse_json` refuses it.
+        BadData: it is not a regular file, or `parse_json` raises it.
         OSError: it does not exist, or cannot be read.
     """
     with open_file(path, links=links) as file:
@@ -97,19 +124,23 @@ def parse_lines(
     parse: Callable[[bytes, str], Any] | None = None,
     start: LinePlace = BEGINNING,
 ) -> Iterator[JsonLine]:
-    """The objects of a file of JSON lines, read one line at a time; no file has none.
+    """Yield the objects of a JSON-lines file, reading one line at a time; none if the file is
+    missing.
 
-    A last line without a line end is torn and is skipped; so are, if `on_damage` is given, lines that cannot be read.
+    A last line without a line end was interrupted while being written and is skipped. If
+    `on_damage` is given, unreadable lines are skipped too.
 
     Args:
         path: the file.
-        on_damage: called with the error of a line that cannot be read, which is then skipped; None raises it.
+        on_damage: called with the error of an unreadable line, which is then skipped; None raises
+            the error.
         links: see `open_file`.
-        parse: reads a line and raises BadData; by default an object, with constants, which Emend's own files may have.
-        start: where reading starts.
+        parse: parses a line or raises BadData; by default `parse_object`.
+        start: the position at which reading starts.
 
     Raises:
-        BadData: while it is read: no regular file, or a line that is no JSON object; names file and line.
+        BadData: while iterating: it is not a regular file, or a line is not a JSON object; names
+            file and line.
     """
     end = start.offset
     try:
@@ -136,16 +167,16 @@ def parse_object(content: bytes | str, where: str) -> dict[str, Any]:
     """Parse one JSON object, which may have constants (see `parse_json`).
 
     Raises:
-        BadData: see `parse_json`, or it is another value.
+        BadData: `parse_json` raises it, or the value is not an object.
     """
     value = parse_json(content, where, constants=True)
     if not isinstance(value, dict):
-        raise BadData(f"{where}: an object in braces is expected, and it holds {json.dumps(value)[:60]}.")
+        raise BadData(f"{where}: an object in braces is expected, got {json.dumps(value)[:60]}.")
     return value
 
 
 def replace_surrogates(text: str) -> str:
-    r"""The text with U+FFFD for each half of a surrogate pair, which UTF-8 cannot hold; whole pairs are joined.
+    r"""Replace each lone surrogate, which UTF-8 cannot encode, by U+FFFD, and join surrogate pairs.
 
     >>> replace_surrogates("a\ud800b") == "a\ufffdb" and replace_surrogates("\ud83d\ude42") == "🙂"
     True
@@ -156,7 +187,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_in_all(value: Any) -> Any:
-    """The value with the surrogates of all texts in it replaced, see `replace_surrogates`."""
+    """Apply `replace_surrogates` to all texts in a JSON value."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, dict):
@@ -166,20 +197,26 @@ def replace_in_all(value: Any) -> Any:
 
 def _text_of(raw: bytes) -> str:
     if raw.startswith(_UTF_16):
-        raise ValueError("it begins with UTF-16's mark: save the file as UTF-8")
+        raise ValueError("it begins with a UTF-16 byte order mark: save the file as UTF-8")
     raw = without_mark(raw)
     if b"\0" in raw:
-        raise ValueError("it has zero bytes, as UTF-16 and files that were not written to their end do")
+        raise ValueError(
+            "it contains NUL bytes, as in UTF-16 or in a file that was not written completely"
+        )
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"byte {error.start + 1}, in line {line} of it, is not UTF-8 ({error.reason})") from error
+        raise ValueError(
+            f"byte {error.start + 1}, in line {line}, is not UTF-8 ({error.reason})"
+        ) from error
 
 
 def _bounded_int(digits: str) -> int:
     if len(digits) > DIGITS_LIMIT:
-        raise ValueError(f"an integer of {len(digits)} digits, and {DIGITS_LIMIT} are the most")
+        raise ValueError(
+            f"an integer of {len(digits)} digits, more than the limit of {DIGITS_LIMIT}"
+        )
     return int(digits)
 
 
@@ -190,7 +227,7 @@ def _finite_float(text: str) -> float:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON: write a number, or null")
+    raise ValueError(f"{name} is not valid JSON: write a number, or null")
 
 
 def _refuse_depth(value: Any) -> None:
@@ -206,5 +243,12 @@ def _parts(value: Any) -> list[Any]:
     return [part for part in parts if isinstance(part, (dict, list))]
 
 
-_NUMBERS: dict[str, Any] = {"parse_int": _bounded_int, "parse_float": _finite_float, "parse_constant": _refuse_constant}
-_STRICT, _LENIENT = json.JSONDecoder(**_NUMBERS), json.JSONDecoder(**_NUMBERS | {"parse_constant": None})
+_NUMBERS: dict[str, Any] = {
+    "parse_int": _bounded_int,
+    "parse_float": _finite_float,
+    "parse_constant": _refuse_constant,
+}
+_STRICT, _LENIENT = (
+    json.JSONDecoder(**_NUMBERS),
+    json.JSONDecoder(**_NUMBERS | {"parse_constant": None}),
+)

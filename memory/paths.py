@@ -5,7 +5,9 @@ from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path:
-    """The folder for one kind of cached files: under `EMEND_CACHE`, or else in the user's cache folder; not created."""
+    """Return the folder for one kind of cached files, under `EMEND_CACHE` or else in the user's
+    cache folder; it is not created.
+    """
     import platformdirs
 
     root = os.environ.get("EMEND_CACHE")

@@ -6,25 +6,31 @@ from pydantic import AliasChoices, Field, model_validator
 
 from emend.memory.edit import FrozenModel, content_id
 
+# `cloze`: to be continued; `question`: to be answered; `raw`: sent to the model unchanged.
 Style = Literal["cloze", "question", "raw"]
-"""`cloze`: to be continued; `question`: to be answered; `raw`: sent to the model unchanged."""
+# Which part of a reply is the answer: the first `line`, the text after `Answer:` that follows
+# `thoughts`, or the `whole` reply.
 Reading = Literal["line", "thoughts", "whole"]
-"""The answer in a reply: its first `line`, the text behind `Answer:` after `thoughts`, or the `whole` reply."""
 
 
+# A longer answer is a sentence, not a name or value, so the words before its comma are not a short
+# form of it.
+NAME_WORDS = 10
+# `plain`: the model continues the prompt as text, even if it has a chat template; `chat`: the
+# prompt is a message.
 Form = Literal["", "plain", "chat"]
-"""`plain`: the prompt is text that the model continues, though it may have a chat template; `chat`: it is a message."""
 
 
 class Probe(FrozenModel):
     """A question or cloze for the edited model.
 
-    `gold` is the correct answer followed by its aliases; `rival` the answer that it competes with in likelihood;
-    `scorers` name how the answer is scored (`exact_match`, `choice`, `likelihood`, `agreement`); `edit_ids` are the
-    relevant edits (none when it is out of scope); `query` is the retrieval query, where that is not the prompt;
-    `examples` are demonstrations at the beginning of the prompt; `reading` is the part of a reply that is the answer;
-    `form` is how a model that takes both is asked, and empty if that is left to the model.
-    An empty `id` is filled from the content.
+    `gold` is the correct answer followed by its aliases; `rival` the answer that its likelihood is
+    compared with; `scorers` the names of the scorers (`exact_match`, `choice`, `likelihood`,
+    `agreement`); `edit_ids` the relevant edits (none for a probe out of scope); `query` the
+    retrieval query, if it is not the prompt; `examples` the demonstrations at the beginning of the
+    prompt; `reading` the part of a reply that is the answer; `form` how to ask a model that takes
+    both plain text and messages, empty for the model's default. An empty `id` is filled from the
+    content.
     """
 
     id: str = ""
@@ -32,6 +38,9 @@ class Probe(FrozenModel):
     prompt: str
     style: Style = "cloze"
     gold: tuple[str, ...]
+    all_golds: bool = False
+    """The gold answers, or what a single one has between its commas, are parts of one answer, all
+    of which are wanted in any order, and not alternatives."""
     rival: str | None = None
     choices: tuple[str, ...] = ()
     in_scope: bool = True
@@ -50,21 +59,24 @@ class Probe(FrozenModel):
     @classmethod
     def _fill_id(cls, values: Any) -> Any:
         if isinstance(values, dict) and not values.get("id"):
-            return values | {"id": content_id("probe", {k: v for k, v in values.items() if k != "id"})}
+            return values | {
+                "id": content_id("probe", {k: v for k, v in values.items() if k != "id"})
+            }
         return values
 
     @property
     def retrieval_query(self) -> str:
-        """The query for a retriever."""
+        """The query for a retriever: `query`, or else the prompt."""
         return self.query or self.prompt
 
 
 class Usage(FrozenModel):
     """The cost of an answer: input and output tokens, and calls.
 
-    `cached` counts replies from a cache: they cost no token and are no call. `retries` counts the repeated attempts
-    after errors and rate limits; they are not calls. `untold` counts the calls whose token counts the provider did not
-    report; `input_tokens` and `output_tokens` are those of the others.
+    `cached` counts replies from a cache, which use no tokens and do not count as calls. `retries`
+    counts repeated attempts after errors and rate limits, which do not count as calls either.
+    `untold` counts the calls without token counts from the provider; `input_tokens` and
+    `output_tokens` cover the other calls.
     """
 
     input_tokens: int = 0
@@ -77,15 +89,19 @@ class Usage(FrozenModel):
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
         return Usage.model_construct(
-            **{name: getattr(self, name) + getattr(other, name) for name in self.__class__.model_fields}
+            **{
+                name: getattr(self, name) + getattr(other, name)
+                for name in self.__class__.model_fields
+            }
         )
 
 
 class Retry(FrozenModel):
-    """A failed attempt that was followed by another: its number from 1, the seconds waited, and the error.
+    """A failed attempt that was followed by another: its number from 1, the seconds waited, and the
+    error.
 
-    `error` is a class of `memory/errors.py`; `status` the HTTP status, 0 without a response; `at` the time of the
-    failure in seconds since 1970.
+    `error` is a class of `memory/errors.py`; `status` the HTTP status, 0 without a response; `at`
+    the time of the failure in seconds since 1970.
     """
 
     attempt: int
@@ -95,24 +111,29 @@ class Retry(FrozenModel):
     at: float = 0.0
 
 
+# The provider name of a model that runs in this process.
 LOCAL_PROVIDER = "emend"
-"""The provider of a call to a model in this process."""
 
 
 class ModelCall(FrozenModel):
     """A call to a model: messages and reply in OpenAI's format, tokens, and time.
 
-    A `score` call asks for log-probabilities of targets and has no reply. `messages_field` names the field of the state
-    before the step that was the prompt, and `reply_field` the field of the step's update that is the reply; the texts
-    are then not stored twice. `at` is in seconds since 1970, `ms` includes all attempts and waits; `finish` is the
-    provider's finish reason. Lines of earlier versions have `asked`, `asked_in`, `said` and `said_in` instead.
+    A `score` call asks for log-probabilities of targets and has no reply. If the prompt is a field
+    of the step's input state, `messages_field` names that field; if the reply is a field of the
+    step's update, `reply_field` names it. The texts are then not stored twice. `at` is in seconds
+    since 1970, `ms` includes all attempts and waits; `finish` is the provider's finish reason.
+    Lines of earlier versions call these fields `asked`, `asked_in`, `said` and `said_in`.
     """
 
     kind: Literal["chat", "score"] = "chat"
     model: str = ""
     provider: str = LOCAL_PROVIDER
-    messages: tuple[dict[str, Any], ...] = Field(default=(), validation_alias=AliasChoices("messages", "asked"))
-    messages_field: str = Field(default="", validation_alias=AliasChoices("messages_field", "asked_in"))
+    messages: tuple[dict[str, Any], ...] = Field(
+        default=(), validation_alias=AliasChoices("messages", "asked")
+    )
+    messages_field: str = Field(
+        default="", validation_alias=AliasChoices("messages_field", "asked_in")
+    )
     reply: dict[str, Any] = Field(default={}, validation_alias=AliasChoices("reply", "said"))
     reply_field: str = Field(default="", validation_alias=AliasChoices("reply_field", "said_in"))
     input_tokens: int = 0
@@ -126,10 +147,12 @@ class ModelCall(FrozenModel):
 
 
 class Step(FrozenModel):
-    """A node of a graph (or the single step of an editor without graph): its state update and its duration.
+    """A run of a graph node (or the single step of an editor without a graph): its state update and
+    duration.
 
-    `at` is the start in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 if unknown.
-    `after` holds the places of the steps it followed, those of the superstep before; `calls` are the model calls.
+    `at` is the start in seconds since 1970; `place` the number of the step within the graph's run,
+    from 1; both are 0 if unknown. `after` holds the numbers of the preceding steps, those of the
+    previous superstep; `calls` the model calls.
     """
 
     node: str
@@ -145,12 +168,12 @@ class Step(FrozenModel):
 class Answer(FrozenModel):
     """The edited model's answer to one probe.
 
-    `text` is None when only probabilities were requested; `exact_text` is the text with its final full stop, where it
-    had one, for comparison letter by letter; `passage` the sentences that answer, where they differ from the
-    text; `reply` is the whole reply where the text was parsed from
-    thoughts; `log_probs` holds one joint natural-log probability per requested target, and is empty for a model without
-    probabilities; `retrieved` the ids of the retrieved entries' edits, best first; `cut_tokens` the number of prompt
-    tokens that did not fit the model's window.
+    `text` is None if only probabilities were requested; `exact_text` is the text with its final
+    full stop, if it had one, for exact comparison; `passage` the sentences that answer the
+    question, where they differ from the text; `reply` the whole reply, where the text follows a
+    chain of thought; `log_probs` one joint natural-log probability per requested target, empty for
+    a model without probabilities; `retrieved` the edit ids of the retrieved entries, best first;
+    `cut_tokens` the number of prompt tokens truncated because they did not fit the model's window.
     """
 
     text: str | None = None
@@ -161,7 +184,11 @@ class Answer(FrozenModel):
     target_tokens: tuple[int, ...] = ()
     """Number of tokens of each target in `log_probs`; empty if the model does not report it."""
     greedy_tokens: tuple[int, ...] = ()
-    """Number of tokens of each target that are the most probable ones after those before; empty if not reported."""
+    """Number of tokens of each target that are the most probable ones after those before; empty if
+    not reported."""
+    likely_tokens: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """For each target and each of its tokens the ids of that token and of the most probable ones
+    there, best first; empty unless a scorer of the probe compares them."""
     prompt: str = ""
     retrieved: tuple[str, ...] = ()
     cut_tokens: int = 0
@@ -169,5 +196,5 @@ class Answer(FrozenModel):
     steps: tuple[Step, ...] = ()
 
     def but(self, **changed: Any) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return self.model_copy(update=changed)

@@ -1,4 +1,6 @@
-"""A registry per kind of component: built-in names, entry points of other packages, and `module:attr`."""
+"""Registries of components by name: built-in ones, entry points of other packages, and
+`module:attr`.
+"""
 
 import difflib
 import importlib
@@ -13,38 +15,42 @@ from os.path import lexists
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from emend.memory.errors import BadSettings, EmendError
+from emend.memory.products import Row, product_rows
 
 T = TypeVar("T")
 
 
+# Names (`module:attribute`) that may be imported; True if the object's interface is checked before
+# it is called.
 _trusted: dict[str, bool] = {}
-"""Names as `module:attribute` that may be imported; True where only an object of its kind is called."""
+# Separators around a name in a setting or in a chain of retrievers.
 _SEPARATORS = re.compile(r"""[\s=,>()\[\]{}"']+""")
-"""What may stand beside a name in a setting or in a chain of retrievers."""
+# Module part of the names of objects passed to the Python API, which exist only in this process.
 OBJECT = "object"
-"""The module in names of objects that a caller of the Python API gave, which exist in this process alone."""
 _objects: dict[str, Any] = {}
 
 
 def trust_names(names: Iterable[str], checked: bool = False) -> None:
-    """Let names be imported in this process: a name is brought by what the user typed, never by a run folder.
+    """Allow names to be imported in this process; names must come from the user, never from a run
+    folder.
 
     Args:
         names: each as `module:attribute`.
-        checked: the names are a file's and the user repeated them, so that what is there is only called if it is a
-            class with the methods of its kind, a function whose annotated result has them, or one whose first
-            parameter has a name that functions of the kind have.
+        checked: the names come from a file and were confirmed by the user. The object is then only
+            called if it is a class with the methods of its kind of component, a function annotated
+            to return one, or a function whose first parameter has an expected name.
     """
     for name in names:
         _trusted[name] = checked and _trusted.get(name, True)
 
 
 def trust_typed(values: Any) -> None:
-    """Trust every name in texts that the user typed, and in mappings and sequences of them; what is a path is none."""
+    """Trust every name in texts, mappings and sequences that the user typed; paths are skipped."""
     if isinstance(values, str):
         parts = (values, values.partition("=")[2], *_SEPARATORS.split(values))
         named = (name for name in parts if ":" in name)
-        trust_names(name for name in named if not lexists(name))  # a stranger's folder may be called as its code is
+        # a downloaded folder may have the name of its code
+        trust_names(name for name in named if not lexists(name))
     elif isinstance(values, Mapping):
         trust_typed(tuple(values.values()))
     elif isinstance(values, list | tuple):
@@ -53,53 +59,68 @@ def trust_typed(values: Any) -> None:
 
 
 def trusted_names() -> dict[str, bool]:
-    """Return the names that may be imported now; True where only an object of its kind is called."""
+    """Return the names that may be imported now; True if the object's interface is checked
+    first.
+    """
     return dict(_trusted)
 
 
-def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameters: Iterable[str] = ()) -> Any:
+def load_attribute(
+    name: str, kind: str, *interfaces: tuple[str, ...], parameters: Iterable[str] = ()
+) -> Any:
     """Import the object at `module:attribute`.
 
     Args:
-        name: where it is.
-        kind: of component, for messages.
-        interfaces: alternatives of attributes that it, or what it makes, must have if the name is `checked`.
-        parameters: names of the first parameter of functions that need no annotation then.
+        name: `module:attribute`.
+        kind: kind of component, for messages.
+        interfaces: alternative sets of attributes; the object or its result must have one of them
+            if the name is `checked`.
+        parameters: names of a first parameter that exempt a function from the annotation in that
+            case.
 
     Raises:
-        BadSettings: it is not trusted, or not of that kind.
-        ImportError, AttributeError, TypeError, ValueError: it cannot be imported; the module may raise others.
+        BadSettings: the name is not trusted, or the object is not of that kind.
+        ImportError, AttributeError, TypeError, ValueError: it cannot be imported; the module may
+            raise others.
     """
     require_trusted(name, kind)
     component = _imported(name)
+    # A function that searches returns a list, so that no annotation can name its kind; it is called
+    # by the names of its parameters anyway.
     is_function = (
-        inspect.isfunction(component) and next(iter(inspect.signature(component).parameters), "") in parameters
+        inspect.isfunction(component)
+        and next(iter(inspect.signature(component).parameters), "") in parameters
     )
     if _trusted[name] and not is_function and not _has_interface(component, interfaces):
         interface_names = " or ".join(", ".join(parts) for parts in interfaces)
-        functions = f", and none whose first parameter is {' or '.join(parameters)}" if parameters else ""
+        functions = (
+            (f" or with the first parameter {' or '.join(parameters)}") if parameters else ""
+        )
         raise BadSettings(
-            f"{kind} '{name}' is not called: it is no class with {interface_names}, and no function whose result is "
-            f"annotated with one{functions}. Name such a class, or annotate the function."
+            f"{kind} '{name}' cannot be used: it is neither a class with {interface_names} nor a "
+            f"function annotated to return one{functions}. Name such a class, or annotate the "
+            "function."
         )
     return component
 
 
 def require_trusted(name: str, kind: str) -> None:
-    """Refuse code that a file names and the user does not.
+    """Reject code that is named in a file but not by the user.
 
     Raises:
         BadSettings: it is not trusted.
     """
     if name not in _trusted:
         raise BadSettings(
-            f"{kind} '{name}' is code that a file names, and not you: look at it, and name it yourself, in the option "
-            f"that takes it or with --trust {name}, to run it."
+            f"{kind} '{name}' is code from a file that you did not name yourself: check it, then "
+            f"allow it with its option or with --trust {name}."
         )
 
 
 def name_object(name: str, component: Any) -> str:
-    """Name by which this process loads an object, now trusted: its `module:attribute`, or else `object:NAME`."""
+    """Trust an object and return its name for loading: `module:attribute`, or else
+    `object:NAME`.
+    """
     path = _importable_name(component)
     if not path:
         path, _objects[name] = f"{OBJECT}:{name}", component
@@ -108,8 +129,11 @@ def name_object(name: str, component: Any) -> str:
 
 
 def _importable_name(component: Any) -> str:
-    """The `module:attribute` that gives this very object; empty where there is none."""
-    module, attribute = getattr(component, "__module__", None), getattr(component, "__qualname__", "")
+    """Return the `module:attribute` that resolves to this object, or "" if there is none."""
+    module, attribute = (
+        getattr(component, "__module__", None),
+        getattr(component, "__qualname__", ""),
+    )
     if module not in (None, "__main__") and attribute and "<" not in attribute:
         with suppress(ImportError, AttributeError, ValueError):
             if _imported(f"{module}:{attribute}") is component:
@@ -121,7 +145,7 @@ def _imported(path: str) -> Any:
     module, _, attribute = path.partition(":")
     if module == OBJECT:
         if attribute not in _objects:
-            raise ImportError("it was an object of another process: give it to emend.run again")
+            raise ImportError("it was an object in another process: pass it to emend.run again")
         return _objects[attribute]
     component: Any = importlib.import_module(module)
     for part in attribute.split("."):
@@ -135,11 +159,22 @@ def _has_interface(component: Any, interfaces: Iterable[tuple[str, ...]]) -> boo
             component = get_type_hints(component).get("return")
         except (NameError, TypeError):
             return False
-    return component is not None and any(all(hasattr(component, part) for part in parts) for parts in interfaces)
+    return component is not None and any(
+        all(hasattr(component, part) for part in parts) for parts in interfaces
+    )
+
+
+def summary_of(component: object) -> str:
+    """Return an object's `summary` attribute, or the first paragraph of its docstring, as one line;
+    "" if it has neither.
+    """
+    summary = getattr(component, "summary", None)
+    text = summary if isinstance(summary, str) and summary else inspect.getdoc(component) or ""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A hint with the nearest known name, or with all of them."""
+    """Return a hint with the nearest known name, or with all known names."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}."
 
@@ -148,43 +183,44 @@ def nearest(name: str, known: list[str]) -> str:
 class Registry(Generic[T]):
     """Finds components by name and imports them when they are loaded.
 
-    `builtin` maps a name to (`module:attr`, one-line summary); the summary is here so that listing imports nothing.
-    `aliases` maps further names to built-in ones; `interfaces` and `parameters` are as in `load_attribute`.
-    `unlisted` are components that a command uses by name, and that nobody chooses from a list.
+    `builtin` maps a name to (`module:attr`, one-line summary); the summary is stored here so that
+    listing imports nothing. The rows of Emend's own products for the group are added. `aliases`
+    maps further names to built-in ones; `interfaces` and `parameters` are as in `load_attribute`.
     """
 
     kind: str
     group: str
-    builtin: dict[str, tuple[str, str]] = field(default_factory=dict)
+    builtin: dict[str, Row] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     interfaces: tuple[tuple[str, ...], ...] = ()
     parameters: tuple[str, ...] = ()
-    unlisted: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.builtin.update(product_rows(self.group))
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
         """Entry points of installed packages; they cannot replace a built-in name."""
         points = entry_points(group=self.group)
-        return {point.name: point for point in points if point.name not in self.builtin | self.aliases | self.unlisted}
+        own_names = self.builtin.keys() | self.aliases.keys()
+        return {point.name: point for point in points if point.name not in own_names}
 
     def names(self) -> list[str]:
-        """All names that can be loaded."""
+        """Return all names that can be loaded."""
         return [*self.builtin, *self.plugins]
 
     def installed(self, name: str) -> bool:
-        """Return True if the name is built in, or an entry point of an installed package."""
+        """Return whether the name is built in or an entry point of an installed package."""
         return name in self.builtin or name in self.aliases or name in self.plugins
 
     def load(self, name: str) -> T:
-        """The component of that name, or at that `module:attr`.
+        """Return the component with that name or at that `module:attr`.
 
         Raises:
             BadSettings: unknown name, or a plug-in that cannot be imported.
         """
         if (known := self.aliases.get(name, name)) in self.builtin:
             return self._resolve(name, self.builtin[known][0])
-        if name in self.unlisted:
-            return self._resolve(name, self.unlisted[name])
         if name in self.plugins:
             return self._resolve(name, self.plugins[name].value)
         if ":" in name:
@@ -193,10 +229,11 @@ class Registry(Generic[T]):
 
     @contextmanager
     def plugin_errors(self, name: str) -> Iterator[None]:
-        """Context around the creation and use of a component, which names the plug-in in its errors.
+        """Name the plug-in in errors raised while a component is created or used.
 
         Raises:
-            BadSettings: for any error of a plug-in other than Emend's own; errors of built-in components pass.
+            BadSettings: a plug-in raises an error that is not Emend's own; errors of built-in
+                components are not changed.
         """
         try:
             yield
@@ -206,13 +243,16 @@ class Registry(Generic[T]):
             if name in self.builtin:
                 raise
             raise BadSettings(
-                f"{self.kind} '{name}' cannot be made or used ({type(error).__name__}: {error}): "
-                f"see docs/how-to/extend.md for the interface of a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
+                f"{self.kind} '{name}' cannot be created or used ({type(error).__name__}: "
+                f"{error}): see docs/how-to/extend.md for the interface of "
+                f"a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
             ) from error
 
     def _resolve(self, name: str, path: str, from_user: bool = False) -> T:
         try:
-            load = partial(load_attribute, path, self.kind, *self.interfaces, parameters=self.parameters)
+            load = partial(
+                load_attribute, path, self.kind, *self.interfaces, parameters=self.parameters
+            )
             component: Any = load() if from_user else _imported(path)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise BadSettings(
@@ -222,12 +262,14 @@ class Registry(Generic[T]):
         return component  # type: ignore[no-any-return]
 
     def rows(self) -> Iterator[dict[str, str]]:
-        """Name and summary of each component; for a plug-in its docstring's first line, or why it cannot be loaded."""
-        for name, (_, summary) in self.builtin.items():
-            yield {"name": name, "summary": summary}
+        """Yield name and summary of each component; the summary of a plug-in comes from its
+        docstring, or says why it cannot be loaded.
+        """
+        for name, row in self.builtin.items():
+            yield {"name": name, "summary": row[1]}
         for name in self.plugins:
             try:
-                summary = (inspect.getdoc(self.load(name)) or "").partition("\n")[0]
+                summary = summary_of(self.load(name))
             except BadSettings as error:
                 summary = f"broken: {error}"
             yield {"name": name, "summary": summary}

@@ -7,17 +7,17 @@ from emend.memory.probe import ModelCall, Step, Usage
 
 
 def keep_steps(error: Exception, steps: tuple[Step, ...]) -> None:
-    """Attach the steps that led to an error, for whoever records the failure."""
+    """Attach the steps that led to an error, for the code that records the failure."""
     error.steps = steps  # type: ignore[attr-defined]
 
 
 def steps_of(error: BaseException) -> tuple[Step, ...]:
-    """The steps that led to an error raised by `run_graph`; empty for any other error."""
+    """Return the steps that led to an error raised by `run_graph`; empty for any other error."""
     return getattr(error, "steps", ())
 
 
 def usage_of_calls(calls: Sequence[ModelCall]) -> Usage:
-    """Total usage of model calls."""
+    """Return the total usage of model calls."""
     return Usage(
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
@@ -29,14 +29,19 @@ def usage_of_calls(calls: Sequence[ModelCall]) -> Usage:
 
 
 def usage_until(error: Exception) -> Usage:
-    """Usage of an answer that ended in an error: all calls of its steps, failed ones too.
+    """Return the usage of an answer that ended in an error: all calls of its steps, including
+    failed ones.
 
-    The error's own usage may be that of several calls, which the steps hold as well: it counts where there are none.
+    The error's own usage may already include the calls of the steps, so it is only used if there
+    are no steps.
     """
     reported = error.usage if isinstance(error, ModelReplyError) else Usage()
     calls = [call for step in steps_of(error) for call in step.calls]
     if not calls:
         return reported
-    counted = [call for call in calls if call.error is None or call.input_tokens or call.output_tokens]
-    refused = bool(reported.calls) and calls[-1] not in counted  # and the provider counted no tokens
+    counted = [
+        call for call in calls if call.error is None or call.input_tokens or call.output_tokens
+    ]
+    # the last call failed, and the provider counted no tokens
+    refused = bool(reported.calls) and calls[-1] not in counted
     return usage_of_calls(counted).plus(Usage(calls=int(refused)))

@@ -1,4 +1,6 @@
-"""Typography that does not change what a text says: quotes, dashes, invisible characters, case and white space."""
+"""Normalisation of typography that does not change a text's meaning: quotes, dashes, invisible
+characters, case and white space.
+"""
 
 import re
 import unicodedata
@@ -10,14 +12,16 @@ _VARIANTS = {
     "-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63",
 }
 _PLAIN = {ord(variant): plain for plain, variants in _VARIANTS.items() for variant in variants}
+# Variation selectors, which choose between glyphs of a character.
 _SELECTORS = range(0xFE00, 0xFE10)
-"""Variation selectors: they choose between drawings of one character."""
 
 
 def fold_typography(text: str) -> str:
-    """The text in NFKC with plain quotes and hyphens, and without invisible characters; case and lines are kept.
+    """Return a text in NFKC with plain quotes and hyphens and without invisible characters; case
+    and lines are kept.
 
-    Invisible are soft hyphens, zero-width and direction marks (category Cf) and variation selectors.
+    Invisible characters are soft hyphens, zero-width and direction marks (category Cf) and
+    variation selectors.
     """
     if text.isascii():
         return text.replace("`", "'")
@@ -28,27 +32,36 @@ def fold_typography(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def fold_text(text: str) -> str:
-    """`fold_typography`, case-folded, with single spaces: equal for texts that differ in typography and case alone."""
+    """Apply `fold_typography`, case folding and single spaces: texts that differ only in typography
+    and case become equal.
+    """
     return " ".join(unicodedata.normalize("NFKC", fold_typography(text).casefold()).split())
 
 
 _CJK = r"\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_UNSPACED = re.compile(rf"[{_CJK}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
-"""Chinese and Japanese; Thai and Lao, Burmese, Khmer."""
+# Chinese and Japanese; Thai and Lao, Burmese, Khmer.
+UNSPACED_LETTER = re.compile(rf"[{_CJK}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 
 
 def are_unspaced(first: str, second: str) -> bool:
-    """True if both characters belong to scripts that are written without spaces between words."""
-    return bool(_UNSPACED.fullmatch(first) and _UNSPACED.fullmatch(second))
+    """Return whether both characters belong to scripts written without spaces between words."""
+    return bool(UNSPACED_LETTER.fullmatch(first) and UNSPACED_LETTER.fullmatch(second))
 
 
 def full_stop(text: str) -> str:
-    """The full stop that ends a sentence with this last word; Chinese and Japanese have their own."""
+    """Return the full stop for a sentence with this last word; Chinese and Japanese have their
+    own.
+    """
     return "\u3002" if re.fullmatch(f"[{_CJK}]", text[-1:]) else "."
 
 
 def has_name(phrase: str) -> bool:
-    """Return whether a phrase contains a capitalised word or a number, or is in a script without capitals."""
+    """Return whether a phrase contains a capitalised word or a number, or is in a script without
+    capitals.
+    """
     if re.search(r"[\u3040-\u30ff\u3400-\u9fff]", phrase):
         return True
-    return any(word != "I" and (word[0].isupper() or word[0].isdigit()) for word in re.findall(r"\w+", phrase))
+    return any(
+        word != "I" and (word[0].isupper() or word[0].isdigit())
+        for word in re.findall(r"\w+", phrase)
+    )

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from emend.agents.llm import load_model
 from emend.evals.case import Metric
-from emend.evals.metrics.scores import metrics_under
+from emend.evals.evaluate.resources import load_benchmark
+from emend.evals.metrics.protocols import metrics_under
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.resources import load_benchmark
 from scripts.benchmarks import fact_files
 from scripts.benchmarks.bench_graphs import ALONE, batching, bound_of, hops, latency, steps, tables
 from scripts.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
@@ -26,6 +26,11 @@ from tests.paths import DATA, ROOT, SHARED
 FOLDER = ROOT / "scripts" / "benchmarks"
 SMALL = {
     "api": ("--limit 1 --rounds 1 --loops 0", "of the CPU time"),
+    "conversations": (
+        f"{DATA / 'locomo' / 'locomo10.json'} --budget 50 --embedding lexical --system grep retrieval=default",
+        "| `retrieval=default` |",
+    ),
+    "conversation_weights": (f"--data {DATA / 'locomo'} --embedding lexical", "| all | 15 |"),
     "documents": (
         f"measure --model tiny --data {SHARED / 'data' / 'akew' / 'mquake_cf.json'} --documents 1 "
         "--editors unedited,ft",
@@ -55,6 +60,11 @@ SMALL = {
     "memory": ("--sizes 400 --places folder --embedding lexical", "400"),
     "relation_names": ("--embedding lexical", "declared, by words"),
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
+    "steps": (
+        f"{SHARED / 'data' / 'mquake' / 'mquake_cf_3k.sample.json'} --model tiny --limit 1 --own 1 --editor kg_walk "
+        "--out steps.jsonl",
+        "kg_walk: 3 questions",
+    ),
     "rome_differences": (
         f"--model tiny --data {DATA / 'counterfact' / 'counterfact-edit.json'} --facts 1 --contexts [[5,1]]",
         "facts 1, ",

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
-from tests.evals.build.authors import author, label
 from tests.evals.command_line import emend
+from tests.evals.construction.authors import author, label
 from tests.params import mostly_slow
 from tests.paths import ROOT
 from tests.provider.completions import CompletionsServer
@@ -24,7 +24,7 @@ SERVER = "http://127.0.0.1:8000/v1"
 """The address of a model's server in the pages' commands."""
 AUTHOR = "http://127.0.0.1:8001/v1"
 """The address of a chat model that writes and judges."""
-SHOWN = re.compile(r"^`([\w./-]+\.(?:py|csv|toml|md|txt|jsonl))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+SHOWN = re.compile(r"^`([\w./-]+\.(?:py|csv|toml|md|txt|jsonl|yaml))`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 
 
 def commands(page: Path) -> list[str]:

@@ -1,1 +1,3 @@
-"""Local models made of GGUF files: a catalogue, the packages that ship the files, and their conversion."""
+"""Local models from GGUF files: a catalogue, downloads of packages with such files, and
+conversion.
+"""

@@ -1,4 +1,4 @@
-"""Small real models that packages of the package index ship as GGUF files."""
+"""Catalogue of small pretrained models that Python packages ship as GGUF files."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CatalogueModel(NamedTuple):
-    """A model, and the packages whose GGUF files are it."""
+    """A model, and the packages that contain its GGUF files."""
 
     name: str
     title: str
@@ -27,6 +27,7 @@ class CatalogueModel(NamedTuple):
     """Address of terms that a user must accept; "" for an open licence."""
 
 
+# Models by their name for `emend model get` and `--model`.
 CATALOGUE: Mapping[str, CatalogueModel] = {
     model.name: model
     for model in (
@@ -57,11 +58,10 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
         ),
     )
 }
-"""Models by the name that `emend model get` and `--model` take."""
 
 
 def default_folder(name: str) -> Path:
-    """The folder of a fetched model in the user's cache."""
+    """Return the folder of a fetched model in the user's cache."""
     return cache_folder("models") / name
 
 
@@ -78,7 +78,8 @@ def load_fetched(model: str, name: str = "", **settings: Any) -> "BaseChatModel"
         raise ModelError(
             f"model '{model}' has no variants: write {model}, or hf:FOLDER for one of your own."
             if name
-            else f"model '{model}' is not in {folder.parent}: fetch it first with: emend model get {model}"
+            else f"model '{model}' is not in {folder.parent}: fetch it first with: emend model get "
+            f"{model}"
         )
     return load_hf(str(folder), **settings)
 

@@ -14,7 +14,8 @@ from emend.memory.errors import MissingExtra, ModelError
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Write model and tokenizer of a GGUF file into a folder, its weights unpacked to float32.
+    """Write the model and tokenizer of a GGUF file into a folder, with weights dequantised to
+    float32.
 
     Raises:
         MissingExtra: the packages `gguf` or `accelerate` are not installed.
@@ -32,11 +33,13 @@ def convert(gguf: Path, folder: Path) -> None:
     except struct.error as error:
         raise _unreadable(gguf, "it is truncated") from error
     except Exception as error:  # noqa: BLE001  a broken file raises all kinds
-        raise _unreadable(gguf, " ".join(str(error).split())[:300] or type(error).__name__) from error
+        raise _unreadable(
+            gguf, " ".join(str(error).split())[:300] or type(error).__name__
+        ) from error
 
 
 def _check(gguf: Path) -> None:
-    """Refuse what is no whole GGUF file before anything is allocated by its numbers."""
+    """Reject a damaged GGUF file before its numbers are used to allocate memory."""
     from transformers.integrations.gguf import is_gguf_arch_supported  # type: ignore[attr-defined]
     from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
@@ -46,10 +49,14 @@ def _check(gguf: Path) -> None:
         if file.read(4) != b"GGUF":
             raise _unreadable(gguf, "it is not a GGUF file")
     metadata, tensors = read_gguf_metadata(str(gguf))
+    # transformers would create a model of its default size, with billions of parameters
+    if not tensors:
+        raise _unreadable(gguf, "it has no tensors")
     if int(metadata.get(f"{metadata['general.architecture']}.block_count", 0)) > len(tensors):
         raise _unreadable(gguf, "it names more layers than it has tensors")
     if not is_gguf_arch_supported(metadata["general.architecture"]):
-        return  # read by the package gguf, which knows more quantisations and looks at the sizes itself
+        # read with the package gguf, which supports more quantisations and checks the sizes
+        return
     header = GgufHeader.from_file(str(gguf))
     end = max((header.data_start + each.offset + each.nbytes for each in header.tensors), default=0)
     if end > gguf.stat().st_size:
@@ -58,10 +65,10 @@ def _check(gguf: Path) -> None:
 
 @contextmanager
 def _without_kernels() -> Iterator[None]:
-    """Context in which transformers does not look for compiled kernels of GGUF files.
+    """Keep transformers from loading compiled kernels for GGUF files.
 
-    Even for weights that are unpacked it asks the package `kernels`, which downloads code from the hub and runs it, and
-    no setting of `from_pretrained` stops it.
+    Even for dequantised weights it calls the package `kernels`, which downloads and runs code from
+    the hub, and no setting of `from_pretrained` prevents that.
     """
     kernels: Any = import_module("transformers.integrations.gguf.kernels")
     before = kernels._gguf_kernel, kernels.is_kernels_available
@@ -91,13 +98,14 @@ def _convert(gguf: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(
         gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
     )
-    model.hf_quantizer = None  # the weights are plain now, and a quantised model cannot be saved
+    # the weights are dequantised now, and a model marked as quantised cannot be saved
+    model.hf_quantizer = None
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def _unreadable(gguf: Path, reason: str) -> ModelError:
     return ModelError(
-        f"GGUF file {gguf.name} cannot be converted: {reason}. Take a whole file of an architecture and quantisation "
-        "that the installed transformers reads."
+        f"GGUF file {gguf.name} cannot be converted: {reason}. Take a whole file of an "
+        "architecture and quantisation that the installed transformers reads."
     )

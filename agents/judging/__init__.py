@@ -1,1 +1,1 @@
-"""The roles of judges: their prompts, the fence around the texts they judge, and the parsing of their verdicts."""
+"""Judge roles: prompts, fencing of the judged texts, and parsing of verdicts."""

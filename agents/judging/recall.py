@@ -1,4 +1,4 @@
-"""ReCoE's fact recall: the edited facts that a chain of thought recalls."""
+"""ReCoE's fact recall: which edited facts a chain of thought recalls."""
 
 import re
 from collections import Counter
@@ -7,15 +7,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from emend.agents.judging.base import PROMPTS, Item, JudgeInput, Role, Verdict, VerdictSchema, folded
+from emend.agents.judging.base import (
+    PROMPTS,
+    Item,
+    JudgeInput,
+    Role,
+    Verdict,
+    VerdictSchema,
+    folded,
+)
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
 from emend.agents.judging.verdicts import NO_THOUGHTS, read_thoughts
 from emend.memory.edit import prompt_id
 from emend.memory.typography import fold_text
 
+# Maximum number of atomic facts of one chain; a model that repeats itself would produce hundreds.
 MAX_FACTS = 40
-"""Maximum number of atomic facts of one chain; a model that repeats itself would produce hundreds."""
 LABELS = ("consistent", "inconsistent", "unrelated")
 NO_EDITS = "the case has no edits to compare with"
 Label = Annotated[
@@ -45,7 +53,9 @@ class Labels(VerdictSchema):
 
 
 class Recall(Role):
-    """Relatedness and consistency of each atomic fact ("Propagation and Pitfalls", 2024, section 5.3, Figure 13)."""
+    """Relatedness and consistency of each atomic fact ("Propagation and Pitfalls", 2024, section
+    5.3, Figure 13).
+    """
 
     name: ClassVar[str] = "recall"
     task: ClassVar[str] = PROMPTS["recall"]["task"]
@@ -72,27 +82,38 @@ class Recall(Role):
         return Item.of(self.name, thoughts=thoughts, reference=tuple(dict.fromkeys(record.edits)))
 
     def split_prompt(self, item: Item) -> str:
-        """The first question: split the thoughts into facts."""
+        """Return the first prompt: split the thoughts into facts."""
         return f"{PROMPTS['recall']['split']}\n\n{fenced({'text': item.parts['thoughts']})}"
 
     def label_prompt(self, item: Item, facts: Sequence[str]) -> str:
-        """The second question: label the facts."""
+        """Return the second prompt: label the facts."""
         numbered = [f"{number}. {fact}" for number, fact in enumerate(facts, 1)]
-        parts = {"reference": ("\n".join(item.parts["reference"]),), "facts": ("\n".join(numbered),)}
+        parts = {
+            "reference": ("\n".join(item.parts["reference"]),),
+            "facts": ("\n".join(numbered),),
+        }
         return f"{self.task}\n\n{fenced(parts)}"
 
     def read_atoms(self, reply: Atoms) -> list[str] | str:
-        """The facts without repeats; or what is wrong with them."""
+        """Return the facts without duplicates, or the problem with them."""
         facts = list(dict.fromkeys(" ".join(fact.split()) for fact in reply.facts if fact.strip()))
-        return facts if len(facts) <= MAX_FACTS else f"{len(facts)} atomic facts, at most {MAX_FACTS} are taken."
+        return (
+            facts
+            if len(facts) <= MAX_FACTS
+            else (f"{len(facts)} atomic facts, at most {MAX_FACTS} are taken.")
+        )
 
     def read_labels(self, reply: Labels, facts: Sequence[str]) -> Verdict:
-        """The shares of labels; a fact without a label, or with two, leaves the chain without a number."""
+        """Return the shares of labels; the chain is unscored if a fact has no label or two."""
         counts = Counter(fact.number for fact in reply.facts)
         numbers = range(1, len(facts) + 1)
-        if wrong := [number for number in numbers if counts[number] != 1] or sorted(set(counts) - set(numbers)):
+        if wrong := [number for number in numbers if counts[number] != 1] or sorted(
+            set(counts) - set(numbers)
+        ):
             times = counts[wrong[0]]
-            return Verdict(problem=f"of {len(facts)} facts, number {wrong[0]} is labelled {times} times.")
+            return Verdict(
+                problem=f"of {len(facts)} facts, number {wrong[0]} is labelled {times} times."
+            )
         labels = Counter(fact.label for fact in reply.facts)
         related = labels["consistent"] + labels["inconsistent"]
         values = {
@@ -102,39 +123,48 @@ class Recall(Role):
         }
         if related:
             values["recall_of_related"] = labels["consistent"] / related
-        return Verdict(values=values, reason=" ".join(f"{fact.number}: {fact.reason}" for fact in reply.facts))
+        return Verdict(
+            values=values, reason=" ".join(f"{fact.number}: {fact.reason}" for fact in reply.facts)
+        )
 
     @property
     def prompt_id(self) -> str:
-        """Eight hex digits that change with the prompts."""
+        """Hash of the prompts, 8 hex digits."""
         schemas = [schema.model_json_schema() for schema in (Atoms, Labels)]
         return prompt_id(self.split, self.task, schemas, MAX_FACTS)
 
     def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
-        """Not supported: only the graph knows the facts, and reads labels with `read_labels`."""
+        """Not supported: the graph, which has the facts, reads labels with `read_labels`."""
         raise NotImplementedError("recall is read with the facts that it labels: read_labels")
 
     def words_to_atoms(self, reply: str) -> Atoms:
-        """The facts in a numbered or dashed list.
+        """Parse the facts in a numbered or dashed list.
 
         Raises:
-            ModelReplyError: the last line is no item of a list.
+            ModelReplyError: the last line is not a list item.
         """
         line = re.compile(r"(?:\d+[.)]|[-*•])\s+(\S.*)")
-        facts = [hit[1] for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))]
+        facts = [
+            hit[1] for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))
+        ]
         if not facts:
             last_line(reply, line, ())
         return Atoms(facts=facts)
 
     def words_to_labels(self, reply: str, item: Item) -> Labels:
-        """The labels in lines such as `2: unrelated`, or in the paper's tags `<2>..<unrelated>..</2>`.
+        """Parse the labels in lines such as `2: unrelated`, or in the paper's tags
+        `<2>..<unrelated>..</2>`.
 
         Raises:
             ModelReplyError: there are none, or not at the end.
         """
-        line = re.compile(rf"<?(\d+)[.):>]\s*<?({'|'.join(LABELS)})>?\s*(?:</\1>)?\.?", re.IGNORECASE)
+        line = re.compile(
+            rf"<?(\d+)[.):>]\s*<?({'|'.join(LABELS)})>?\s*(?:</\1>)?\.?", re.IGNORECASE
+        )
         texts = {fold_text(row) for text in item.texts for row in text.splitlines()}
-        hits = [hit for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))]
+        hits = [
+            hit for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))
+        ]
         unquoted = [hit for hit in hits if fold_text(hit[0]) not in texts]
         if not unquoted:
             last_line(reply, re.compile(rf"({'|'.join(LABELS)})"), item.texts)

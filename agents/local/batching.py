@@ -1,4 +1,4 @@
-"""Batches calls of many threads to one model, and rows of similar length into padded batches."""
+"""Batching of calls from many threads, and of rows of similar length."""
 
 import threading
 import time
@@ -13,8 +13,8 @@ from emend.memory.errors import ModelError
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
+# Maximum wait for the callers' next calls, as a share of the duration of the last batch.
 LINGER = 0.5
-"""Longest wait for the callers' next calls, as a share of the duration of the last batch."""
 
 
 class _Call(NamedTuple, Generic[Request, Result]):
@@ -25,24 +25,28 @@ class _Call(NamedTuple, Generic[Request, Result]):
     """The id of the waiting thread."""
 
 
+# Returns newly arrived requests that may join the running batch; their indices follow the others'.
 More = Callable[[], Sequence[Request]]
-"""Returns requests that have arrived meanwhile and may join the running batch; their places follow the others'."""
+# Runs a batch that other requests may join: yields the index of each request with its result or
+# error when it is done.
 Joining = Callable[[Sequence[Request], More[Request]], Iterator[tuple[int, Result | Exception]]]
-"""Runs a batch that others join: yields the result or the error of each request as it comes, with its place."""
 
 
 class Batcher(Generic[Request, Result]):
-    """Runs the calls of many threads in batches on one worker thread; calls may join a batch that is running.
+    """Runs the calls of many threads in batches on one worker thread; calls may join a running
+    batch.
 
-    A single call runs at once; calls that arrive meanwhile join it or wait, and then run together. After a batch of
-    several calls the worker waits briefly for their callers' next calls, see `LINGER`: else the first of them would run
-    alone while the others compete with it for the interpreter. The thread starts with the first call, and ends with
-    `close` or when the batcher is garbage-collected.
+    A single call runs immediately; calls that arrive during its run join it, or wait and then run
+    together. After a batch of several calls the worker waits briefly for the callers' next calls,
+    see `LINGER`; otherwise the first of these would run alone while the others compete with it for
+    the interpreter. The thread starts with the first call, and ends with `close` or when the
+    batcher is garbage-collected.
 
     Args:
-        run: gets a key and all requests of a batch, and returns the result or the error of each, in order.
-        limit: maximum number of calls in a batch; 1 makes every result independent of timing.
-        joining: runs batches of some keys instead of `run`.
+        run: takes a key and all requests of a batch, and returns the result or the error of each,
+            in order.
+        limit: maximum number of calls in a batch; with 1, results do not depend on timing.
+        joining: functions that run the batches of some keys instead of `run`.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class Batcher(Generic[Request, Result]):
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="emend-batch")
 
     def ask(self, key: Hashable, request: Request) -> Result:
-        """The result, as soon as it is there; only calls with the same key share a batch.
+        """Return the result when it is available; only calls with the same key share a batch.
 
         Raises:
             ModelError: the batcher is closed.
@@ -74,15 +78,17 @@ class Batcher(Generic[Request, Result]):
         try:
             self._worker.submit(self._drain)
         except RuntimeError as error:
-            raise ModelError(f"the model is closed, and got {str(request)[:60]!r}: load it again.") from error
+            raise ModelError(
+                f"the model is closed, but was called with {str(request)[:60]!r}: load it again."
+            ) from error
         return call.result.result()
 
     def close(self) -> None:
-        """Waits for the running batch and ends the thread; a second call does nothing."""
+        """Wait for the running batch and end the thread; a second call does nothing."""
         self._worker.shutdown(wait=True)
 
     def _drain(self) -> None:
-        if not self._waiting:  # an earlier batch included them
+        if not self._waiting:  # an earlier batch has taken the calls
             return
         self._linger()
         self._began = time.perf_counter()
@@ -93,12 +99,15 @@ class Batcher(Generic[Request, Result]):
         self._expected = min(self._limit, len(callers))
 
     def _take(self, limit: int) -> list[_Call[Request, Result]]:
-        """The calls that have waited longest."""
-        number = min(len(self._waiting), limit)  # only this thread takes, so the length cannot shrink
+        """Take the calls that have waited longest."""
+        # only this thread removes calls, so the length cannot shrink
+        number = min(len(self._waiting), limit)
         return [self._waiting.popleft() for _ in range(number)]
 
     def _linger(self) -> None:
-        """Wait for callers of the last batch, or who waited while it ran, to make their next call."""
+        """Wait briefly for the next calls of threads that were in the last batch or waited while it
+        ran.
+        """
         self._back.clear()
         if len(self._waiting) < self._expected:
             self._back.wait(self._patience)
@@ -111,23 +120,26 @@ class Batcher(Generic[Request, Result]):
             self._run_batch(same_key)
 
     def _run_batch(self, calls: Sequence[_Call[Request, Result]], alone: bool = False) -> None:
-        """Run calls of one key, and those that join them."""
+        """Run calls of one key and the calls that join them."""
         left = dict(enumerate(calls))
         try:
             if calls[0].key in self._joining:
                 self._run_joining(left, alone)
             else:
-                for call, result in zip(calls, self._run(calls[0].key, [call.request for call in calls]), strict=True):
+                for call, result in zip(
+                    calls, self._run(calls[0].key, [call.request for call in calls]), strict=True
+                ):
                     _settle(call.result, result)
-        except BaseException as error:  # raised in the caller's thread, whatever it is
+        except BaseException as error:  # any exception is raised in the caller's thread
             for call in [call for call in left.values() if not call.result.done()]:
                 if alone or len(calls) == 1 == len(left):
                     call.result.set_exception(error)
-                else:  # alone, so that the error reaches only the call that causes it
+                # run calls one by one, so that the error reaches only the call that causes it
+                else:
                     self._run_batch([call], alone=True)
 
     def _run_joining(self, left: dict[int, _Call[Request, Result]], alone: bool) -> None:
-        """Run calls by place, and those that join them; `left` are the calls under way."""
+        """Run calls by index and the calls that join them; `left` are the unfinished calls."""
         key, places = left[0].key, count(len(left))
 
         def next_requests() -> list[Request]:
@@ -138,7 +150,9 @@ class Batcher(Generic[Request, Result]):
             self._run_by_key([call for call in arrived if call.key != key])
             return [call.request for call in joining]
 
-        for place, result in self._joining[key]([call.request for call in left.values()], next_requests):
+        for place, result in self._joining[key](
+            [call.request for call in left.values()], next_requests
+        ):
             _settle(left.pop(place).result, result)
         if left:
             raise ModelError(f"{len(left)} calls got no result.")
@@ -151,16 +165,19 @@ def _settle(future: Future[Result], result: Result | Exception) -> None:
         future.set_result(result)
 
 
-def pack(lengths: Sequence[int], budget: int, groups: Sequence[Hashable] | None = None) -> list[list[int]]:
-    """Groups rows of similar length, so that a padded batch (rows x longest) holds at most `budget` tokens.
+def pack(
+    lengths: Sequence[int], budget: int, groups: Sequence[Hashable] | None = None
+) -> list[list[int]]:
+    """Group rows of similar length into batches of at most `budget` tokens after padding (rows x
+    longest).
 
     Args:
-        lengths: tokens of each row.
-        budget: maximum tokens of a padded batch; a longer row is a batch alone.
+        lengths: number of tokens of each row.
+        budget: maximum tokens of a padded batch; a longer row is a batch of its own.
         groups: rows of one group stay in one batch if they fit.
 
     Returns:
-        Batches of row numbers, shortest first; every row is in exactly one.
+        Batches of row indices, shortest first; every row is in exactly one batch.
     """
     together: dict[Hashable, list[int]] = defaultdict(list)
     for row, group in enumerate(range(len(lengths)) if groups is None else groups):

@@ -1,4 +1,6 @@
-"""A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets."""
+"""A Hugging Face causal language model in a folder: greedy generation and log-probabilities of
+given targets.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,17 +24,20 @@ from emend.agents.local.weights_lock import WeightsLock
 from emend.memory.embeddings.threads import is_small, one_thread
 from emend.memory.errors import BadSettings, EmendError
 
+# Batches that fit a CPU's cache are fastest: 8,192 positions take 1.5 times as long with a small
+# model.
 BATCH_TOKENS = {"cpu": 1024}
-"""Batches that fit a CPU's cache are fastest: 8,192 take half as long again on a small model."""
+# Default size of the KV cache, in MiB.
 KEEP_MB = 256
-"""Default size of the cache of keys and values, in MiB."""
 SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
 
 
 class ScoredTarget(NamedTuple):
-    """The natural-log probability of a target, joint and by token, and its token counts.
+    """The natural-log probability of a target, joint and per token, and its token counts.
 
-    `greedy_tokens` is the number of its tokens that are the most probable ones after those before.
+    `greedy_tokens` is the number of target tokens that are the most probable ones given the tokens
+    before them; `likely_tokens` has for each target token its id and the most probable ids, best
+    first.
     """
 
     log_prob: float
@@ -41,28 +46,34 @@ class ScoredTarget(NamedTuple):
     cut_tokens: int
     token_log_probs: tuple[float, ...]
     greedy_tokens: int
+    likely_tokens: tuple[tuple[int, ...], ...] = ()
 
 
 class CausalLM:
-    """A causal language model and its tokenizer, as `model` and `tokenizer`, for inference and for editing.
+    """A causal language model and its tokenizer, as `model` and `tokenizer`, for inference and for
+    editing.
 
-    Methods that use the weights hold `lock`; an editor that changes the weights holds it too, as briefly as possible,
-    and calls this object meanwhile (the lock is re-entrant), never a chat model around it, whose worker would wait.
+    Methods that use the weights hold `lock`. An editor that changes the weights holds it too, as
+    briefly as possible. While holding it (the lock is re-entrant), the editor may call this object,
+    but not a chat model around it, whose worker would wait for the lock.
 
     Args:
-        folder: with config.json, *.safetensors and the tokenizer's files, as `save_pretrained` writes them.
+        folder: a folder with config.json, *.safetensors and the tokenizer's files, as written by
+            `save_pretrained`.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
         device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
-        device_map: for a model that one device cannot hold: `auto`, `balanced`, `balanced_low_0`, `sequential`, or the
-            device of each module, a GPU's number or where it is kept until it is needed, `cpu` or `disk`.
-        batch_tokens: maximum positions of one padded batch; None is 1,024 on a CPU, 8,192 elsewhere.
-        keep_mb: MiB of cached keys and values of the latest replies, from which a prompt that continues one of them is
-            read on; 0 caches none.
-        deterministic: replies and probabilities of a model in half precision are computed in single precision, so that
-            they depend on no batch; takes longer, see `SinglePrecision`. Editors compute as the weights are stored.
+        device_map: for a model that is too large for one device: `auto`, `balanced`,
+            `balanced_low_0`, `sequential`, or a device per module, which is the number of a GPU, or
+            `cpu` or `disk` for modules to load only when needed.
+        batch_tokens: maximum positions of one padded batch; by default 1,024 on a CPU, else 8,192.
+        keep_mb: maximum MiB of cached keys and values of the latest replies, which speed up prompts
+            that continue one of them; 0 caches none.
+        deterministic: compute replies and probabilities of a model in half precision in single
+            precision, so that they do not depend on the batch; this is slower, see
+            `SinglePrecision`. Editors compute in the precision of the stored weights.
 
     Raises:
-        ModelError: the folder is no model, or incomplete.
+        ModelError: the folder is not a complete model.
         BadSettings: unknown dtype, device or map.
     """
 
@@ -78,7 +89,9 @@ class CausalLM:
         deterministic: bool = True,
     ) -> None:
         if batch_tokens is not None and batch_tokens < 1:
-            raise BadSettings(f"model.batch_tokens is {batch_tokens}: give at least 1, or leave it out.")
+            raise BadSettings(
+                f"model.batch_tokens is {batch_tokens}: give at least 1, or leave it out."
+            )
         self.folder = folder
         self.lock = WeightsLock()
         loaded = load_folder(folder, dtype, device, device_map)
@@ -94,22 +107,30 @@ class CausalLM:
         sample = self.encode(SAMPLE)[: self.window]
         precision = torch.float32 if self._casts else self.model.dtype
         with one_thread(self._small):
-            self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample, precision)
+            self.likelihood = Likelihood(
+                self.model, loaded.pad, self.batch_tokens, sample, precision
+            )
         self.ends = loaded.ends
         self._generator = Generator(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name that changes whenever replies may change: folder name, sha256 of weights and tokenizer, dtypes."""
+        """An id that changes whenever replies may change: folder name, SHA-256 of weights and
+        tokenizer, dtypes.
+        """
         dtype = str(self.model.dtype).removeprefix("torch.") + "-in-float32" * self._casts
         return f"{self.folder.resolve().name}@{weights_digest(self.folder)}/{dtype}"
 
-    def generate(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str] = ("\n",)) -> list[Generated]:
-        """Continues each prompt greedily, until the end token, a stop text after the first word, or the limit.
+    def generate(
+        self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str] = ("\n",)
+    ) -> list[Generated]:
+        """Continue each prompt greedily until the end token, a stop text after the first word, or
+        the limit.
 
-        Prompts that leave no room for the new tokens are cut on the left, after the begin token. Unless the model is
-        one of half precision that is not `deterministic`, a reply does not depend on the rest of the batch: where the
-        two most likely tokens are so close that padding could decide between them, it is generated again alone.
+        Prompts that leave no room for the new tokens are truncated on the left, after the begin
+        token. A reply does not depend on the rest of the batch, except for a model in half
+        precision that is not `deterministic`: if the two most likely tokens are so close that
+        padding could change their order, the reply is generated again alone.
 
         Raises:
             BadSettings: `max_new_tokens` is below 1, or more than the window holds.
@@ -122,23 +143,31 @@ class CausalLM:
         return [replies[place] for place in range(len(requests))]
 
     def request(self, prompt: str, max_new_tokens: int, stop: Sequence[str]) -> GenerationRequest:
-        """The prompt as token ids, cut so that the new tokens have room, with what ends its reply; see `generate`.
+        """Return the prompt as token ids, truncated to leave room for the new tokens, with its
+        limit and stop texts; see `generate`.
 
         Raises:
             BadSettings: `max_new_tokens` is below 1, or more than the window holds.
         """
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
-            raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
-        return GenerationRequest(self._encoder.prompt(prompt, max_new_tokens), max_new_tokens, tuple(stop))
+            raise BadSettings(
+                f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}."
+            )
+        return GenerationRequest(
+            self._encoder.prompt(prompt, max_new_tokens), max_new_tokens, tuple(stop)
+        )
 
     def generate_joining(
-        self, requests: Sequence[tuple[str, int, Sequence[str]]], next_requests: Callable[[], Sequence[Any]]
+        self,
+        requests: Sequence[tuple[str, int, Sequence[str]]],
+        next_requests: Callable[[], Sequence[Any]],
     ) -> Iterator[tuple[int, Generated | EmendError]]:
-        """Yields each reply as it ends, or the error of its request alone, with the request's place.
+        """Yield the index of each request with its reply, or its error, when it is done.
 
         Args:
             requests: prompt, maximum number of new tokens and stop texts of each; see `generate`.
-            next_requests: returns further ones, which join between two steps unless an editor waits for the weights.
+            next_requests: returns further requests, which join between two steps unless an editor
+                waits for the weights.
         """
         places = count()
         with self.replies() as running:
@@ -153,17 +182,18 @@ class CausalLM:
 
     @contextmanager
     def replies(self) -> Iterator[RunningReplies]:
-        """Replies that requests join while others are under way; the lock is held meanwhile."""
+        """Hold the lock and yield a batch of replies that further requests can join."""
         with self._inference() as weights:
             yield self._generator.start(weights)
 
     def log_probs(
         self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True
     ) -> list[ScoredTarget]:
-        """The log-probability of each (prompt, target)'s target, joint and by token; see `likelihood`.
+        """Return the log-probability of the target of each (prompt, target), joint and per token;
+        see `likelihood`.
 
-        Prompts that do not fit the window are cut on the left, after the begin token. Without `share` common prefixes
-        of prompts are computed for each prompt separately.
+        Prompts that do not fit the window are truncated on the left, after the begin token. Without
+        `share`, common prefixes of prompts are computed for each prompt separately.
 
         Raises:
             BadData: a target is blank.
@@ -176,24 +206,31 @@ class CausalLM:
 
     @contextmanager
     def _inference(self) -> Iterator[int | None]:
-        """Read access to the weights, without gradients."""
-        with self.lock.read_access() as weights, torch.inference_mode(), one_thread(self._small), self.precision():
+        """Give read access to the weights, without gradients."""
+        with (
+            self.lock.read_access() as weights,
+            torch.inference_mode(),
+            one_thread(self._small),
+            self.precision(),
+        ):
             yield weights
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Context in which passes compute in the precision of replies and probabilities."""
+        """Return a context for forward passes in the precision of replies and probabilities."""
         return SinglePrecision() if self._casts else nullcontext()
 
     def encode(self, text: str) -> Ids:
-        """Token ids with the begin token once, if the tokenizer puts one; never empty."""
+        """Return token ids with exactly one begin token, if the tokenizer has one; never empty."""
         return self._encoder.text(text)
 
     def encode_pair(self, prompt: str, target: str) -> Encoded:
-        """Token ids of prompt and target, cut to the window, and where the target begins: never at 0."""
+        """Return the token ids of prompt and target, truncated to the window, and the start of the
+        target (never 0).
+        """
         return self.encode_pairs([(prompt, target)])[0]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Encoded]:
-        """Token ids of many pairs; see `encode_pair`.
+        """Return the token ids of many pairs; see `encode_pair`.
 
         Raises:
             BadData: a target is blank, or adds no token.
@@ -205,4 +242,6 @@ class CausalLM:
 def _scored_target(row: Encoded, tokens: Sequence[TokenScore]) -> ScoredTarget:
     logs = tuple(token.log_prob for token in tokens)
     greedy = sum(token.is_greedy for token in tokens)
-    return ScoredTarget(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, logs, greedy)
+    likely = tuple(token.likely for token in tokens)
+    count = len(row.ids) - row.start
+    return ScoredTarget(math.fsum(logs), row.start, count, row.cut, logs, greedy, likely)

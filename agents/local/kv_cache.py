@@ -1,6 +1,6 @@
-"""A cache of keys and values by token prefix, so that a prompt which continues an earlier one is not read again.
+"""A prefix cache of keys and values, so that only the new part of a prompt is processed.
 
-A graph that writes a transcript sends all of it with every call.
+This helps graphs that send a growing transcript with every call.
 """
 
 from collections import OrderedDict
@@ -12,41 +12,43 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+# Prefixes are looked up at every multiple of this many tokens.
 BLOCK = 16
-"""Prefixes are looked up at every multiple of this many tokens."""
 
 
+# Names of the models' argument for keys and values: since transformers 5.24, and before.
 CACHE_ARGUMENTS = ("cache", "past_key_values")
-"""What models call the argument that takes keys and values: since transformers 5.24, and before."""
 
 
 def takes_cache(model: Any) -> bool:
-    """True for a model whose body can be given keys and values."""
+    """Return whether a model's body accepts keys and values."""
     return bool({*CACHE_ARGUMENTS} & {*signature(model.base_model.forward).parameters})
 
 
 def cache_arguments(model: Any, cache: Any) -> dict[str, Any]:
-    """The arguments by which a model, or its body, reads from a cache and adds to it."""
+    """Return the arguments with which a model, or its body, reads from a cache and adds to it."""
     new, old = CACHE_ARGUMENTS
     name = new if new in signature(model.base_model.forward).parameters else old
     return {name: cache, "use_cache": True}
 
 
 def cached_tokens(arguments: Mapping[str, Any]) -> int:
-    """Number of tokens whose keys and values a pass with these arguments reads from a cache."""
+    """Return the number of cached tokens in the arguments of a pass."""
     caches = (arguments.get(name) for name in CACHE_ARGUMENTS)
     return next((int(cache.get_seq_length()) for cache in caches if cache is not None), 0)
 
 
 class CachedPrefix(NamedTuple):
-    """The number of tokens of a cached prefix, and its keys and values, shape (2 x layers, heads, tokens, size)."""
+    """The number of tokens of a cached prefix, and its keys and values, shape (2 x layers, heads,
+    tokens, size).
+    """
 
     tokens: int
     states: Tensor
 
 
 class KVCache:
-    """The most recently used rows, up to a size limit; the caller holds the model's lock.
+    """An LRU cache of rows with a size limit; the caller holds the model's lock.
 
     Args:
         limit: maximum bytes of keys and values; 0 caches nothing.
@@ -61,20 +63,24 @@ class KVCache:
         self._bytes = 0
 
     def use_weights(self, weights: Hashable) -> None:
-        """Drop the rows of all other weights."""
+        """Drop the rows of other weights."""
         if weights != self._weights:
             self._weights, self._bytes = weights, 0
             self._rows.clear()
             self._starts.clear()
 
     def longest_prefix(self, ids: Sequence[int]) -> CachedPrefix | None:
-        """The longest cached prefix, without the last token, since the model needs at least one token to read."""
+        """Return the longest cached prefix that excludes the last token, since the model needs at
+        least one token as input.
+        """
         row = tuple(ids[:-1])
         for end in range(len(row) - len(row) % BLOCK, 0, -BLOCK):
             cached = self._starts.get(row[:end])
             if cached is not None and cached in self._rows:
                 self._rows.move_to_end(cached)
-                equal = takewhile(lambda pair: pair[0] == pair[1], zip(cached[end:], row[end:], strict=False))
+                equal = takewhile(
+                    lambda pair: pair[0] == pair[1], zip(cached[end:], row[end:], strict=False)
+                )
                 return CachedPrefix(end + sum(1 for _ in equal), self._rows[cached])
         return None
 
@@ -96,13 +102,15 @@ class KVCache:
 
 
 def stacked(halves: Sequence[Tensor]) -> Tensor | None:
-    """A row's keys and values as one tensor; None where they differ in shape, or layers in device."""
+    """Return a row's keys and values as one tensor, or None if their shapes or devices differ."""
     same = {(half.shape, half.device) for half in halves}
     return torch.stack(list(halves)) if len(same) == 1 else None
 
 
 def joined_states(prefixes: Sequence[CachedPrefix]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Keys and values of all prefixes by layer, padded on the left, and their mask, shape (rows, longest)."""
+    """Return the keys and values of all prefixes by layer, padded on the left, and their mask,
+    shape (rows, longest).
+    """
     width = max(prefix.tokens for prefix in prefixes)
     shape = prefixes[0].states.shape
     states = prefixes[0].states.new_zeros((shape[0], len(prefixes), shape[1], width, shape[3]))

@@ -1,12 +1,15 @@
-"""Log-probabilities of given tokens under a causal language model: padded batches, shared prefixes computed once.
+"""Log-probabilities of given tokens under a causal language model, with padded batches and shared
+prefixes.
 
-Three things make it fast. A shared prefix is fed once: targets of one prompt follow each other in one row under a mask
-by which each sees the prompt and itself, and a long prefix of many prompts is kept as keys and values that their rows
-continue. Rows of similar length share a padded batch. The output layer is applied only at the scored positions.
+Three optimisations: (1) A shared prefix is processed once. Targets of the same prompt are
+concatenated in one row, with a mask that lets each target attend to the prompt and itself, and a
+long prefix of several prompts is kept as keys and values that their rows continue. (2) Rows of
+similar length share a padded batch. (3) The output layer is applied only at the scored positions.
 
-A model that does not support the first (a recurrent one, or one that counts positions itself) is detected by one
-comparison with plain rows, and gets plain rows. So do rows longer than a sliding window, and every model that has a
-hook on one of its modules, because a hook may depend on whole rows.
+A model that does not support (1), such as a recurrent one or one that counts positions itself, is
+detected by one comparison with plain rows, and then gets plain rows. So do rows longer than a
+sliding window, and every model with a hook on one of its modules, because a hook may depend on
+whole rows.
 """
 
 import math
@@ -28,14 +31,16 @@ from emend.agents.local.prefixes import APART, Branch, Encoded, Ids, SharingMini
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
+# Maximum number of positions whose logits exist at once; a vocabulary can have 250,000 entries.
 HEAD_ROWS = 1024
-"""Maximum number of positions whose logits exist at once; a vocabulary can have 250,000 entries."""
+# Maximum number of positions with cached keys and values, as a multiple of a batch's positions.
 PAST = 4
-"""Limit of the positions with cached keys and values, as a multiple of a batch's positions."""
 FORCED = SharingMinimum(2, 1, 1)
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
+# Tolerance in half precision, where rounding differs; an unsupported cache differs by more.
 ROUGH = 0.25
-"""Tolerance in half precision, where rounding differs; an unsupported cache differs by more."""
+# Number of most probable tokens returned for each scored position, as UniEdit needs.
+LIKELY = 5
 
 
 class Past(NamedTuple):
@@ -45,9 +50,10 @@ class Past(NamedTuple):
     mask: Tensor
 
     def rows(self, number: int) -> "Past":
-        """Copies of its single row, which can be continued without changing this one."""
+        """Return copies of the single row, which can be continued without changing it."""
         layers = [
-            (keys.expand(number, -1, -1, -1), values.expand(number, -1, -1, -1)) for keys, values, *_ in self.cache
+            (keys.expand(number, -1, -1, -1), values.expand(number, -1, -1, -1))
+            for keys, values, *_ in self.cache
         ]
         return Past(DynamicCache(layers), self.mask.expand(number, -1))
 
@@ -62,14 +68,17 @@ class TokenPosition(NamedTuple):
 
 
 class TokenScore(NamedTuple):
-    """Natural-log probability of a token, and whether no other one is more probable there."""
+    """Natural-log probability of a token, whether no other token is more probable, and the ids of
+    the token and of the most probable ones, best first.
+    """
 
     log_prob: float
     is_greedy: bool
+    likely: tuple[int, ...]
 
 
+# Scores by row, in the order of the target's tokens.
 TokenScores = dict[int, list[TokenScore]]
-"""Scores by row, in the order of the target's tokens."""
 
 
 class Likelihood:
@@ -79,42 +88,62 @@ class Likelihood:
         model: a Hugging Face causal language model in evaluation mode.
         pad: the padding token; it is masked.
         batch_tokens: maximum positions of one padded batch.
-        sample: a dozen tokens of text, to detect what the model supports.
-        dtype: of the activations; that of the weights unless they are cast.
+        sample: a dozen tokens of text, used to detect what the model supports.
+        dtype: dtype of the activations, which is that of the weights unless they are cast.
     """
 
-    def __init__(self, model: Any, pad: int, batch_tokens: int, sample: Ids, dtype: torch.dtype) -> None:
-        self.model, self.pad, self.batch_tokens, self.sample, self.dtype = model, pad, batch_tokens, sample, dtype
+    def __init__(
+        self, model: Any, pad: int, batch_tokens: int, sample: Ids, dtype: torch.dtype
+    ) -> None:
+        self.model, self.pad, self.batch_tokens, self.sample, self.dtype = (
+            model,
+            pad,
+            batch_tokens,
+            sample,
+            dtype,
+        )
         self.device = computing_device(model)
         self.takes_positions = "position_ids" in signature(model.forward).parameters
         self.least = SharingMinimum(32, batch_tokens // 4, 8)
         self.prompt_lengths: Tensor | None = None
-        """Tokens of the prompt in each row of the pass that scores targets now, for hooks; None in other passes."""
+        """Tokens of the prompt in each row of the pass that scores targets now, for hooks; None in
+        other passes."""
 
     def tokens(
-        self, rows: Sequence[Encoded], prompts: Sequence[Hashable], side: Side = "right", share: bool = True
+        self,
+        rows: Sequence[Encoded],
+        prompts: Sequence[Hashable],
+        side: Side = "right",
+        share: bool = True,
     ) -> list[list[TokenScore]]:
-        """The score of each token of each row's target.
+        """Return the score of each token of each row's target.
 
         Args:
             rows: prompts with targets.
-            prompts: a key of each row's prompt.
-            side: the side of the padding.
-            share: compute shared prefixes once; without it rows are only padded into batches.
+            prompts: a key of each row's prompt, equal for equal prompts.
+            side: the padding side.
+            share: compute shared prefixes once; otherwise rows are only padded into batches.
         """
         out: TokenScores = {}
         unsteady = [[place] for place, row in enumerate(rows) if len(row.fed) > self.steady]
         steady = [place for place, row in enumerate(rows) if len(row.fed) <= self.steady]
         for places in [steady, *unsteady]:
             some = [rows[place] for place in places]
-            scores = self._tree(some, self._plan(some, [prompts[place] for place in places], share), side)
+            scores = self._tree(
+                some, self._plan(some, [prompts[place] for place in places], share), side
+            )
             out.update(zip(places, scores, strict=True))
         return [out[place] for place in range(len(rows))]
 
     def padded(self, rows: Sequence[Ids], side: Side, past: Past | None = None) -> dict[str, Any]:
-        """Input ids, shape (rows, longest), mask, shape (rows, past + longest), and positions of the real tokens."""
+        """Return input ids, shape (rows, longest), mask, shape (rows, past + longest), and
+        positions of the real tokens.
+        """
         width = max(len(ids) for ids in rows)
-        ids, mask = torch.full((len(rows), width), self.pad), torch.zeros(len(rows), width, dtype=torch.long)
+        ids, mask = (
+            torch.full((len(rows), width), self.pad),
+            torch.zeros(len(rows), width, dtype=torch.long),
+        )
         for line, row in enumerate(rows):
             where = slice(width - len(row), width) if side == "left" else slice(0, len(row))
             ids[line, where], mask[line, where] = torch.tensor(row), 1
@@ -130,7 +159,9 @@ class Likelihood:
 
     @cached_property
     def head(self) -> Callable[[Tensor], Tensor] | None:
-        """A function from last hidden states to logits, if the output layer depends on nothing else."""
+        """The function from last hidden states to logits, if the output layer depends on nothing
+        else.
+        """
         head, body = self.model.get_output_embeddings(), self.model.base_model
         if head is None or body is self.model:
             return None
@@ -140,56 +171,89 @@ class Likelihood:
         if states is None or states.shape[-1] != head.weight.shape[-1]:
             return None
         config = self.model.config.get_text_config()
-        scale, cap = getattr(config, "logit_scale", None), getattr(config, "final_logit_softcapping", None)
+        scale, cap = (
+            getattr(config, "logit_scale", None),
+            getattr(config, "final_logit_softcapping", None),
+        )
 
         def bounded(some: Tensor) -> Tensor:
             logits: Tensor = head(some) if scale is None else head(some) * scale
             return logits if cap is None else torch.tanh(logits / cap) * cap
 
-        return next((each for each in (head, bounded) if torch.equal(each(states).to(whole.device), whole)), None)
+        return next(
+            (each for each in (head, bounded) if torch.equal(each(states).to(whole.device), whole)),
+            None,
+        )
 
     @cached_property
     def shares(self) -> bool:
-        """True if continuing from cached keys and values gives the same numbers, in rows of unequal length."""
+        """True if continuing from cached keys and values gives the same numbers in rows of unequal
+        length.
+        """
         ids = self.sample[:12]
         if not self.takes_positions or len(ids) < 8:
             return False
-        ends = [(ids[:4], 3), (ids[:5] + ids[1:3], 4), (ids[:5] + ids[2:5], 4), (ids[:3] + ids[5:], 4), (ids[:4], 2)]
+        ends = [
+            (ids[:4], 3),
+            (ids[:5] + ids[1:3], 4),
+            (ids[:5] + ids[2:5], 4),
+            (ids[:3] + ids[5:], 4),
+            (ids[:4], 2),
+        ]
         rows = [Encoded(whole, start, 0) for whole, start in ends]
         prompts = [row.ids[: row.start] for row in rows]
         plain = [self._tree([row], plan([row], [0], None), "right")[0] for row in rows]
         try:
             shared = [self._tree(rows, plan(rows, prompts, FORCED), side) for side in SIDES]
-        except Exception:  # noqa: BLE001  a model that does not take this kind of cache may raise anything
+        except Exception:  # noqa: BLE001
+            # a model that does not support this type of cache may raise anything
             return False
         allowed = TOLERANCE.get(self.dtype, ROUGH)
-        pairs = [two for result in shared for row in zip(plain, result, strict=True) for two in zip(*row, strict=True)]
-        return all(abs(a.log_prob - b.log_prob) <= allowed * (1 + abs(a.log_prob)) for a, b in pairs)
+        pairs = [
+            two
+            for result in shared
+            for row in zip(plain, result, strict=True)
+            for two in zip(*row, strict=True)
+        ]
+        return all(
+            abs(a.log_prob - b.log_prob) <= allowed * (1 + abs(a.log_prob)) for a, b in pairs
+        )
 
     def continues(self, width: int) -> bool:
-        """True if rows of that width can be continued from keys and values token by token in a batch."""
+        """Return whether rows of this width can be decoded token by token in a batch from keys and
+        values.
+        """
         return width <= self.steady and not self.hooked and self.shares
 
     @property
     def hooked(self) -> bool:
         """True if one of the modules has a hook, which may depend on whole rows."""
-        return any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+        return any(
+            module._forward_hooks or module._forward_pre_hooks for module in self.model.modules()
+        )
 
     @cached_property
     def steady(self) -> float:
-        """Row length up to which a row is independent of its batch: some rotary embeddings use the longest row's."""
+        """Row length up to which a row is independent of its batch: some rotary embeddings depend
+        on the longest row.
+        """
         config = self.model.config.get_text_config()
         rope = getattr(config, "rope_parameters", None) or {}
         kinds = [rope, *(kind for kind in rope.values() if isinstance(kind, dict))]
         moving = [
-            kind for kind in kinds if "dynamic" in kind.get("rope_type", "") or kind.get("rope_type") == "longrope"
+            kind
+            for kind in kinds
+            if "dynamic" in kind.get("rope_type", "") or kind.get("rope_type") == "longrope"
         ]
-        limits = [kind.get("original_max_position_embeddings", config.max_position_embeddings) for kind in moving]
+        limits = [
+            kind.get("original_max_position_embeddings", config.max_position_embeddings)
+            for kind in moving
+        ]
         return min(limits, default=math.inf)
 
     @cached_property
     def slide(self) -> float:
-        """The smallest attention window of a layer, in tokens."""
+        """The smallest attention window of all layers, in tokens."""
         config = self.model.config.get_text_config()
         sizes = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         return min((size for size in sizes if size), default=math.inf)
@@ -197,7 +261,7 @@ class Likelihood:
     def _plan(self, rows: Sequence[Encoded], prompts: Sequence[Hashable], share: bool) -> Branch:
         if self.hooked:
             return plan(rows, prompts, None)
-        # Padding between a prefix and its continuation increases the distance that a sliding window measures.
+        # Padding between a prefix and its continuation increases the distance in a sliding window.
         fits = 2 * max((len(row.ids) for row in rows), default=0) <= self.slide
         branch = plan(rows, prompts, self.least if share and fits else APART)
         return branch if not branch.shares or self.shares else plan(rows, prompts, APART)
@@ -207,7 +271,14 @@ class Likelihood:
         self._grow(rows, tree, None, side, out)
         return [out[place] for place in range(len(rows))]
 
-    def _grow(self, rows: Sequence[Encoded], branch: Branch, past: Past | None, side: Side, out: TokenScores) -> None:
+    def _grow(
+        self,
+        rows: Sequence[Encoded],
+        branch: Branch,
+        past: Past | None,
+        side: Side,
+        out: TokenScores,
+    ) -> None:
         depth = len(branch.trunk)
         if depth > branch.above:
             past = self._extend(branch.trunk[branch.above :], past and past.rows(1))
@@ -219,22 +290,30 @@ class Likelihood:
             self._grow(rows, further, past, side, out)
 
     def _extend(self, ids: Ids, past: Past | None) -> Past:
-        """Keys and values of one row, continued from `past`."""
+        """Return the keys and values of one row, continued from `past`."""
         fed = self.padded([ids], "right", past)
         cache = DynamicCache() if past is None else past.cache
         self.model.base_model(**fed, **cache_arguments(self.model, cache))
         return Past(cache, fed["attention_mask"])
 
     def _score(
-        self, rows: Sequence[Encoded], stems: list[Stem], depth: int, past: Past | None, side: Side, out: TokenScores
+        self,
+        rows: Sequence[Encoded],
+        stems: list[Stem],
+        depth: int,
+        past: Past | None,
+        side: Side,
+        out: TokenScores,
     ) -> None:
-        """Feed stems with their leaves and add their scores to `out`."""
+        """Process stems with their leaves and add their scores to `out`."""
         fed = self.padded([stem.ids[depth:] + _joined(stem) for stem in stems], side, past)
         width = fed["input_ids"].shape[1]
         positions = [
             position
             for line, stem in enumerate(stems)
-            for position in _positions(rows, stem, depth, line, width - _width(stem, depth) if side == "left" else 0)
+            for position in _positions(
+                rows, stem, depth, line, width - _width(stem, depth) if side == "left" else 0
+            )
         ]
         if any(_joined(stem) for stem in stems):
             fed |= self._forked(stems, depth, fed["attention_mask"], width, side)
@@ -242,8 +321,12 @@ class Likelihood:
         starts = [min(rows[place].start for place, _ in stem.leaves) - depth for stem in stems]
         with self._prompts_of(starts):
             states = self._states(fed | caching)
-        lines, columns, tokens = torch.tensor([position[1:] for position in positions], device=states.device).T
-        for position, score in zip(positions, self._at(states, lines, columns, tokens), strict=True):
+        lines, columns, tokens = torch.tensor(
+            [position[1:] for position in positions], device=states.device
+        ).T
+        for position, score in zip(
+            positions, self._at(states, lines, columns, tokens), strict=True
+        ):
             out[position.row].append(score)
 
     @contextmanager
@@ -255,16 +338,28 @@ class Likelihood:
         finally:
             self.prompt_lengths = None
 
-    def _forked(self, stems: list[Stem], depth: int, mask: Tensor, width: int, side: Side) -> dict[str, Tensor]:
-        """Positions and mask, shape (rows, 1, width, past + width), by which a leaf sees its stem and no other leaf."""
-        segments, places = torch.full((len(stems), width), -1), torch.zeros(len(stems), width, dtype=torch.long)
+    def _forked(
+        self, stems: list[Stem], depth: int, mask: Tensor, width: int, side: Side
+    ) -> dict[str, Tensor]:
+        """Return positions and the mask with which a leaf attends to its stem but no other leaf,
+        shape (rows, 1, width, past + width).
+        """
+        segments, places = (
+            torch.full((len(stems), width), -1),
+            torch.zeros(len(stems), width, dtype=torch.long),
+        )
         for line, stem in enumerate(stems):
             size = len(stem.ids)
-            parts = [range(depth, size), *(range(size, size + len(leaf)) for _, leaf in stem.leaves)]
+            parts = [
+                range(depth, size),
+                *(range(size, size + len(leaf)) for _, leaf in stem.leaves),
+            ]
             at = [place for part in parts for place in part]
             where = slice(width - len(at), width) if side == "left" else slice(0, len(at))
             places[line, where] = torch.tensor(at)
-            segments[line, where] = torch.tensor([number for number, part in enumerate(parts) for _ in part])
+            segments[line, where] = torch.tensor(
+                [number for number, part in enumerate(parts) for _ in part]
+            )
         segments = segments.to(mask.device)
         visible = (segments[:, None] == segments[:, :, None]) | (segments[:, None] == 0)
         visible &= torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
@@ -275,22 +370,31 @@ class Likelihood:
         return {"attention_mask": bias[:, None], "position_ids": places.to(mask.device)}
 
     def _states(self, fed: dict[str, Any]) -> Tensor:
-        """Last hidden states, or logits if the output layer is not separate."""
+        """Return the last hidden states, or logits if the output layer is not separate."""
         if self.head is None:
             return self.model(**fed).logits  # type: ignore[no-any-return]
         return self.model.base_model(**fed).last_hidden_state  # type: ignore[no-any-return]
 
-    def _at(self, states: Tensor, lines: Tensor, columns: Tensor, tokens: Tensor) -> Iterator[TokenScore]:
-        """Score of each token at its (line, column), with logits nowhere else if the head is separate."""
-        for some, ids in zip(states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True):
+    def _at(
+        self, states: Tensor, lines: Tensor, columns: Tensor, tokens: Tensor
+    ) -> Iterator[TokenScore]:
+        """Yield the score of each token at its (line, column), computing only these logits if the
+        head is separate.
+        """
+        for some, ids in zip(
+            states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True
+        ):
             logits = (some if self.head is None else self.head(some)).float()
             chosen = logits.gather(-1, ids[:, None].to(logits.device))[:, 0]
-            greedy = chosen == logits.amax(-1)
-            yield from map(TokenScore, (chosen - logits.logsumexp(-1)).tolist(), greedy.tolist())
+            best = logits.topk(min(LIKELY, logits.shape[-1]), dim=-1)
+            greedy = chosen == best.values[:, 0]
+            likely = torch.cat([ids[:, None].to(logits.device), best.indices], dim=1)
+            log_probs = (chosen - logits.logsumexp(-1)).tolist()
+            yield from map(TokenScore, log_probs, greedy.tolist(), map(tuple, likely.tolist()))
 
 
 def _joined(stem: Stem) -> Ids:
-    """All leaves, concatenated."""
+    """Return all leaves, concatenated."""
     return tuple(token for _, leaf in stem.leaves for token in leaf)
 
 
@@ -298,8 +402,10 @@ def _width(stem: Stem, depth: int) -> int:
     return len(stem.ids) - depth + sum(len(leaf) for _, leaf in stem.leaves)
 
 
-def _positions(rows: Sequence[Encoded], stem: Stem, depth: int, line: int, shift: int) -> Iterator[TokenPosition]:
-    """Positions of each target's tokens: first in the stem, then in its leaf."""
+def _positions(
+    rows: Sequence[Encoded], stem: Stem, depth: int, line: int, shift: int
+) -> Iterator[TokenPosition]:
+    """Yield the positions of each target's tokens: first in the stem, then in its leaf."""
     size, after = len(stem.ids), len(stem.ids) - depth
     for place, leaf in stem.leaves:
         row = rows[place]

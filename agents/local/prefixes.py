@@ -1,7 +1,8 @@
-"""Plans the computation of token rows with shared prefixes, so that each prefix is fed once.
+"""Planning of batches in which each shared prefix of token rows is processed only once.
 
-Two levels. A *trunk* is a long prefix of several prompts, such as a document or demonstrations before many questions;
-trunks nest. A *stem* is the common prefix of one prompt's targets, and a *leaf* the rest of a target.
+There are two levels: a *trunk* is a long prefix of several prompts, such as a document or
+demonstrations before many questions; trunks can be nested. A *stem* is the common prefix of one
+prompt's targets, and a *leaf* is the rest of a target.
 """
 
 from collections import defaultdict
@@ -10,12 +11,14 @@ from itertools import takewhile
 from typing import NamedTuple
 
 Ids = tuple[int, ...]
+# The row indices of one prompt's pairs.
 Members = tuple[int, ...]
-"""The row numbers of one prompt's pairs."""
 
 
 class Encoded(NamedTuple):
-    """Token ids of a prompt, or of prompt and target; `ids[start:]` is the target; `cut` ids did not fit the window."""
+    """Token ids of a prompt, or of prompt and target; `ids[start:]` is the target; `cut` is the
+    number of truncated ids.
+    """
 
     ids: Ids
     start: int
@@ -28,14 +31,16 @@ class Encoded(NamedTuple):
 
 
 class Stem(NamedTuple):
-    """A row to feed, and its pairs: number, and the ids that follow the stem (none if the stem has them all)."""
+    """An input row, and its pairs: row index, and the ids after the stem (none if the stem has them
+    all).
+    """
 
     ids: Ids
     leaves: tuple[tuple[int, Ids], ...]
 
 
 class Branch(NamedTuple):
-    """Rows that begin with `trunk`, whose first `above` tokens are the parent branch's trunk.
+    """Rows that begin with `trunk`, whose first `above` tokens are the trunk of the parent branch.
 
     `stems` are complete rows, including the trunk.
     """
@@ -52,7 +57,9 @@ class Branch(NamedTuple):
 
 
 class SharingMinimum(NamedTuple):
-    """The least trunk length, and the least tokens saved by a trunk or by stems, that justify extra passes."""
+    """Minimum trunk length, and minimum number of tokens saved by a trunk or by stems, that justify
+    extra passes.
+    """
 
     trunk: int
     by_trunk: int
@@ -60,22 +67,26 @@ class SharingMinimum(NamedTuple):
 
 
 NEVER = 1 << 62
+# No sharing, except that a row that is a prefix of another one is scored together with it.
 APART = SharingMinimum(NEVER, NEVER, NEVER)
-"""No sharing; a row that is a prefix of another one is still scored with that one."""
 
 
 def common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common prefix."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+    """Return the length of the common prefix."""
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    )
 
 
-def plan(rows: Sequence[Encoded], prompts: Sequence[Hashable], least: SharingMinimum | None) -> Branch:
-    """The tree of rows to feed, which contains every target's probabilities.
+def plan(
+    rows: Sequence[Encoded], prompts: Sequence[Hashable], least: SharingMinimum | None
+) -> Branch:
+    """Return the tree of input rows, which covers every target's probabilities.
 
     Args:
         rows: the pairs.
         prompts: a key of each pair's prompt.
-        least: the minimum for sharing; None shares only rows that are equal.
+        least: the minimum for sharing; None shares only equal rows.
     """
     together: dict[Hashable, list[int]] = defaultdict(list)
     for place, prompt in enumerate(prompts):
@@ -89,7 +100,9 @@ def plan(rows: Sequence[Encoded], prompts: Sequence[Hashable], least: SharingMin
 
 
 def _head(rows: Sequence[Encoded], members: Sequence[int]) -> Ids:
-    """The common prefix of a prompt's pairs, up to the first position that scores a target's token."""
+    """Return the common prefix of a prompt's pairs, up to the first position that scores a target's
+    token.
+    """
     ids = rows[members[0]].ids[: min(rows[place].start for place in members) - 1]
     for place in members[1:]:
         ids = ids[: common(ids, rows[place].ids)]
@@ -103,7 +116,9 @@ def _branch(
     at: tuple[Ids, int],
     least: SharingMinimum,
 ) -> Branch:
-    """The branch of a trunk that ends before the last token of each of its prompts; `at` is (trunk, above)."""
+    """Return the branch of a trunk that ends before the last token of each of its prompts; `at` is
+    (trunk, above).
+    """
     depth = len(at[0])
     apart: list[Members] = []
     further: list[Branch] = []
@@ -118,11 +133,17 @@ def _branch(
 
 
 def _runs(heads: Sequence[Ids], shortest: int) -> Iterator[tuple[slice, int]]:
-    """Runs of neighbours in sorted order with a common prefix of at least `shortest`, and its length."""
+    """Yield runs of neighbours in sorted order with a common prefix of at least `shortest` tokens,
+    and its length.
+    """
     begin, shared = 0, len(heads[0]) if heads else 0
     for place in range(1, len(heads)):
         last, head = heads[place - 1], heads[place]
-        both = common(last, head) if last[:shortest] == head[:shortest] and len(last) >= shortest else 0
+        both = (
+            common(last, head)
+            if last[:shortest] == head[:shortest] and len(last) >= shortest
+            else 0
+        )
         if both >= shortest:
             shared = min(shared, both)
         else:
@@ -132,16 +153,22 @@ def _runs(heads: Sequence[Ids], shortest: int) -> Iterator[tuple[slice, int]]:
         yield slice(begin, len(heads)), shared
 
 
-def _stems(rows: Sequence[Encoded], groups: Sequence[Members], depth: int, least: int) -> list[Stem]:
-    """A row per prompt with leaves after it, or a row per target where leaves save too little."""
+def _stems(
+    rows: Sequence[Encoded], groups: Sequence[Members], depth: int, least: int
+) -> list[Stem]:
+    """Return a row per prompt followed by its leaves, or a row per target if leaves save too
+    little.
+    """
     covers = [_covers(rows, members) for members in groups]
     forks = [_fork(cover, depth) for cover in covers]
-    saved = sum(_cost(cover, depth) - _cost(fork, depth) for cover, fork in zip(covers, forks, strict=True))
+    saved = sum(
+        _cost(cover, depth) - _cost(fork, depth) for cover, fork in zip(covers, forks, strict=True)
+    )
     return [stem for stems in (forks if saved >= least else covers) for stem in stems]
 
 
 def _cost(stems: Sequence[Stem], depth: int) -> int:
-    """Number of tokens to feed."""
+    """Return the number of tokens to process."""
     return sum(len(stem.ids) - depth + sum(len(leaf) for _, leaf in stem.leaves) for stem in stems)
 
 
@@ -153,7 +180,9 @@ def _equal(rows: Sequence[Encoded], members: Sequence[int]) -> list[Stem]:
 
 
 def _covers(rows: Sequence[Encoded], members: Sequence[int]) -> list[Stem]:
-    """The rows that are no prefix of another; in descending order a prefix follows a row that begins with it."""
+    """Return the rows that are not a prefix of another one; in descending order a prefix follows a
+    row that begins with it.
+    """
     covers: list[Stem] = []
     for stem in sorted(_equal(rows, members), reverse=True):
         if covers and covers[-1].ids[: len(stem.ids)] == stem.ids:
@@ -164,10 +193,16 @@ def _covers(rows: Sequence[Encoded], members: Sequence[int]) -> list[Stem]:
 
 
 def _fork(cover: list[Stem], depth: int) -> list[Stem]:
-    """A single stem with leaves for all rows of a prompt; unchanged if there is only one row, or no common prefix."""
+    """Return a single stem with leaves for all rows of a prompt; unchanged for a single row or
+    without a common prefix.
+    """
     ids = cover[0].ids
     for stem in cover[1:]:
         ids = ids[: common(ids, stem.ids)]
     if len(cover) == 1 or len(ids) <= depth:
         return cover
-    return [Stem(ids, tuple((place, stem.ids[len(ids) :]) for stem in cover for place, _ in stem.leaves))]
+    return [
+        Stem(
+            ids, tuple((place, stem.ids[len(ids) :]) for stem in cover for place, _ in stem.leaves)
+        )
+    ]

@@ -1,4 +1,4 @@
-"""Requests for greedy continuations, and replies as they grow token by token."""
+"""Requests for greedy generation, and replies that grow token by token."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -8,7 +8,9 @@ from emend.agents.local.stop_texts import StopTexts, TokenTexts
 
 
 class GenerationRequest(NamedTuple):
-    """A prompt, cut so that the new tokens have room, their maximum number, and the texts that end the reply."""
+    """A prompt, truncated to leave room for the new tokens, their maximum number, and the stop
+    texts.
+    """
 
     prompt: Encoded
     limit: int
@@ -21,7 +23,7 @@ class GenerationRequest(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """A continuation up to the first stop text, without it, and without white space in front."""
+    """A continuation before the first stop text, without leading white space."""
 
     text: str
     input_tokens: int
@@ -35,20 +37,24 @@ class Generated(NamedTuple):
 
 
 class GrowingReply:
-    """A reply that gets its tokens one by one.
+    """A reply that receives its tokens one by one.
 
     Args:
-        request: what it answers.
-        texts: decodes its tokens.
-        ends: tokens that end it.
+        request: the request that it answers.
+        texts: the decoder of its tokens.
+        ends: tokens that end the reply.
     """
 
-    def __init__(self, request: GenerationRequest, texts: TokenTexts, ends: Collection[int]) -> None:
+    def __init__(
+        self, request: GenerationRequest, texts: TokenTexts, ends: Collection[int]
+    ) -> None:
         self.request, self._texts, self._ends = request, texts, ends
         self._new = StopTexts(texts, request.stop)
 
     def add(self, token: int) -> Generated | None:
-        """Add a token; the reply once it has ended: by a stop text after the first word, an end token, or the limit."""
+        """Add a token; return the reply if it ended with a stop text after the first word, an end
+        token, or the limit.
+        """
         stopped, ids, prompt = self._new.add(token), self._new.ids, self.request.prompt
         finished = stopped or token in self._ends
         if not finished and len(ids) < self.request.limit:

@@ -1,8 +1,9 @@
-"""Single-precision arithmetic with weights that are stored in half precision.
+"""Single-precision computation with weights stored in half precision.
 
-In half precision a logit depends on the other rows of its batch by up to a few tenths, since each sum is rounded to two
-or three digits after an order that the batch's shape decides. With single-precision activations only the weights are
-rounded, which no batch changes, and the rest agrees to about five digits.
+In half precision a logit can change by a few tenths with the other rows of its batch, since sums
+are rounded to two or three digits and their order depends on the batch's shape. With
+single-precision activations only the weights are rounded, independently of the batch, and results
+agree to about five digits.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,14 +17,19 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 class SinglePrecision(TorchFunctionMode):
-    """Inside the `with`, a model of half precision computes in single precision; for inference only.
+    """Context in which a half-precision model computes in single precision; for inference only.
 
-    Embeddings come out in single precision, and each operation that gets single and half precision casts the latter, so
-    that one layer's weights at a time exist in both. Operations in place are left alone.
+    Embeddings are returned in single precision, and each operation with mixed precisions casts the
+    half-precision tensors, so that only one layer's weights at a time exist in both. In-place
+    operations are not changed.
     """
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         named = kwargs or {}
         if func is torch.nn.functional.embedding:
@@ -35,12 +41,14 @@ class SinglePrecision(TorchFunctionMode):
 
 
 def _writes(name: str) -> bool:
-    """True for a function that writes to its first argument, of which a copy would get the numbers."""
+    """Return whether a function writes to its first argument, so that casting it would lose the
+    result.
+    """
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
 
 
 def _mixes(values: Iterable[Any]) -> bool:
-    """True if there are tensors of single and of half precision."""
+    """Return whether there are tensors of both single and half precision."""
     dtypes = {value.dtype for value in values if isinstance(value, Tensor)}
     return torch.float32 in dtypes and not dtypes.isdisjoint(HALF)
 

@@ -1,67 +1,71 @@
-"""Stop texts of replies, looked for in the text of the latest tokens alone.
+"""Detection of stop texts in the latest tokens of a reply.
 
-Decoding the whole reply anew at every token takes time that grows with the square of its length.
+Decoding the whole reply at every token would take quadratic time.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+# Number of latest tokens that are decoded again, since later tokens may change their text.
 LATEST = 8
-"""Number of tokens that are decoded again, since later ones may change their text."""
+# Replacement character in place of a character whose last bytes are missing.
 INCOMPLETE = "\ufffd"
-"""Replacement character in place of a character whose last bytes are missing."""
+# Decoders for which a token only appends text, apart from completing a character.
 CONCATENATING = {"ByteLevel", "Metaspace", "ByteFallback", "Fuse", "Replace", "Strip", "Sequence"}
-"""Decoders by which a token adds text to the end and changes none, but for a character that it completes."""
 
 
 class StopMatch(NamedTuple):
-    """The text up to the first stop text, and True if there is one."""
+    """The text before the first stop text, and whether there is one."""
 
     text: str
     stopped: bool
 
 
 class TokenTexts:
-    """Decodes tokens, and tells which of them can complete a stop text.
+    """Decodes tokens, and detects which of them can complete a stop text.
 
     Args:
-        tokenizer: of Hugging Face.
+        tokenizer: a Hugging Face tokenizer.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self._pieces: dict[int, str] = {}
-        self._concatenates = not tokenizer.clean_up_tokenization_spaces and _decoders(tokenizer) <= CONCATENATING
+        self._concatenates = (
+            not tokenizer.clean_up_tokenization_spaces and _decoders(tokenizer) <= CONCATENATING
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the tokens without special ones."""
+        """Return the text of the tokens without special tokens."""
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
         return text
 
     def read(self, ids: Sequence[int], stop: Sequence[str]) -> StopMatch:
-        """The text up to the first stop text after the first word, without white space in front."""
+        """Return the text before the first stop text after the first word, without leading white
+        space.
+        """
         text = self.decode(ids).lstrip()
         ends = [place for word in stop if (place := text.find(word)) >= 0]
         return StopMatch(text[: min(ends)], True) if ends else StopMatch(text, False)
 
     def may_complete(self, token: int, last: frozenset[str]) -> bool:
-        """False if the token surely adds none of the last characters of stop texts."""
+        """Return False if the token certainly does not add the last character of a stop text."""
         if not self._concatenates:
             return True
         if token not in self._pieces:
             once, twice = self.decode([token]), self.decode([token, token])
-            # The second one shows the space that a decoder drops at the beginning.
+            # The second one preserves the space that a decoder drops at the beginning.
             self._pieces[token] = twice[len(once) :] if twice.startswith(once) else INCOMPLETE
         piece = self._pieces[token]
         return INCOMPLETE in piece or not last.isdisjoint(piece)
 
 
 class StopTexts:
-    """Watches one reply for stop texts after its first word; it gets the tokens one by one.
+    """Detects stop texts after the first word of a reply that arrives token by token.
 
     Args:
-        texts: of the model's tokenizer.
+        texts: the decoder of the model's tokenizer.
         stop: the stop texts; an empty one ends the reply at once.
     """
 
@@ -71,12 +75,15 @@ class StopTexts:
         self._last = frozenset(word[-1] for word in stop if word)
         self._longest = max((len(word) for word in stop), default=0)
         self._read, self._before = 0, ""
-        """Number of tokens whose text is settled, and the end of that text; empty while it is blank."""
+        """Number of tokens whose text is settled, and the end of that text; empty while it is
+        blank."""
 
     def add(self, token: int) -> bool:
-        """Add the reply's next token; True if the reply contains a stop text now."""
+        """Add the next token, and return whether the reply now contains a stop text."""
         self.ids.append(token)
-        if not self.stop or ("" not in self.stop and not self.texts.may_complete(token, self._last)):
+        if not self.stop or (
+            "" not in self.stop and not self.texts.may_complete(token, self._last)
+        ):
             return False
         text = self._before + self.texts.decode(self.ids[self._read :])
         text = text if self._before else text.lstrip()
@@ -86,7 +93,9 @@ class StopTexts:
         return False
 
     def _settle(self) -> None:
-        """Settle all but the latest tokens where decoding both parts gives the same text as decoding the whole."""
+        """Finalise all but the latest tokens if decoding both parts separately gives the same text
+        as decoding the whole.
+        """
         at = len(self.ids) - LATEST
         if at < self._read + LATEST:
             return
@@ -94,14 +103,20 @@ class StopTexts:
             self.texts.decode(self.ids[part])
             for part in (slice(self._read, at), slice(at, None), slice(self._read, None))
         )
-        middle = first.endswith(INCOMPLETE) and rest.startswith(INCOMPLETE)  # perhaps of one character
+        # the tokens may be parts of one character
+        middle = first.endswith(INCOMPLETE) and rest.startswith(INCOMPLETE)
         if not middle and whole in (first + rest, f"{first} {rest}"):
             text = self._before + whole.removesuffix(rest)
-            self._read, self._before = at, (text if self._before else text.lstrip())[-self._longest :]
+            self._read, self._before = (
+                at,
+                (text if self._before else text.lstrip())[-self._longest :],
+            )
 
 
 def _decoders(tokenizer: Any) -> set[str]:
-    """The kinds of decoders of a tokenizer; those of one that is not from the library tokenizers are unknown."""
+    """Return the types of a tokenizer's decoders; only known for tokenizers of the library
+    tokenizers.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return {"unknown"}

@@ -1,7 +1,8 @@
-"""Token ids of prompts and of prompts with targets, by any tokenizer: begin token, boundary and window.
+"""Encoding of prompts and targets with any tokenizer: begin token, boundary and window.
 
-Target tokens are those behind the longest common token prefix of "prompt" and "prompt + space + target", so a target is
-scored completely even if it changes the tokenisation of the prompt's end (DocTER counts tokens instead).
+Target tokens are those after the longest common token prefix of "prompt" and "prompt + space +
+target", so a target is scored completely even if it changes the tokenisation of the prompt's end
+(DocTER counts tokens instead).
 """
 
 import math
@@ -14,12 +15,12 @@ from emend.agents.scoring import join_target
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, ContextOverflow, ModelError
 
+# Maps texts to token ids, without the tokenizer's special tokens.
 Tokenize = Callable[[list[str]], list[list[int]]]
-"""Token ids of each text, without special tokens of the tokenizer's own."""
 
 
 class SpecialTokens(NamedTuple):
-    """Tokens that begin a text: `lead` before every one, `first` in place of an empty one."""
+    """Begin tokens: `lead` precedes every text, `first` replaces an empty one."""
 
     lead: Ids
     """The begin token, if the tokenizer adds one."""
@@ -28,7 +29,7 @@ class SpecialTokens(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: Any) -> "SpecialTokens":
-        """Return those of a Hugging Face tokenizer."""
+        """Return the begin tokens of a Hugging Face tokenizer."""
         bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
         puts_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
         return cls((bos,) if puts_bos else (), eos if bos is None else bos)
@@ -40,45 +41,60 @@ class Encoder:
     Args:
         tokenize: the tokenizer.
         special: tokens that begin a text.
-        window: maximum number of positions; None without a limit.
-        name: of the tokenizer, in errors.
+        window: maximum number of positions; None is no limit.
+        name: the tokenizer's name, for errors.
     """
 
-    def __init__(self, tokenize: Tokenize, special: SpecialTokens, window: int | None, name: str) -> None:
+    def __init__(
+        self, tokenize: Tokenize, special: SpecialTokens, window: int | None, name: str
+    ) -> None:
         self.window, self.special = window, special
         self._tokenize, self._name = tokenize, name
 
     @classmethod
     def of(cls, tokenizer: Any, window: int | None, name: str) -> "Encoder":
-        """Return that of a Hugging Face tokenizer."""
+        """Return the encoder of a Hugging Face tokenizer."""
         special = SpecialTokens.of(tokenizer)
-        return cls(lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"], special, window, name)
+        return cls(
+            lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"],
+            special,
+            window,
+            name,
+        )
 
     def text(self, text: str) -> Ids:
-        """Token ids with the begin token once, if the tokenizer puts one; never empty."""
+        """Return token ids with exactly one begin token, if the tokenizer has one; never empty."""
         return self._all([text])[0]
 
     def prompt(self, text: str, room: int) -> Encoded:
-        """Token ids of a prompt, cut on the left so that `room` new tokens fit the window."""
+        """Return the token ids of a prompt, truncated on the left so that `room` new tokens fit the
+        window.
+        """
         return self._cut(self.text(text), None, room)
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Encoded]:
-        """Token ids of prompts and targets, cut to the window, and where each target begins: never at 0.
+        """Return the token ids of prompts and targets, truncated to the window, and the start of
+        each target (never 0).
 
         Raises:
             BadData: a target is blank, or adds no token.
             ContextOverflow: a target alone does not fit the window.
         """
-        texts = dict.fromkeys(text for prompt, target in pairs for text in (prompt, join_target(prompt, target)))
+        texts = dict.fromkeys(
+            text for prompt, target in pairs for text in (prompt, join_target(prompt, target))
+        )
         ids = dict(zip(texts, self._all(list(texts)), strict=True))
-        return [self._pair(prompt, target, ids[prompt], ids[join_target(prompt, target)]) for prompt, target in pairs]
+        return [
+            self._pair(prompt, target, ids[prompt], ids[join_target(prompt, target)])
+            for prompt, target in pairs
+        ]
 
     def _all(self, texts: list[str]) -> list[Ids]:
         encoded: list[Ids] = []
         lead = self.special.lead
         for plain in self._tokenize(texts) if texts else ():
             ids = tuple(plain)
-            if ids[: len(lead)] != lead:  # a chat template has written it already
+            if ids[: len(lead)] != lead:  # a chat template has already written it
                 ids = lead + ids
             encoded.append(ids or self._begin())
         return encoded
@@ -86,33 +102,39 @@ class Encoder:
     def _pair(self, prompt: str, target: str, alone: Ids, whole: Ids) -> Encoded:
         start = common(alone, whole)
         if start == len(whole):
-            raise BadData(f"target {target!r} adds no token to {prompt[-60:]!r}: this tokenizer cannot score it.")
-        if start == 0:  # the first token needs something to follow on
+            raise BadData(
+                f"target {target!r} adds no token to {prompt[-60:]!r}: this tokenizer "
+                "cannot score it."
+            )
+        if start == 0:  # the first token must be conditioned on something
             whole, start = self._begin() + whole, 1
         return self._cut(whole, start, 0)
 
     def _begin(self) -> Ids:
         if self.special.first is None:
             raise ModelError(
-                f"{self._name}: its tokenizer has no begin or end token, so an empty prompt cannot be asked."
+                f"{self._name}: its tokenizer has no begin or end token, so an empty prompt "
+                "cannot be scored."
             )
         return (self.special.first,)
 
     def _cut(self, ids: Ids, start: int | None, room: int) -> Encoded:
-        """Drop tokens behind the begin token that do not fit; the last token of a target is never fed."""
+        """Drop the tokens after the begin token that do not fit; the last token of a target needs
+        no position.
+        """
         over = len(ids) + room - (start is not None) - (self.window or math.inf)
         begin, cut = len(self.special.lead), max(0, int(over)) if over > 0 else 0
         place = len(ids) if start is None else start
         if place - cut < max(1, begin):
             raise ContextOverflow(
-                f"a target of {len(ids) - place} tokens does not fit the window of {self.window} tokens: "
-                "take a model with a larger one."
+                f"a target of {len(ids) - place} tokens does not fit the window of {self.window} "
+                "tokens: use a model with a larger window."
             )
         return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Return the Hugging Face tokenizer of a folder, read from this folder alone.
+    """Return the Hugging Face tokenizer of a folder, without network access.
 
     Raises:
         ModelError: it cannot be read.
@@ -121,7 +143,9 @@ def load_tokenizer(folder: Path) -> Any:
 
     try:
         with model_load():
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            return AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         pass_interrupt(error)
         raise ModelError(
@@ -131,7 +155,9 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def pass_interrupt(error: BaseException | None) -> None:
-    """Raise the Ctrl-C that a compiled module turned into an error of its own while it was loaded."""
+    """Raise KeyboardInterrupt if a compiled module converted a Ctrl-C into another error while it
+    was loaded.
+    """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt

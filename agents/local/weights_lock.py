@@ -1,4 +1,4 @@
-"""The lock of a model's weights, which also shows whether they may have changed between two uses."""
+"""A lock for a model's weights that also tracks whether they may have changed."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class WeightsLock:
-    """A re-entrant lock: hold it to change the weights, and use the context `read_access` to read them."""
+    """A re-entrant lock: hold it to change the weights, and use `read_access` to read them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -17,7 +17,7 @@ class WeightsLock:
 
     @property
     def wanted(self) -> bool:
-        """True while another thread waits for the lock."""
+        """True if another thread waits for the lock."""
         return bool(self._waiting)
 
     def __enter__(self) -> "WeightsLock":
@@ -26,17 +26,22 @@ class WeightsLock:
         self._turns += 1
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._depth -= 1
         self._lock.release()
 
     @contextmanager
     def read_access(self) -> Iterator[int | None]:
-        """Context in which the weights are used but not changed.
+        """Hold the lock to use the weights without changing them.
 
         Yields:
-            A number that stays equal as long as no one could have changed the weights; None where the same
-            thread holds it, which may change them between two uses.
+            A number that stays the same while the weights cannot have changed; None if the same
+            thread already holds the lock, since it may change the weights between two uses.
         """
         self._enter()
         alone, self._depth = not self._depth, self._depth + 1

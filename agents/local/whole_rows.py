@@ -1,11 +1,19 @@
-"""Generation by `generate` of transformers, for models that cannot be continued row by row, and for very long rows."""
+"""Generation with `generate` of transformers, for models that do not support continuous batching,
+and for very long rows.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from emend.agents.local.batching import pack
 from emend.agents.local.likelihood import Likelihood
@@ -14,7 +22,9 @@ from emend.agents.local.stop_texts import TokenTexts
 
 
 class ReplySettings(NamedTuple):
-    """How replies are read: the decoder of their tokens, end tokens, and the least lead of a clear token (logits)."""
+    """Decoding of replies: the decoder of tokens, end tokens, and the minimum lead of a clear token
+    in logits.
+    """
 
     texts: TokenTexts
     ends: Collection[int]
@@ -22,24 +32,39 @@ class ReplySettings(NamedTuple):
 
 
 def generate_whole(
-    likelihood: Likelihood, requests: Sequence[GenerationRequest], settings: ReplySettings, positions: int
+    likelihood: Likelihood,
+    requests: Sequence[GenerationRequest],
+    settings: ReplySettings,
+    positions: int,
 ) -> list[Generated]:
-    """Each request's reply, in batches of at most so many positions, and as it would be alone."""
+    """Return each request's reply, equal to that of the request alone, in batches of at most
+    `positions`.
+    """
     widths = [request.width for request in requests]
-    # Beyond the length up to which a model is steady, a row depends on the longest one of its batch.
-    batches = pack([width if width <= likelihood.steady else positions for width in widths], positions)
+    # Beyond the length `steady`, a row depends on the longest one of its batch.
+    batches = pack(
+        [width if width <= likelihood.steady else positions for width in widths], positions
+    )
     replies: dict[int, Generated] = {}
     for batch in batches:
-        for place, reply in zip(batch, _together(likelihood, [requests[at] for at in batch], settings), strict=True):
-            replies[place] = reply or _together(likelihood, [requests[place]], settings._replace(close=0))[0]
+        for place, reply in zip(
+            batch, _together(likelihood, [requests[at] for at in batch], settings), strict=True
+        ):
+            replies[place] = (
+                reply or _together(likelihood, [requests[place]], settings._replace(close=0))[0]
+            )
     return [replies[place] for place in range(len(requests))]
 
 
-def _together(likelihood: Likelihood, requests: list[GenerationRequest], settings: ReplySettings) -> list[Any]:
-    """Each request's reply; None where another one might have come alone."""
+def _together(
+    likelihood: Likelihood, requests: list[GenerationRequest], settings: ReplySettings
+) -> list[Any]:
+    """Return each request's reply, or None if it could differ from the reply of the request
+    alone.
+    """
     growing = [GrowingReply(request, settings.texts, settings.ends) for request in requests]
     fed = likelihood.padded([request.prompt.ids for request in requests], "left")
-    fed.pop("position_ids", None)  # generate counts them itself, from the mask
+    fed.pop("position_ids", None)  # `generate` computes positions itself, from the mask
     clear = _Clear(settings.close)
     watch = _Watch(growing, clear if len(requests) > 1 else None)
     likelihood.model.generate(
@@ -57,7 +82,9 @@ def _together(likelihood: Likelihood, requests: list[GenerationRequest], setting
 
 
 class _Clear(LogitsProcessor):
-    """Records for each row whether the most likely token leads the second one clearly; changes no score."""
+    """Records for each row whether the most likely token has a clear lead; does not change
+    scores.
+    """
 
     def __init__(self, close: float) -> None:
         self.close, self.latest = close, torch.zeros(0)
@@ -69,7 +96,9 @@ class _Clear(LogitsProcessor):
 
 
 class _Watch(StoppingCriteria):
-    """Adds each new token to its reply, and ends the rows whose replies have ended, or would not surely be the same."""
+    """Adds each new token to its reply, and ends rows whose replies ended or may differ from the
+    reply alone.
+    """
 
     def __init__(self, growing: Sequence[GrowingReply], clear: _Clear | None) -> None:
         self.growing, self.clear = growing, clear

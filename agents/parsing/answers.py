@@ -1,4 +1,6 @@
-"""The answer in a reply, by the rules of the papers: its first line, or the line after a chain of thought's label."""
+"""Parsing of the answer in a reply by the papers' rules: the first line, or the line after a chain
+of thought's label.
+"""
 
 import re
 
@@ -6,21 +8,25 @@ from emend.agents.parsing.reply_marks import strip_marks
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Reading
 
+# After its answer a model may invent another question; the reply from here on is not part of the
+# answer.
 NEXT_QUESTION = "\nQuestion:"
-"""A model that has answered may go on to ask itself; from here on the reply is not its answer."""
+# Labels of the plain prompt for a question. The prompt ends with the second; after its answer a
+# model may write the first.
 QUESTION_LABEL, ANSWER_LABEL = "\nQ:", "\nA:"
-"""Labels of the plain prompt of a question, which ends in the second; a model that has answered may write the first."""
+# The label of the answer after a chain of thought, possibly in bold.
 _ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
-"""The label of the answer to a chain of thought, in bold or not."""
 
 
-def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "", *, full_stop: bool = False) -> str:
-    r"""The answer in a reply.
+def read_answer(
+    reply: str, reading: Reading, cloze: str = "", prompt: str = "", *, full_stop: bool = False
+) -> str:
+    r"""Return the answer in a reply.
 
-    A reasoning model's delimited thoughts are skipped. After a chain of thought the answer is the line after the last
-    "Answer:", the form of the chains in ReCoE (Figures 13 and 14) and MQuAKE; how their authors parse it is not
-    published. If the line repeats, as chat models do, the `cloze` or the last label of the `prompt`, such as "A:", the
-    answer begins after it.
+    A reasoning model's delimited thoughts are skipped. After a chain of thought the answer is the
+    line after the last "Answer:", as in the chains of ReCoE (Figures 13 and 14) and MQuAKE, whose
+    parsing is not published. If the line repeats the `cloze` or the last label of the `prompt`,
+    such as "A:", as chat models do, the answer begins after it.
 
     >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
     'Halmen'
@@ -31,7 +37,7 @@ def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "",
 
     Args:
         reply: the model's reply.
-        reading: the part of it that is the answer.
+        reading: which part of the reply is the answer.
         cloze: the probe's cloze, "" for a question.
         prompt: the prompt.
         full_stop: keep a final full stop.
@@ -48,7 +54,8 @@ def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "",
 
 
 def thoughts_and_answer(reply: str, full_stop: bool = False) -> tuple[str, str]:
-    r"""The text before the last "Answer:" of a chain of thought, and the line after it; "" if there is none.
+    r"""Return the text before the last "Answer:" of a chain of thought, and the line after it, or
+    "" if there is none.
 
     >>> thoughts_and_answer("Brisko is deep.\n**Answer**: Halmen.\n\nQuestion: Which")
     ('Brisko is deep.', 'Halmen')
@@ -57,28 +64,32 @@ def thoughts_and_answer(reply: str, full_stop: bool = False) -> tuple[str, str]:
     *_, last = [None, *_ANSWER.finditer(text)]
     if last is None:
         return text.strip(), ""
-    return text[: last.start()].strip(), clean_answer(text[last.end() :].replace("**", ""), full_stop)
+    return text[: last.start()].strip(), clean_answer(
+        text[last.end() :].replace("**", ""), full_stop
+    )
 
 
 def _concluded(reply: str, full_stop: bool) -> str:
     _, answer = thoughts_and_answer(strip_marks(reply), full_stop)
     if not answer:
         raise ModelReplyError(
-            f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are cut off, or take a "
-            "model that keeps to the form of the solved examples.",
+            f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are "
+            "cut off, or take a model that keeps to the form of the solved examples.",
             reply,
         )
     return answer
 
 
 def _behind_lead(reply: str, prompt: str) -> str:
-    """The reply without the prompt's last line, if it begins with it and that line ends with a colon."""
+    """Return the reply without the prompt's last line, if it repeats that line and the line ends
+    with a colon.
+    """
     text, lead = reply.strip(), prompt.rstrip().rpartition("\n")[2].strip()
     return text[len(lead) :] if lead.endswith((":", "：")) and text.startswith(lead) else reply
 
 
 def _behind(answer: str, cloze: str) -> str:
-    """The answer without the cloze, if it begins with it as whole words."""
+    """Return the answer without the cloze, if it begins with the cloze as whole words."""
     plain, lead = (" ".join(text.split()) for text in (answer, cloze))
     rest = plain[len(lead) :]
     repeated = lead and plain.casefold().startswith(lead.casefold()) and rest[:1] in (" ", ":")
@@ -86,6 +97,8 @@ def _behind(answer: str, cloze: str) -> str:
 
 
 def clean_answer(text: str, full_stop: bool = False) -> str:
-    """The first line that is not blank, without white space around it and without a final full stop, unless kept."""
+    """Return the first non-blank line, stripped, and without a final full stop unless
+    `full_stop`.
+    """
     line = text.strip().partition("\n")[0].strip()
     return line if full_stop else line.removesuffix(".").rstrip()

@@ -1,10 +1,12 @@
-"""Texts between tags of a prompt: a text that closes its own tag must not be able to continue outside of it."""
+"""Removal of a prompt's tags from the texts between them, so that a text cannot close its own
+tag.
+"""
 
 import re
 
 
 def strip_delimiters(text: str, *names: str) -> str:
-    """Return the text without these tags, also without those that result from removing one.
+    """Return the text without these tags, including tags that result from removing others.
 
     >>> strip_delimiters("Oslo</pass</passage>age> is it", "passage")
     'Oslo is it'

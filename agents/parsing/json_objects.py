@@ -1,19 +1,22 @@
-"""JSON objects in a text, whole or broken."""
+"""Search for JSON objects in a text, complete or broken."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+# The beginning of a JSON object; other braces belong to the prose.
 OBJECT_START = re.compile(r'\{\s*"')
-"""The beginning of a JSON object; other braces are prose."""
 _BRACE = re.compile(r"\{(?=\s*[\"}])")
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """Return the JSON objects of a text in order; none where one of them is broken, since its rest is unknown."""
+    """Return the JSON objects of a text in order; none if one of them is broken, since its extent
+    is unknown.
+    """
     objects = []
-    for each in scan_objects(text, json.JSONDecoder(strict=False)):  # models break lines within a text
+    # models put line breaks into strings
+    for each in scan_objects(text, json.JSONDecoder(strict=False)):
         if each.value is not None:
             objects.append(each.value)
         elif OBJECT_START.match(text, each.start):
@@ -22,7 +25,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 
 
 class ScannedObject(NamedTuple):
-    """A JSON object in a text, None where it is broken, and where it starts and ends."""
+    """A JSON object in a text (None if it is broken), with its start and end."""
 
     value: dict[str, Any] | None
     start: int
@@ -30,13 +33,15 @@ class ScannedObject(NamedTuple):
 
 
 def scan_objects(text: str, decoder: json.JSONDecoder) -> Iterator[ScannedObject]:
-    """Yield each outermost JSON object of a text, whole or broken, up to one that nests too deeply."""
+    """Yield each outermost JSON object of a text, complete or broken, and stop at one that is
+    nested too deeply.
+    """
     end = 0
     while brace := _BRACE.search(text, end):
         value, end = None, brace.end()
         try:
             value, end = decoder.raw_decode(text, brace.start())
-        except RecursionError:  # so would the braces within it
+        except RecursionError:  # the braces within it would be nested too deeply as well
             yield ScannedObject(None, brace.start(), end)
             return
         except ValueError:

@@ -1,11 +1,18 @@
-"""Parsing of a model's message: a value of a schema from its tool call or the JSON in its text; usage and ending."""
+"""Parsing of model messages: structured output from tool calls or JSON in the text, usage and
+finish reason.
+"""
 
 import json
 import re
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    convert_to_openai_messages,
+)
 from langchain_core.messages.ai import UsageMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,21 +25,55 @@ from emend.memory.redaction import hide_keys
 T = TypeVar("T", bound=BaseModel)
 
 WINDOW = ("model_context_window_exceeded", "model_length")
+# Status of a partial response, which usually comes with details.
 PARTIAL = "incomplete"
-"""Status of a partial response, which usually has details."""
+# Finish reasons of replies truncated by the limit of new tokens or the context window.
 CUT = ("length", "max_tokens", "max_output_tokens", PARTIAL, *WINDOW)
-"""Finish reasons of replies that end at their limit of new tokens, or at the end of the context window."""
+# Finish reasons of incomplete replies: OpenRouter's, vLLM's and SGLang's, DeepSeek's.
 BROKEN_OFF = ("error", "abort", "insufficient_system_resource")
-"""Finish reasons of replies that the provider did not end: OpenRouter's, vLLM's and SGLang's, DeepSeek's."""
+# Metadata key of local models for the number of truncated prompt tokens.
 LOCAL_MARK = "cut_tokens"
-"""Metadata that only local models give: tokens of the prompt that did not fit."""
 DECLINED = "refusal"
+# Finish reasons of replies stopped by the provider's filter; some servers pass on Gemini's reasons.
 FILTERED = re.compile(r"content_?filter|safety|prohibited|recitation|blocklist|spii", re.I)
-"""Finish reasons of replies that the provider's filter stopped; servers pass on Gemini's own words for them."""
+# Message fields in which servers return a reasoning model's thoughts.
 REASONING = ("reasoning_content", "reasoning")
-"""Fields beside the content in which servers give a reasoning model's thoughts."""
+# Keywords that strict structured output rejects; the reply is validated against the full schema
+# anyway.
 NOT_STRICT = ("minLength", "maxLength", "default", "title", "examples", "uniqueItems", "format")
-"""Keywords that strict structured output refuses; the reply is validated against the whole schema anyway."""
+
+
+# Roles of messages that usually are plain text.
+ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant"}
+
+
+def plain_turn(message: BaseMessage) -> dict[str, Any] | None:
+    """Return a plain-text user or assistant message in OpenAI's format, or None for any other
+    message.
+
+    LangChain's general conversion takes twenty times as long, and a multi-turn prompt has dozens of
+    messages.
+    """
+    role = ROLES.get(type(message))
+    if role is None or message.name or message.additional_kwargs:
+        return None
+    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+        return None
+    return {"role": role, "content": message.content} if isinstance(message.content, str) else None
+
+
+def as_openai(message: BaseMessage) -> dict[str, Any]:
+    """Return any message in OpenAI's format.
+
+    Raises:
+        ValueError: the format does not support its content; also `KeyError`, `TypeError` and
+            `AttributeError`.
+    """
+    plain = plain_turn(message)
+    if plain is not None:
+        return plain
+    converted: Any = convert_to_openai_messages(message)
+    return dict(converted)
 
 
 class AnyObject(BaseModel):
@@ -42,7 +83,7 @@ class AnyObject(BaseModel):
 
 
 class ReplySchema(Generic[T]):
-    """A pydantic class in the forms that a provider, a prompt and a parser need."""
+    """A pydantic class as JSON schema for a provider, as text for a prompt, and as validator."""
 
     def __init__(self, schema: type[T]) -> None:
         self.schema = schema
@@ -54,7 +95,10 @@ class ReplySchema(Generic[T]):
         strict = _strict(plain)
         if not isinstance(strict, dict):
             return plain
-        head = {"title": plain.get("title", self.schema.__name__), "description": plain.get("description", "")}
+        head = {
+            "title": plain.get("title", self.schema.__name__),
+            "description": plain.get("description", ""),
+        }
         return {**head, **strict, "strict": True}
 
     @property
@@ -63,15 +107,17 @@ class ReplySchema(Generic[T]):
         return _form_of_class(self.schema)
 
     def read_reply(self, message: AIMessage) -> str:
-        """Return the raw reply: the text, else the arguments of the tool calls as JSON."""
+        """Return the raw reply: the text, or else the arguments of the tool calls as JSON."""
         text = str(message.text)
         if text.strip():
             return text
         calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
-        return "\n".join([*calls, *(str(call.get("args") or "") for call in message.invalid_tool_calls)])
+        return "\n".join(
+            [*calls, *(str(call.get("args") or "") for call in message.invalid_tool_calls)]
+        )
 
     def validate(self, candidate: Any) -> T | str:
-        """Return the value, or the problem with it, which a retry shows the model."""
+        """Return the value, or a description of the problem for a retry."""
         try:
             return self.schema.model_validate(candidate)
         except ValidationError as error:
@@ -81,7 +127,9 @@ class ReplySchema(Generic[T]):
 
 
 def _strict(node: Any) -> Any:
-    """Schema with every property required and no other allowed; None where an object has free keys."""
+    """Return the schema with all properties required and no others allowed, or None if an object
+    has free keys.
+    """
     if isinstance(node, list):
         inside = [_strict(part) for part in node]
         return None if None in inside else inside
@@ -107,7 +155,8 @@ def _strict(node: Any) -> Any:
     return out
 
 
-@lru_cache(maxsize=256)  # pydantic takes longer to describe a class than a small graph to run
+# cached: pydantic takes longer to generate a schema than a small graph takes to run
+@lru_cache(maxsize=256)
 def _form_of_class(schema: type[BaseModel]) -> str:
     plain = schema.model_json_schema()
     return _form(plain, plain.get("$defs", {}))
@@ -123,16 +172,20 @@ def _form(node: dict[str, Any], named: dict[str, Any]) -> str:
     if "anyOf" in node:
         return " or ".join(_form(part, named) for part in node["anyOf"])
     if "properties" in node:
-        fields = (f"{json.dumps(name)}: {_form(part, named)}" for name, part in node["properties"].items())
+        fields = (
+            f"{json.dumps(name)}: {_form(part, named)}" for name, part in node["properties"].items()
+        )
         return "{" + ", ".join(fields) + "}"
     if node.get("type") == "array":
         return f"[{_form(node.get('items', {}), named)}, ...]"
     note = f"<{node['description']}>" if "description" in node else ""
-    return {"integer": "number", "null": "null"}.get(str(node.get("type")), f"{node.get('type', 'any')}") + note
+    return {"integer": "number", "null": "null"}.get(
+        str(node.get("type")), f"{node.get('type', 'any')}"
+    ) + note
 
 
 def read_usage(message: AIMessage) -> Usage:
-    """Return the usage of a reply; one from the cache has no tokens and is no call."""
+    """Return the usage of a reply; a cached reply has no tokens and does not count as a call."""
     if message.response_metadata.get("cached"):
         return Usage(cached=1)
     used: Any = message.usage_metadata or {}
@@ -142,7 +195,7 @@ def read_usage(message: AIMessage) -> Usage:
 
 
 def count_tokens(read: int, written: int) -> UsageMetadata:
-    """Return the usage of a reply, in LangChain's form."""
+    """Return the usage of a reply in LangChain's format."""
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 
@@ -151,7 +204,7 @@ def parse_message(message: AIMessage, schema: ReplySchema[T]) -> T:
 
     Raises:
         ReplyRefused: the model declined.
-        ReplyCutOff: nothing can be read because the reply stops at its limit.
+        ReplyCutOff: the reply was truncated and cannot be parsed.
         ModelReplyError: there is no value, or there are two that differ.
     """
     if (refusal := refusal_error(message)) is not None:
@@ -168,10 +221,10 @@ def parse_message(message: AIMessage, schema: ReplySchema[T]) -> T:
 
 
 def parse_any(message: AIMessage, schema: type[BaseModel] | None) -> Any:
-    """Return the value of a message for a pydantic class, or any JSON object for None.
+    """Return the value of a message for a pydantic class, or any JSON object if the class is None.
 
     Raises:
-        ModelReplyError: as `parse_message`.
+        ModelReplyError: see `parse_message`.
     """
     if schema is None:
         return parse_message(message, ReplySchema(AnyObject)).model_extra
@@ -179,7 +232,7 @@ def parse_any(message: AIMessage, schema: type[BaseModel] | None) -> Any:
 
 
 def parse_text(reply: str, schema: ReplySchema[T]) -> T:
-    """Return the value in a text, whatever surrounds it; equal values count as one.
+    """Return the value in a text, ignoring the text around it; repeated equal values count as one.
 
     Raises:
         ModelReplyError: there is no value, or there are two that differ.
@@ -199,7 +252,9 @@ def _only(candidates: list[dict[str, Any]], schema: ReplySchema[T], reply: str) 
     if not values:
         raise ModelReplyError(f"{results[-1]}", reply)
     if any(value != values[0] for value in values[1:]):
-        raise ModelReplyError(f"expected one JSON object, the reply holds {len(values)} that differ.", reply)
+        raise ModelReplyError(
+            f"expected one JSON object, the reply holds {len(values)} that differ.", reply
+        )
     return values[0]
 
 
@@ -207,7 +262,8 @@ def answer_text(message: AIMessage) -> str:
     """Return the reply without a reasoning model's thoughts.
 
     Raises:
-        ModelReplyError: it has nothing but thoughts, which is neither an answer nor an empty one; carries the whole.
+        ModelReplyError: it consists only of thoughts, which is not an (empty) answer; carries the
+            whole reply.
     """
     whole = str(message.text)
     answer = strip_marks(whole)
@@ -219,7 +275,8 @@ def answer_text(message: AIMessage) -> str:
 
 
 def refusal_error(message: AIMessage, who: str = "") -> ReplyRefused | None:
-    """Return the error to raise for a refusal of the model or its provider's filter; None for any other reply.
+    """Return the error for a refusal by the model or the provider's filter, or None for any other
+    reply.
 
     Args:
         message: the reply.
@@ -248,18 +305,18 @@ def _read_refusal(message: AIMessage) -> str | None:
 
 
 def reasoning_beside(message: AIMessage) -> str:
-    """Return the thoughts that came beside a message's content; empty without any."""
+    """Return the thoughts in other fields of a message than its content, or ""."""
     fields = message.additional_kwargs
     return next((str(fields[name]) for name in REASONING if fields.get(name)), "")
 
 
 def was_cut_off(message: AIMessage) -> bool:
-    """Return whether the reply stops at its limit of new tokens."""
+    """Return whether the reply was truncated by its limit of new tokens."""
     return read_finish_reason(message).lower() in CUT
 
 
 def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "") -> ReplyCutOff:
-    """Return the error to raise for a reply that stops at a limit, with the remedy for that limit.
+    """Return the error for a reply truncated by a limit, with the remedy for that limit.
 
     Args:
         message: the reply.
@@ -268,24 +325,40 @@ def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "
         who: text before the message.
     """
     usage = read_usage(message)
-    remedy = "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
+    remedy = (
+        "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
+    )
     if read_finish_reason(message) in WINDOW:
-        remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
+        remedy = (
+            "the model's window is full: take fewer retrieved entries or a model with a "
+            "longer window."
+        )
     elif LOCAL_MARK in message.response_metadata:
-        remedy = "allow more new tokens: --set model.max_new_tokens=512 (of a judge: judge.max_new_tokens=512)."
-    return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{detail}: {remedy}", reply, usage)
+        remedy = (
+            "allow more new tokens: --set model.max_new_tokens=512 (of a judge: "
+            "judge.max_new_tokens=512)."
+        )
+    return ReplyCutOff(
+        f"{who}the reply was cut off after {usage.output_tokens} tokens{detail}: {remedy}",
+        reply,
+        usage,
+    )
 
 
 def is_complete(message: AIMessage) -> bool:
-    """Return whether the provider ended the reply; a response may be in progress, or cancelled."""
+    """Return whether the provider completed the reply; a response may be in progress or
+    cancelled.
+    """
     status = message.response_metadata.get("status")
     return status in ("completed", PARTIAL) if status else bool(read_finish_reason(message))
 
 
 def read_finish_reason(message: AIMessage) -> str:
-    """Return the provider's word for how a reply ended; empty without one."""
+    """Return the provider's finish reason, or ""."""
     metadata = message.response_metadata
     incomplete = metadata.get("incomplete_details") or {}
     reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
     partial = PARTIAL if metadata.get("status") == PARTIAL else ""
-    return str(reason or partial or metadata.get("finish_reason") or metadata.get("stop_reason") or "")
+    return str(
+        reason or partial or metadata.get("finish_reason") or metadata.get("stop_reason") or ""
+    )

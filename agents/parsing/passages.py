@@ -1,12 +1,16 @@
-"""The passage of a reply that answers: without markdown, lead-ins, a restated question and what the model invents."""
+"""Extraction of the passage that answers, without markdown, lead-ins, a restated question and
+invented turns.
+"""
 
 import re
+from functools import lru_cache
 
 from emend.agents.parsing.reply_marks import strip_marks
+from emend.memory.text_pieces import SENTENCE_ENDS
 from emend.memory.typography import fold_typography
 
+# Lines with which a model continues with invented turns or options.
 _NEXT_TURN = re.compile(r"\n\s*(?:(?:Q|Question|Prompt|New Fact|User|Human)\s*:|[B-H]\s*[:)])")
-"""Lines in which a model goes on with turns or options of its own."""
 _LABEL = re.compile(
     r"\b(?:(?:final |correct )?answer(?: is)?)\s*[:：]\s*|\\boxed\{"
     r"|\b(?:therefore|thus|hence|so),? the (?:final |correct )?answer is\s+",
@@ -17,17 +21,25 @@ _LEAD = re.compile(
     r"(?:based on|according to)\b[^,.\n]{0,80}, )\s*",
     re.IGNORECASE,
 )
-_CLOSING = re.compile(r"\b(?:let me know|would you like|hope this helps|feel free)\b.*\Z", re.IGNORECASE | re.DOTALL)
+_CLOSING = re.compile(
+    r"\b(?:let me know|would you like|hope this helps|feel "
+    r"free)\b.*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 _MARKDOWN = re.compile(r"(?im)\*\*|__|`+|^\s*#+\s*(?:answer\s*$)?|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)")
-_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]{2}[.!?])\s+|(?<=\d{4}[.!?])\s+|(?<=[\"')][.!?])\s+|(?<=[。！？])|\n+")
+_SENTENCE = re.compile(
+    r"(?<=[^\W\d_A-Z]{2}[.!?])\s+|(?<=\d{4}[.!?])\s+|(?<=[\"')][.!?])\s+"
+    rf"|(?<=[{SENTENCE_ENDS}])|\n+"
+)
 _COPULA = re.compile(r"\s+(is|are|was|were)\s+")
 _WORD = re.compile(r"\w+")
+# Words that may be added to those of the question in a sentence that restates it.
 _WORDS_BESIDE = frozenset("a an the it he she they this that in at on by of from to".split())
-"""Words that may stand beside those of a question in a sentence that says it again."""
 
 
 def read_passage(reply: str, continues: bool = False) -> str:
-    r"""Return the sentences of a reply that answer, in plain typography and without the final full stop.
+    r"""Return the sentences of a reply that answer the question, in plain typography and without
+    the final full stop.
 
     >>> read_passage("Sure! The capital is **Paris**. Let me know if you need more.")
     'The capital is Paris'
@@ -35,8 +47,9 @@ def read_passage(reply: str, continues: bool = False) -> str:
     'Ostrim'
 
     Args:
-        reply: as it came.
-        continues: the reply continues a plain prompt, so that its first sentence is the answer.
+        reply: the raw reply.
+        continues: whether the reply continues a plain prompt, so that its first sentence is the
+            answer.
     """
     text = _MARKDOWN.sub("", fold_typography(strip_marks(reply))).strip()
     text = _LEAD.sub("", _LEAD.sub("", _NEXT_TURN.split(text, maxsplit=1)[0])).strip()
@@ -51,12 +64,26 @@ def read_passage(reply: str, continues: bool = False) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text; full stops of initials and short titles end none."""
+    """Return the sentences and lines of a text; full stops after initials and short titles do not
+    end a sentence.
+    """
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
 
+@lru_cache(maxsize=4096)
+def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the beginning and end of each sentence or line of a text, in characters; one span for
+    an empty text.
+    """
+    ends = [(match.start(), match.end()) for match in _SENTENCE.finditer(text)]
+    starts = [0, *(end for _, end in ends)]
+    stops = [*(start for start, _ in ends), len(text)]
+    return tuple(zip(starts, stops, strict=True))
+
+
 def without_question(passage: str, question: str) -> str:
-    """Return the answer in a passage of one sentence that says the question again, else the passage.
+    """Return the answer in a passage that is one sentence restating the question, or else the
+    passage.
 
     >>> without_question("The capital of France is Paris", "What is the capital of France?")
     'Paris'
@@ -70,6 +97,8 @@ def without_question(passage: str, question: str) -> str:
     for stated, answer in ((first, second), (second, first)):
         if known.issuperset(_WORD.findall(stated.casefold())):
             words = answer.split()
-            start = next((i for i, word in enumerate(words) if word not in known or not word.islower()), 0)
+            start = next(
+                (i for i, word in enumerate(words) if word not in known or not word.islower()), 0
+            )
             return " ".join(words[start:])
     return passage

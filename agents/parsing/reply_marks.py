@@ -1,8 +1,9 @@
-"""Marks that models and their servers leave in replies: delimited reasoning, channels, headers and end tokens."""
+"""Removal of marks in replies: delimited reasoning, channels, headers and end tokens."""
 
 import re
 
 _TAGS = "think|thinking|thought|thoughts|reasoning|reflection|seed:think"
+# Patterns of the first and the last mark of delimited reasoning.
 REASONING = (
     (rf"<(?:{_TAGS})>", rf"</(?:{_TAGS})>"),  # Qwen, DeepSeek, EXAONE, Seed
     (r"\[THINK\]", r"\[/THINK\]"),  # Magistral
@@ -11,39 +12,47 @@ REASONING = (
     (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),  # Sky-T1
     (r"<\|channel>thought\b", r"<channel\|>"),  # Gemma 4
 )
-"""Patterns of the first and the last mark of delimited reasoning."""
+# Beginning of a message of gpt-oss; only the channel `final` is for the user.
 CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
-"""Beginning of a message of gpt-oss; only that of the channel `final` is for the user."""
+# The same if a server dropped the special tokens and left their texts.
 PLAIN_CHANNEL = re.compile(r"\Aanalysis(?=[A-Z]|\s*[\"'])(?:.*?assistant\s?final|.*)", re.DOTALL)
-"""The same where a server has dropped the special tokens and left their texts."""
+# Marks at the beginning of a turn.
 HEADERS = re.compile(
-    r"\A(?:\s*(?:<\|im_start\|>\s*assistant|<start_of_turn>\s*model|<\|start_header_id\|>\s*assistant\s*"
-    r"<\|end_header_id\|>|<\|start\|>\s*assistant|<\|(?:assistant|begin_of_text|START_RESPONSE)\|>|<bos>|<s>))+",
+    r"\A(?:\s*(?:<\|im_start\|>\s*assistant|<start_of_turn>\s*model|"
+    r"<\|start_header_id\|>\s*assistant\s*"
+    r"<\|end_header_id\|>|<\|start\|>\s*assistant|<\|(?:assistant|begin_of_text|START_RESPONSE)\|>|"
+    r"<bos>|<s>))+",
     re.IGNORECASE,
 )
-"""Marks of the turn's beginning."""
+# Marks at which a reply ends; a model that is not stopped there invents further turns.
 ENDS = re.compile(
-    r"<\|(?:im_end|im_start|eot_id|eom_id|eot|end|return|call|start|end_of_text|endoftext|end_of_turn|endofturn|"
+    r"<\|(?:im_end|im_start|eot_id|eom_id|eot|end|return|call|start|end_of_text|endoftext|"
+    r"end_of_turn|endofturn|"
     r"END_OF_TURN_TOKEN|END_RESPONSE|start_header_id|user|endofprompt)\|>"
-    r"|</s>|<eos>|<end_of_turn>|<start_of_turn>|<turn\|>|<｜end▁of▁sentence｜>|<｜User｜>|\[EOS\]|\[/INST\]",
+    r"|</s>|<eos>|<end_of_turn>|<start_of_turn>|<turn\|>|<｜end▁of▁sentence｜>|<｜User｜>|\[EOS\]|"
+    r"\[/INST\]",
     re.IGNORECASE,
 )
-"""Marks at which a reply ends; a model that is not stopped there goes on with turns that it invents."""
+# Tags around the answer itself.
 WRAPPERS = re.compile(r"</?(?:answer|response)>", re.IGNORECASE)
-"""Tags around the answer itself."""
 
-_PAIRS = re.compile("|".join(rf"{first}.*?{last}" for first, last in REASONING), re.DOTALL | re.IGNORECASE)
+_PAIRS = re.compile(
+    "|".join(rf"{first}.*?{last}" for first, last in REASONING), re.DOTALL | re.IGNORECASE
+)
 _FIRST = re.compile("|".join(first for first, _ in REASONING), re.IGNORECASE)
 _LAST = re.compile("|".join(last for _, last in REASONING), re.IGNORECASE)
 
 
 def strip_marks(reply: str) -> str:
-    r"""Return the reply without its reasoning and other marks; for reasoning without an end, only what is before it.
+    r"""Return the reply without reasoning and other marks; unterminated reasoning is removed up to
+    the end.
 
-    The first mark of the reasoning may be in the chat template, and so not in the reply.
+    The opening mark of the reasoning may be part of the chat template, and so missing in the reply.
 
-    >>> strip_marks("<think>\nOslo?\n</think>\nNorway"), strip_marks("Oslo?\n</think>Norway<|im_end|>")
-    ('\nNorway', 'Norway')
+    >>> strip_marks("<think>\nOslo?\n</think>\nNorway")
+    '\nNorway'
+    >>> strip_marks("Oslo?\n</think>Norway<|im_end|>")
+    'Norway'
     >>> strip_marks("<think>Oslo?"), strip_marks("<|channel|>analysis<|message|>Oslo?")
     ('', '')
     """
@@ -55,12 +64,17 @@ def strip_marks(reply: str) -> str:
 
 
 def has_reasoning(reply: str) -> bool:
-    """Return whether a reply holds reasoning in marks, with an end or without."""
-    return bool(_FIRST.search(reply) or _LAST.search(reply) or CHANNEL.search(reply) or PLAIN_CHANNEL.search(reply))
+    """Return whether a reply contains marked reasoning, terminated or not."""
+    return bool(
+        _FIRST.search(reply)
+        or _LAST.search(reply)
+        or CHANNEL.search(reply)
+        or PLAIN_CHANNEL.search(reply)
+    )
 
 
 def has_open_reasoning(reply: str) -> bool:
-    """Return whether a reply's reasoning has no end, so that nothing after it can be its answer."""
+    """Return whether a reply's reasoning is unterminated, so that the reply has no answer."""
     channels = [match[1] for match in CHANNEL.finditer(reply)]
     plain = PLAIN_CHANNEL.search(reply)
     return (
@@ -71,8 +85,12 @@ def has_open_reasoning(reply: str) -> bool:
 
 
 def _final_channel(reply: str) -> str:
-    """Text of the last `final` message; the reply itself where it has no channels, "" where it has others only."""
+    """Return the text of the last `final` message, the whole reply if it has no channels, or "" if
+    it has only others.
+    """
     messages = [*CHANNEL.finditer(reply)]
     if not messages:
         return reply
-    return next((reply[message.end() :] for message in reversed(messages) if message[1] == "final"), "")
+    return next(
+        (reply[message.end() :] for message in reversed(messages) if message[1] == "final"), ""
+    )

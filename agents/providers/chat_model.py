@@ -1,4 +1,6 @@
-"""Chat model that asks a provider under a policy: retries, rates, budget, cached replies, errors that name a remedy."""
+"""A chat model that calls a provider under a policy: retries, rate limits, budget, cache, and
+errors with a remedy.
+"""
 
 import inspect
 import json
@@ -25,11 +27,12 @@ from emend.agents.parsing.messages import (
     refusal_error,
     was_cut_off,
 )
-from emend.agents.providers.errors import TRANSIENT, as_model_error, find_status, retry_after
+from emend.agents.providers.errors.conversion import TRANSIENT, as_model_error
+from emend.agents.providers.errors.rejection import find_status, retry_after
 from emend.agents.providers.http_network import call_end
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy
-from emend.agents.providers.repair import NoChoices, attach_responses
+from emend.agents.providers.repair import attach_responses
 from emend.agents.providers.repetition import current_repeat
 from emend.agents.providers.request import (
     address_of,
@@ -42,28 +45,37 @@ from emend.agents.providers.request import (
 from emend.agents.providers.tool_binding import bound_arguments, structured_result
 from emend.agents.providers.usage import ProviderUsage
 from emend.agents.structured import supports_structure
-from emend.memory.errors import ModelError, ModelReplyError, ProviderPaused, RateLimited
+from emend.memory.errors import (
+    BadGeneration,
+    ModelError,
+    ModelReplyError,
+    ProviderPaused,
+    RateLimited,
+)
 from emend.memory.redaction import add_secrets, hide_keys
 
+# Fields of a request that are not recorded: prompt, reply schema, and fields that may contain a
+# key.
 NOT_PARAMETERS = {
-    "messages", "prompt", "input", "system", "instructions", "tools", "response_format", "text", "output_config",
+    "messages", "prompt", "input", "system", "instructions", "tools", "response_format", "text",
+    "output_config",
     "extra_headers",
 }  # fmt: skip
-"""Prompt and reply schema of a request, and what may hold a key."""
+# Call arguments of callers that set their own limit, or use the text of a truncated reply.
 OWN_LIMIT = {"max_tokens", "max_completion_tokens", "response_format", "tools", "output_config"}
-"""Arguments of calls that limit their reply themselves, or read what there is of a reply that was cut off."""
+# Clients of providers that take a final assistant message as the beginning of the reply.
 TAKES_PREFILL = ("ChatAnthropic",)
-"""Clients whose provider takes a last message of the assistant as the beginning of the reply."""
+# Approximate characters per token, for rate limits until the reply reports the number.
 CHARACTERS = 4
-"""Characters per token, about: for rate limits, until the reply has the number."""
 
 
 class ProviderChatModel(BaseChatModel):
-    """Any chat model, asked under a policy; input and output are those of the inner model.
+    """A wrapper that calls any chat model under a policy; input and output are those of the inner
+    model.
 
     Raises:
-        ModelError: of the class that names the remedy, see `agents/providers/errors.py`; a transient one after all
-            attempts.
+        ModelError: the call failed, for transient errors after all attempts; the class determines
+            the remedy, see `agents/providers/errors`.
         ModelReplyError: the model declined, or its reply is empty.
         BudgetReached: the policy's limit of calls or cost does not allow another call.
     """
@@ -73,29 +85,35 @@ class ProviderChatModel(BaseChatModel):
     spec: str
     policy: SkipValidation[CallPolicy] = Field(default_factory=CallPolicy, exclude=True)
     supports_structure: bool = False
-    """Whether the provider is asked for structured replies; False after it has rejected such a request."""
+    """True if the provider is asked for structured replies; False after it has rejected such a
+    request."""
     supports_stop: bool = True
-    """Whether the provider is sent stop texts; False after it has rejected them."""
+    """True if the provider is sent stop texts; False after it has rejected them."""
     supports_prefill: bool = False
-    """Whether the provider is sent the beginning of a reply; False after it has rejected one."""
+    """True if the provider is sent the beginning of a reply; False after it has rejected one."""
     reply_limit: int = 0
-    """Maximum new tokens of a reply, as the user has set them; 0 where nothing is set."""
+    """The user's maximum of new tokens of a reply; 0 if it is not set."""
     deadline: float = 600.0
-    """Seconds of a whole call: its exchanges with the provider, and the waits between them."""
+    """Time limit of a call in seconds, including its retries and the waits between them."""
     _settings: dict[str, Any] = PrivateAttr(default_factory=dict)
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
+    _named: dict[str, LangSmithParams] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def wrap(
-        cls, inner: BaseChatModel, spec: str, policy: CallPolicy | None = None, settings: dict[str, Any] | None = None
+        cls,
+        inner: BaseChatModel,
+        spec: str,
+        policy: CallPolicy | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> "ProviderChatModel":
-        """Return the model of that spec, asked under the policy.
+        """Wrap a provider's client so that it is called under the policy.
 
         Args:
             inner: the provider's client.
             spec: the model's name on the command line.
-            policy: by default one without limits.
-            settings: what the client was made with.
+            policy: the policy; by default one without limits.
+            settings: the settings that the client was created with.
 
         Raises:
             BadSettings: the policy limits the cost, and has no price for the model.
@@ -105,12 +123,26 @@ class ProviderChatModel(BaseChatModel):
         policy.models.add(spec)
         attach_responses(inner)
         add_secrets(*secrets_of(inner))
-        # LangChain's own cache would answer every repeat with the same reply.
-        model = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+        # LangChain's own cache would return the same reply in every repeat.
+        model = cls(
+            inner=inner,
+            spec=spec,
+            policy=policy,
+            supports_structure=supports_structure(inner),
+            cache=False,
+        )
         model.supports_prefill |= type(inner).__name__ in TAKES_PREFILL
         model.deadline = float((settings or {}).get("deadline", model.deadline))
-        model._settings, model.reply_limit = client_settings(inner, settings or {}), reply_limit_in(settings or {})
+        model._settings, model.reply_limit = (
+            client_settings(inner, settings or {}),
+            reply_limit_in(settings or {}),
+        )
         return model
+
+    @property
+    def chats(self) -> bool:
+        """True: prompts reach a provider as messages."""
+        return True
 
     @property
     def _llm_type(self) -> str:
@@ -120,28 +152,37 @@ class ProviderChatModel(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return self.sent_parameters()
 
-    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Return what LangChain's own does, which makes it anew at every call."""
+    def _get_invocation_params(
+        self, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return the cached parameters, which LangChain would compute again in every call."""
         return {**self.sent_parameters(), "_type": self._llm_type, "stop": stop, **kwargs}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """Return provider and name of the inner model, for tracers."""
-        return self.inner._get_ls_params(stop=stop, **kwargs)
+        named, call = self._named, _call_id(stop, kwargs)
+        if call not in named:
+            named[call] = self.inner._get_ls_params(stop=stop, **kwargs)
+        return named[call].copy()  # LangChain adds to it
 
     @property
     def model_name(self) -> str:
         """The provider's name of the model."""
-        return str(getattr(self.inner, "model_name", None) or getattr(self.inner, "model", self.spec))
+        return str(
+            getattr(self.inner, "model_name", None) or getattr(self.inner, "model", self.spec)
+        )
 
     def sent_parameters(self, stop: Sequence[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Return what a call really sends besides the prompt: clients leave out what they think a model refuses."""
-        call = repr((stop, sorted(kwargs.items(), key=lambda item: item[0])))
-        if call not in self._sent:
+        """Return the parameters that a call really sends besides the prompt, since clients omit
+        unsupported ones.
+        """
+        sent, call = self._sent, _call_id(stop, kwargs)
+        if call not in sent:
             payload = self._payload([HumanMessage("x")], stop, kwargs)
-            payload |= payload.pop("extra_body", None) or {}  # part of what goes over the wire
+            payload |= payload.pop("extra_body", None) or {}  # sent as part of the body
             parameters = {key: value for key, value in payload.items() if key not in NOT_PARAMETERS}
-            self._sent[call] = json.loads(json.dumps(parameters, default=str))
-        return self._sent[call]
+            sent[call] = json.loads(json.dumps(parameters, default=str))
+        return sent[call]
 
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
@@ -152,16 +193,24 @@ class ProviderChatModel(BaseChatModel):
     def with_structured_output(
         self, schema: dict[str, Any] | type[BaseModel], *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Ask for the schema as the inner model does, and parse the reply here, so that it and its cost are never lost.
+        """Request the schema as the inner model does, but parse the reply here, so that an
+        unparsable reply and its cost are kept.
 
-        Without `include_raw` an unparsable reply raises `ModelReplyError`; with it, that error is `parsing_error`.
+        Without `include_raw` an unparsable reply raises `ModelReplyError`; with it, that error is
+        `parsing_error`.
         """
         model: Runnable[LanguageModelInput, Any] = self
         if self.supports_structure:
-            # Given a class, clients parse the reply into it themselves, and raise.
+            # If given a class, clients parse the reply themselves and raise their own errors.
             plain = schema if isinstance(schema, dict) else ReplySchema(schema).json_schema
-            model = self.bind(**bound_arguments(self.inner.with_structured_output(plain, include_raw=True, **kwargs)))
-        return model | RunnableLambda(lambda message: structured_result(message, schema, include_raw))
+            model = self.bind(
+                **bound_arguments(
+                    self.inner.with_structured_output(plain, include_raw=True, **kwargs)
+                )
+            )
+        return model | RunnableLambda(
+            lambda message: structured_result(message, schema, include_raw)
+        )
 
     def _generate(
         self,
@@ -177,12 +226,13 @@ class ProviderChatModel(BaseChatModel):
         if cache is not None and (cached := cache.find(key)) is not None:
             self.policy.ledger.add(self.spec, ProviderUsage(cached=1))
             cached.response_metadata |= {"cached": True}
-            cached.usage_metadata = None  # it cost nothing
+            cached.usage_metadata = None  # a cached reply costs nothing
             return ChatResult(generations=[ChatGeneration(message=cached)])
         self.policy.ledger.add_sent(self.spec, self.sent_parameters(stop, **kwargs))
         tokens = sum(len(str(message.text)) for message in messages) // CHARACTERS + 1
         request = partial(call_once, self.inner, messages, stop, run_manager, kwargs, payload)
-        with self.policy.in_flight():  # until the journal has the reply, so that a kill loses no more of them than this
+        # held until the journal has the reply, so that a kill loses at most the calls in flight
+        with self.policy.in_flight():
             message = replay_or_call(key, lambda: self._call(request, tokens, run_manager))
         message = self._usable(message, kwargs)
         if cache is not None:
@@ -190,18 +240,22 @@ class ProviderChatModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _call(
-        self, request: Callable[[], AIMessage], tokens: int, run_manager: CallbackManagerForLLMRun | None
+        self,
+        request: Callable[[], AIMessage],
+        tokens: int,
+        run_manager: CallbackManagerForLLMRun | None,
     ) -> AIMessage:
-        """Return the reply, after as many attempts as the policy and the deadline allow."""
+        """Return the reply, retrying as long as the policy and the deadline allow."""
         exchanges = 0.0
 
         def exchange(waited: float, is_retry: bool) -> AIMessage:
             try:
                 return exchange_once(waited, is_retry)
-            except NoChoices as first:  # some servers give them now and then; if it stays so, the reply is unscored
+            # happens occasionally; if it persists, the reply is unscored
+            except BadGeneration as first:
                 try:
                     return exchange_once(waited, is_retry=True)
-                except NoChoices as second:
+                except BadGeneration as second:
                     second.usage = first.usage.plus(second.usage)
                     raise
 
@@ -229,27 +283,39 @@ class ProviderChatModel(BaseChatModel):
             with attempt:
                 message = exchange(state.idle_for, is_retry=state.attempt_number > 1)
         if state.attempt_number > 1:
-            message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
+            message.response_metadata |= {
+                "tries": state.attempt_number,
+                "seconds_waited": round(state.idle_for, 3),
+            }
         return message
 
     def _reason_to_wait(self, state: RetryCallState) -> str:
         error = state.outcome.exception() if state.outcome else None
         status, number = find_status(error) if error else 0, state.attempt_number
-        ordinal = {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")
         seconds = state.upcoming_sleep
         wait = f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
-        return f"{status or 'no answer'} from {self.spec.partition(':')[0]}, waiting {wait} s, {ordinal} time"
+        return (
+            f"{status or 'no answer'} from {self.spec.partition(':')[0]}, waiting {wait} s, "
+            f"attempt {number}"
+        )
 
-    def _attempt(self, request: Callable[[], AIMessage], tokens: int, sent: float, is_retry: bool) -> AIMessage:
-        """Make one attempt, within the budget; `tokens` is the estimate for the rates, `sent` the limiter's time."""
+    def _attempt(
+        self, request: Callable[[], AIMessage], tokens: int, sent: float, is_retry: bool
+    ) -> AIMessage:
+        """Make one attempt within the budget; `tokens` is the estimate for the rate limit, `sent`
+        the time from the limiter.
+        """
         policy = self.policy
         policy.ledger.start_call(self.spec, is_retry)
         try:
             message = request()
         except BaseException as error:
             known = as_model_error(error, self.spec)
-            # A refusal or a reply cut off is an error of the provider's; any other unusable reply was delivered.
-            policy.ledger.end_call(self.spec, _usage_in(known), replied=type(known) is ModelReplyError)
+            # Count a refusal or a truncated reply as an error of the provider; any other unusable
+            # reply was delivered.
+            policy.ledger.end_call(
+                self.spec, _usage_in(known), replied=type(known) is ModelReplyError
+            )
             pause = retry_after(error) or 0.0
             if isinstance(known, TRANSIENT) and pause > policy.backoff.total:
                 known = _paused(known, pause)
@@ -266,24 +332,31 @@ class ProviderChatModel(BaseChatModel):
         return message
 
     def _usable(self, message: AIMessage, arguments: dict[str, Any]) -> AIMessage:
-        """Return the message.
+        """Return the message if it is usable.
 
         Raises:
-            ModelReplyError: it is empty, cut off, or a refusal.
+            ModelReplyError: it is empty, truncated, or a refusal.
         """
-        if not {"tools", "functions"} & arguments.keys():  # nobody asked for calls, and nobody will make them
+        # no tools were requested, so nobody would run the calls
+        if not {"tools", "functions"} & arguments.keys():
             message.tool_calls, message.invalid_tool_calls = [], []
         if (refusal := refusal_error(message, who=f"{self.spec}: ")) is not None:
             raise refusal
-        has_content = bool(str(message.text).strip() or message.tool_calls or message.invalid_tool_calls)
+        has_content = bool(
+            str(message.text).strip() or message.tool_calls or message.invalid_tool_calls
+        )
         if was_cut_off(message) and not (has_content and OWN_LIMIT & arguments.keys()):
             raise cut_off_error(message, str(message.text), who=f"{self.spec}: ")
         if has_content:
             return message
         thoughts = hide_keys(reasoning_beside(message))
-        beside = f" beside reasoning_content {thoughts[-100:]!r}: allow more new tokens, or less effort"
+        beside = (
+            f" beside reasoning_content {thoughts[-100:]!r}: allow more new tokens, or less effort"
+        )
         detail = beside if thoughts else ""
-        raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty{detail}.", "", read_usage(message))
+        raise ModelReplyError(
+            f"{self.spec}: expected a reply, but it is empty{detail}.", "", read_usage(message)
+        )
 
     def _payload(
         self, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
@@ -291,19 +364,26 @@ class ProviderChatModel(BaseChatModel):
         return build_payload(self.inner, self._settings, messages, stop, kwargs)
 
 
-# LangChain asks for it at every call.
-ProviderChatModel._generate.__signature__ = inspect.signature(ProviderChatModel._generate)  # type: ignore[attr-defined]
+# cached, since LangChain reads it in every call.
+_signature = inspect.signature(ProviderChatModel._generate)
+ProviderChatModel._generate.__signature__ = _signature  # type: ignore[attr-defined]
+
+
+def _call_id(stop: Sequence[str] | None, kwargs: dict[str, Any]) -> str:
+    """Return a text that identifies the arguments of a call other than its prompt."""
+    return repr((stop, sorted(kwargs.items(), key=lambda item: item[0])))
 
 
 def _paused(error: ModelError, seconds: float) -> ProviderPaused:
     until = datetime.now(UTC) + timedelta(seconds=seconds)
     return ProviderPaused(
-        f"{error} It asks for a pause of {timedelta(seconds=round(seconds))}: resume after {until:%Y-%m-%d %H:%M} UTC."
+        f"{error} It asks for a pause of {timedelta(seconds=round(seconds))}: resume after "
+        f"{until:%Y-%m-%d %H:%M} UTC."
     )
 
 
 def _usage_in(error: ModelError | None) -> dict[str, Any] | None:
-    """Tokens of the unusable reply that an error carries; None without numbers."""
+    """Return the tokens of the unusable reply in an error; None if they are unknown."""
     if not isinstance(error, ModelReplyError):
         return None
     tokens = error.usage.model_dump(include={"input_tokens", "output_tokens"})

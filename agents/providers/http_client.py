@@ -1,4 +1,6 @@
-"""HTTP client that bounds every exchange with a provider: its time, the size of the reply, and where it is sent."""
+"""An HTTP client that limits the duration, reply size and redirects of every exchange with a
+provider.
+"""
 
 import importlib
 import json
@@ -8,34 +10,36 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from emend.agents.providers.errors import BadExchange
+from emend.agents.providers.errors.rejection import BadExchange
 from emend.agents.providers.http_network import BoundedTransport, call_end, time_of_end
 from emend.agents.providers.repair import replace_usage
 from emend.memory.errors import ModelUnreachable, RequestRefused
 from emend.memory.redaction import add_secret_headers, hide_keys
 
 MAX_REDIRECTS = 5
+# Bytes that are decompressed per step.
 STEP = 1 << 16
-"""Bytes that are decompressed at once."""
-OF_THE_TRANSFER = {"content-length", "transfer-encoding", "content-encoding"}
+OF_THE_TRANSFER = {b"content-length", b"transfer-encoding", b"content-encoding"}
 GZIP = {"gzip", "x-gzip", "deflate"}
 
 
 class BoundedExchanges:
-    """Mixin for the HTTP clients of OpenAI's and Anthropic's packages, which have an httpx each.
+    """Mixin for the HTTP clients of OpenAI's and Anthropic's packages, which use different httpx
+    packages.
 
-    A redirect is followed to the same origin only: the prompt, and with some clients the key, would go elsewhere. A
-    usage that is not made of numbers is replaced, see `replace_usage`.
+    Redirects are followed only to the same origin, since the prompt, and with some clients the key,
+    would be sent elsewhere. A usage with values that are not numbers is replaced, see
+    `replace_usage`.
 
     Args:
-        seconds: limit of one exchange, from the connection to the end of the reply.
-        max_bytes: limit of a reply's body, decompressed.
-        proxy: the address that requests go through; None takes those of the environment.
-        settings: of the client.
+        seconds: time limit of one exchange, from connecting to the end of the reply.
+        max_bytes: size limit of a reply's decompressed body.
+        proxy: the proxy's address; None uses the proxies of the environment.
+        settings: settings of the client.
     """
 
     is_json: ClassVar[bool] = True
-    """Whether replies must be JSON."""
+    """True if replies must be JSON."""
 
     def __init__(self, seconds: float, max_bytes: int, proxy: Any = None, **settings: Any) -> None:
         client = next(base for base in type(self).__mro__ if base.__name__ == "Client")
@@ -44,16 +48,17 @@ class BoundedExchanges:
         self.seconds, self.max_bytes = seconds, max_bytes
 
     def __del__(self) -> None:
-        with suppress(Exception):  # at the interpreter's end parts of it may be gone
+        with suppress(Exception):  # at interpreter shutdown parts of the client may be gone
             self.close()  # type: ignore[attr-defined]
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """Send a request; a stream is bounded while it is read, any other reply is read here.
+        """Send a request; a stream is limited while it is read, any other reply is read here.
 
         Raises:
-            BadExchange: a limit is exceeded, the reply is not JSON, or the provider redirects elsewhere.
+            BadExchange: a limit is exceeded, the reply is not JSON, or the provider redirects
+                elsewhere.
         """
-        add_secret_headers(request.headers)
+        add_secret_headers(request.headers.raw)
         request.headers["Accept-Encoding"] = "identity"
         end = min(time.monotonic() + self.seconds, time_of_end())
         with call_end(end):
@@ -69,30 +74,59 @@ class BoundedExchanges:
         if stream and "text/event-stream" in response.headers.get("content-type", ""):
             return _with_body(response, _with_usage_in_lines(pieces))
         content = b"".join(pieces)
-        return _with_body(response, _checked(content) if self.is_json and response.is_success else content)
+        return _with_body(
+            response, _checked(content) if self.is_json and response.is_success else content
+        )
 
     def _open(self, request: Any, options: dict[str, Any]) -> Any:
         options = options | {"stream": True, "follow_redirects": False}
         for _ in range(MAX_REDIRECTS):
-            response = super().send(request, **options)  # type: ignore[misc]
+            response = self._sent(request, options)
             if response.next_request is None:
                 return response
             response.close()
-            before, request = request.url, response.next_request
-            if (before.scheme, before.host, before.port) != (request.url.scheme, request.url.host, request.url.port):
+            before, request = request.url, self._redirected(request, response.next_request)
+            if (before.scheme, before.host, before.port) != (
+                request.url.scheme,
+                request.url.host,
+                request.url.port,
+            ):
                 break
         raise BadExchange(
             RequestRefused,
-            f"the provider redirects to {request.url.scheme}://{request.url.host}, and nothing was sent "
-            "there. Give that address yourself if you trust it: PROVIDER:NAME@URL.",
+            f"the provider redirects to {request.url.scheme}://{request.url.host}, but nothing "
+            "was sent there. If you trust that address, give it yourself: PROVIDER:NAME@URL.",
         )
 
+    def _sent(self, request: Any, options: dict[str, Any]) -> Any:
+        try:
+            return super().send(request, **options)  # type: ignore[misc]
+        except Exception as error:
+            # httpx raises it for a redirect to `javascript:x`, and it is none of its HTTP errors
+            if type(error).__name__ != "InvalidURL":
+                raise
+            raise BadExchange(
+                RequestRefused, "the provider redirects to what is no address. Check its URL."
+            ) from error
+
+    def _redirected(self, request: Any, following: Any) -> Any:
+        """Return the unchanged request after a redirect, which httpx would turn into a GET without
+        body.
+        """
+        if request.method == following.method:
+            return following
+        headers = {**request.headers, "host": following.headers["host"]}
+        return type(request)(request.method, following.url, headers=headers, content=request.read())
+
     def _pieces(self, response: Any, end: float) -> Iterator[bytes]:
-        """Return the body's pieces, decompressed, within the bounds."""
+        """Yield the decompressed pieces of the body within the limits."""
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding not in {"identity", *GZIP}:
             response.close()
-            raise BadExchange(ModelUnreachable, f"the reply is encoded as '{encoding}', which was not asked for.")
+            raise BadExchange(
+                ModelUnreachable,
+                f"the reply has the encoding '{encoding}', which the request did not accept.",
+            )
         return self._bounded(response.stream, encoding in GZIP, end)
 
     def _bounded(self, body: Any, is_zipped: bool, end: float) -> Iterator[bytes]:
@@ -106,12 +140,14 @@ class BoundedExchanges:
                 if size > self.max_bytes:
                     raise BadExchange(
                         ModelUnreachable,
-                        f"the reply is larger than {self.max_bytes / 1e6:g} MB, and was not read on. "
-                        "Larger ones are allowed by --set model.reply_mb=NUMBER.",
+                        f"the reply is larger than {self.max_bytes / 1e6:g} MB: the rest was not "
+                        "read. Allow larger replies: --set model.reply_mb=NUMBER.",
                     )
                 yield piece
         except zlib.error as error:
-            raise BadExchange(ModelUnreachable, f"the reply cannot be decompressed: {error}.") from error
+            raise BadExchange(
+                ModelUnreachable, f"the reply cannot be decompressed: {error}."
+            ) from error
         except Exception as error:
             self._refuse_late(error, end)
             raise
@@ -119,17 +155,18 @@ class BoundedExchanges:
             body.close()
 
     def _refuse_late(self, error: Exception, end: float) -> None:
-        """Raise that the exchange took too long, in place of an error of the network's after its end."""
+        """Raise a timeout of the exchange instead of the network error that it caused."""
         if time.monotonic() < end or isinstance(error, BadExchange):
             return
         raise BadExchange(
             ModelUnreachable,
-            f"no whole reply within the deadline of {self.seconds:g} s. Allow more: --set model.deadline=SECONDS.",
+            f"no complete reply within the deadline of {self.seconds:g} s. Allow more: --set "
+            "model.deadline=SECONDS.",
         ) from error
 
 
 def _unzipped(body: Iterable[bytes], unzip: Any) -> Iterator[bytes]:
-    """Yield what the body holds in small pieces: a few bytes may hold a thousand times as many."""
+    """Decompress the body in small pieces, since a few bytes may expand a thousandfold."""
     for raw in body:
         yield unzip.decompress(raw, STEP)
         while unzip.unconsumed_tail:
@@ -137,7 +174,7 @@ def _unzipped(body: Iterable[bytes], unzip: Any) -> Iterator[bytes]:
 
 
 def _checked(content: bytes) -> bytes:
-    """Return a body that is JSON, with a usage that is made of numbers."""
+    """Return a JSON body after replacing a usage that is not made of numbers."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -147,7 +184,7 @@ def _checked(content: bytes) -> bytes:
 
 
 def bound_exchanges(model: Any, provider: str, **bounds: Any) -> None:
-    """Make a chat model of OpenAI or Anthropic send its requests within bounds, see `BoundedExchanges`."""
+    """Limit the exchanges of a chat model of OpenAI or Anthropic, see `BoundedExchanges`."""
     base = importlib.import_module(provider).DefaultHttpxClient
     proxy = getattr(model, f"{provider}_proxy", None)
     http_client = type("BoundedClient", (BoundedExchanges, base), {})(**bounds, proxy=proxy)
@@ -155,13 +192,17 @@ def bound_exchanges(model: Any, provider: str, **bounds: Any) -> None:
         model.root_client = model.root_client.with_options(http_client=http_client)
         model.client = model.root_client.chat.completions
     else:
-        model.__dict__["_client"] = model._client.with_options(http_client=http_client)  # a cached property
+        # a cached property
+        model.__dict__["_client"] = model._client.with_options(http_client=http_client)
 
 
 def _with_body(response: Any, content: bytes | Iterator[bytes]) -> Any:
     """Return the response with another body."""
-    headers = {name: text for name, text in response.headers.items() if name not in OF_THE_TRANSFER}
-    return type(response)(response.status_code, headers=headers, content=content, request=response.request)
+    raw = response.headers.raw
+    headers = [(name, text) for name, text in raw if name.lower() not in OF_THE_TRANSFER]
+    return type(response)(
+        response.status_code, headers=headers, content=content, request=response.request
+    )
 
 
 def _with_usage_in_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

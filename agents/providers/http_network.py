@@ -1,4 +1,4 @@
-"""Transport for httpx that ends every wait at the call's end, whatever the server does, on public parts of httpcore."""
+"""A transport for httpx that enforces a deadline on every wait, built on httpcore's public API."""
 
 import importlib
 import socket
@@ -12,13 +12,14 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
+# Bytes that are sent between two checks of the deadline.
 CHUNK_BYTES = 1 << 16
-"""Bytes that are sent between two looks at the clock."""
+# Seconds after a reply for which its connection is assumed to be open; servers close idle ones
+# later.
 FRESH = 1.0
-"""Seconds after a reply for which its connection is taken to be open; servers close idle ones after more."""
+# Seconds after which an unused connection is closed, as in httpx.
 IDLE_SECONDS = 5.0
-"""Seconds after which an unused connection is closed, as httpx does."""
-# Finds out that a server is gone while its reply is waited for, as Anthropic's client does.
+# TCP keep-alive, to detect a lost server while waiting for its reply, as in Anthropic's client.
 KEEP_ALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
@@ -27,15 +28,15 @@ KEEP_ALIVE = [
         if hasattr(socket, name)
     ),
 ]
+# Base classes of httpcore's errors; httpx has classes of the same names.
 ERRORS = ("TimeoutException", "NetworkError", "ProtocolError", "ProxyError", "UnsupportedProtocol")
-"""Base classes of httpcore's errors; httpx has classes of the same names."""
 T = TypeVar("T")
 _CALL_END: ContextVar[float] = ContextVar("call_end", default=float("inf"))
 
 
 @contextmanager
 def call_end(at: float) -> Iterator[None]:
-    """End exchanges that are made inside at this time of `time.monotonic`."""
+    """Set the deadline of exchanges made inside the context, as a time of `time.monotonic`."""
     token = _CALL_END.set(at)
     try:
         yield
@@ -44,27 +45,29 @@ def call_end(at: float) -> Iterator[None]:
 
 
 def time_of_end() -> float:
-    """Return when the call ends, in seconds of `time.monotonic`; infinite if it has no end."""
+    """Return the deadline of the call in seconds of `time.monotonic`; infinite if there is none."""
     return _CALL_END.get()
 
 
 def _left(timeout: float | None) -> float:
-    """Seconds that one more wait for the network may take: a server may send a byte whenever one is about to be missed.
+    """Return the seconds left for one more network wait, since a slow server could otherwise reset
+    its timeout with every byte.
 
     Raises:
-        TimeoutError: none.
+        TimeoutError: the deadline has passed.
     """
     left = _CALL_END.get() - time.monotonic()
     if left <= 0:
-        raise TimeoutError("the call's time is over")
+        raise TimeoutError("the call's deadline has passed")
     return left if timeout is None else min(timeout, left)
 
 
 def _until(end: float, act: Callable[[], T], close: Callable[[T], object]) -> T:
-    """Return the result of a thread of its own, which can be left behind where the network keeps it waiting.
+    """Run a function in a separate thread, which is abandoned if the network blocks beyond the
+    deadline.
 
     Raises:
-        TimeoutError: there was none by the end; a late one is closed.
+        TimeoutError: there was no result by the deadline; a late one is closed.
     """
     future = Future[T]()
 
@@ -83,9 +86,11 @@ def _until(end: float, act: Callable[[], T], close: Callable[[T], object]) -> T:
 
 
 class BoundedStream:
-    """Network stream for httpcore that waits for a server until the call ends, however slowly it sends or reads.
+    """A network stream for httpcore that waits at most until the deadline, however slowly the
+    server sends or reads.
 
-    Head and body of a request are sent together, before the reply is waited for: each wait lets other threads run.
+    The head and body of a request are sent together before waiting for the reply, since each wait
+    lets other threads run.
     """
 
     def __init__(self, stream: Any, network: "BoundedNetwork") -> None:
@@ -94,9 +99,10 @@ class BoundedStream:
         self._used = 0.0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Send what was written, and return what has come."""
+        """Send the buffered data, and return the received data."""
         if self._unsent:
-            with suppress(Exception):  # the server may have closed its side, and have said why
+            # the server may have closed its side after sending the reason
+            with suppress(Exception):
                 self._send(timeout)
         content: bytes = b""
         try:
@@ -105,13 +111,13 @@ class BoundedStream:
             if isinstance(error.__cause__, ConnectionError):
                 self._network.fresh_seconds = 0.0
             raise
-        if not content:  # the server closes connections without saying so
+        if not content:  # the server closes connections without announcing it
             self._network.fresh_seconds = 0.0
         self._used = time.monotonic()
         return content
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Keep a little, and send much."""
+        """Buffer small data, and send large data."""
         self._unsent.append(buffer)
         if len(buffer) > CHUNK_BYTES:
             self._send(timeout)
@@ -126,16 +132,21 @@ class BoundedStream:
         self._stream.close()
 
     def start_tls(self, *args: Any, **settings: Any) -> "BoundedStream":
-        """Encrypt: a handshake has many messages, and a server may delay each."""
+        """Start TLS within the deadline: a handshake has several messages, and a server may delay
+        each.
+        """
         stream = self._stream
-        secured = _until(_CALL_END.get(), lambda: stream.start_tls(*args, **settings), lambda late: late.close())
+        secured = _until(
+            _CALL_END.get(), lambda: stream.start_tls(*args, **settings), lambda late: late.close()
+        )
         return BoundedStream(secured, self._network)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what the stream tells of its socket; one that was just read from is taken to be open.
+        """Return information about the socket; one that was just read from is assumed to be open.
 
-        To ask the system whether the server has closed it lets other threads run, while the call holds its place.
-        A call that meets a closed connection is made again, and from then on the system is asked.
+        Checking with the system whether the server has closed the socket lets other threads run,
+        which delays the call. A call on a closed connection is repeated, and from then on the
+        system is asked.
         """
         if info == "is_readable" and time.monotonic() - self._used < self._network.fresh_seconds:
             return False
@@ -143,20 +154,22 @@ class BoundedStream:
 
 
 class BoundedNetwork:
-    """Network backend for httpcore whose streams are bounded by the call's end."""
+    """A network backend for httpcore whose streams respect the deadline."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
         self.fresh_seconds = FRESH
 
     def connect_tcp(self, *args: Any, **settings: Any) -> BoundedStream:
-        """Connect: a name may have many addresses, and each be waited for."""
+        """Connect within the deadline: a name may have many addresses, each with its own wait."""
         connect = self._network.connect_tcp
-        stream = _until(_CALL_END.get(), lambda: connect(*args, **settings), lambda late: late.close())
+        stream = _until(
+            _CALL_END.get(), lambda: connect(*args, **settings), lambda late: late.close()
+        )
         return BoundedStream(stream, self)
 
     def connect_unix_socket(self, *args: Any, **settings: Any) -> BoundedStream:
-        """Connect to a socket of this machine."""
+        """Connect to a Unix socket."""
         return BoundedStream(self._network.connect_unix_socket(*args, **settings), self)
 
     def sleep(self, seconds: float) -> None:
@@ -165,14 +178,16 @@ class BoundedNetwork:
 
 
 class BoundedTransport:
-    """Transport whose connections are bounded, each in a pool of its own.
+    """A transport with deadlines, whose connections have a pool each.
 
-    A pool shared by many threads looks at all of its connections twice a request, and asks the system about the idle
-    ones, while all threads wait for its lock: with 64 calls at once that is the longest wait of a call.
+    A shared pool checks all its connections twice per request, with a system call for each idle
+    one, while all threads wait for its lock: with 64 concurrent calls that is the longest wait of a
+    call.
 
     Args:
-        library: `httpx`, or `httpx2` of OpenAI's and Anthropic's packages, each of which has an httpcore.
-        proxy: the address that requests go through; None takes those of the environment.
+        library: `httpx`, or `httpx2` of OpenAI's and Anthropic's packages, each of which has an
+            httpcore.
+        proxy: address of the proxy; None uses the proxies of the environment.
     """
 
     def __init__(self, library: str, proxy: Any = None) -> None:
@@ -189,10 +204,12 @@ class BoundedTransport:
         self._idle: dict[Any, deque[Any]] = defaultdict(deque)
         self._all: list[Any] = []
         for each in (self._proxy, *self._proxies.values()):
-            self._new_pool(each).close()  # a proxy that cannot be used is refused now
+            self._new_pool(each).close()  # an unusable proxy is rejected now
 
     def handle_request(self, request: Any) -> Any:
-        """Send a request over the connection that was used last, since that of another may have been closed."""
+        """Send a request over the most recently used connection, since others may have been
+        closed.
+        """
         proxy = self._proxy or self._environment_proxy(request.url)
         idle = self._idle[proxy and str(proxy.url)]
         try:
@@ -200,9 +217,15 @@ class BoundedTransport:
         except IndexError:
             self._all.append(pool := self._new_pool(proxy))
         url = request.url
-        address = self._core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        address = self._core.URL(
+            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+        )
         sent = self._core.Request(
-            request.method, address, headers=request.headers.raw, content=request.stream, extensions=request.extensions
+            request.method,
+            address,
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
         )
         try:
             with self._named_errors():
@@ -230,11 +253,13 @@ class BoundedTransport:
         settings |= {"proxy_url": self._core.URL(str(proxy.url)), "proxy_auth": proxy.raw_auth}
         if proxy.url.scheme.startswith("socks"):
             return self._core.SOCKSProxy(**settings)
-        return self._core.HTTPProxy(**settings, proxy_headers=proxy.headers.raw, socket_options=KEEP_ALIVE)
+        return self._core.HTTPProxy(
+            **settings, proxy_headers=proxy.headers.raw, socket_options=KEEP_ALIVE
+        )
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Raise httpx's error in place of httpcore's."""
+        """Convert httpcore's errors to httpx's."""
         try:
             yield
         except self._errors as error:
@@ -253,9 +278,11 @@ def _as_proxy(httpx: Any, address: Any) -> Any:
 
 
 class _ResponseBody:
-    """Body of a response, whose connection is free again when it is closed."""
+    """The body of a response; closing it releases the connection."""
 
-    def __init__(self, stream: Any, give_back: Callable[[], None], named_errors: Callable[[], Any]) -> None:
+    def __init__(
+        self, stream: Any, give_back: Callable[[], None], named_errors: Callable[[], Any]
+    ) -> None:
         self._stream, self._give_back, self._named_errors = stream, give_back, named_errors
 
     def __iter__(self) -> Iterator[bytes]:

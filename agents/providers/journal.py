@@ -1,7 +1,8 @@
-"""SQLite journal of providers' replies, which keeps replies that were paid for from being asked for again.
+"""An SQLite journal of providers' replies, so that no reply is paid for twice.
 
-Two uses of one class: the journal of a run holds the replies of unfinished units, so that a resumed run repeats none of
-their calls; the cache (`--cache FOLDER`) is shared by runs and answers equal calls of any unit.
+Two uses of one class: the journal of a run holds the replies of unfinished units, so that a resumed
+run repeats none of their calls; the cache (`--cache FOLDER`) is shared by runs and answers equal
+calls of any unit.
 """
 
 import json
@@ -18,22 +19,26 @@ from typing import Any, Protocol
 from langchain_core.messages import AIMessage, message_to_dict, messages_from_dict
 
 from emend.memory.edit import content_id
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, RejectedAgain, RunRefused, UnclearRejection
 from emend.memory.files import connect_database
 from emend.memory.redaction import hide_keys
 
 FILE = "replies.sqlite"
+# Version of the file's schema; files with another version are rejected.
 VERSION = 1
-"""Version of the file's schema; another one is refused."""
+# Key suffix that marks a call rejected for an unknown reason.
+REJECTED = "/rejected"
+# Key suffix that marks its second rejection.
+FINALLY_REJECTED = "/rejected-again"
+# SQL for the unit in a key of the form `UNIT/CALL/NTH`.
 UNIT = "substr(key, 1, instr(key, '/') - 1)"
-"""SQL for the unit in a key of the form `UNIT/CALL/NTH`."""
 
 
 class ReplyStore(Protocol):
-    """Replies by key, as JSON with API keys hidden; a subclass says where that JSON is."""
+    """Replies by key, as JSON without API keys; subclasses implement the storage."""
 
     def find(self, key: str) -> AIMessage | None:
-        """Return the reply as it came; None without a readable one."""
+        """Return the original reply, or None if there is no readable one."""
         reply = self.read(key)
         if reply is None:
             return None
@@ -45,7 +50,7 @@ class ReplyStore(Protocol):
         return message if isinstance(message, AIMessage) else None
 
     def add(self, key: str, message: AIMessage) -> None:
-        """Store a reply; an earlier reply under the same key stays."""
+        """Store a reply, unless there already is one under the key."""
         # ASCII, since SQLite refuses the lone surrogates that some replies hold.
         self.write(key, hide_keys(json.dumps(message_to_dict(message), default=str)))
 
@@ -59,37 +64,52 @@ class ReplyStore(Protocol):
         """Delete the replies of a unit."""
 
     def warn(self, error: Exception) -> None:
-        """Say, once, that a reply cannot be read or stored."""
+        """Warn once that a reply cannot be read or stored."""
+
+    def require_room(self) -> None:
+        """Raise an error before a further call if an earlier reply could not be stored.
+
+        Raises:
+            RunRefused: a reply could not be stored; continuing would pay for replies that are lost
+                if the run is killed.
+        """
 
 
 class CallJournal(ReplyStore):
-    """Replies by key in one SQLite file; safe for many threads and processes.
+    """Replies by key in one SQLite file; safe for concurrent threads and processes.
 
-    Each reply is committed when it comes, so a killed process loses none. The file holds JSON with API keys hidden, and
-    no prompts. After opening, no failure of the file raises: a full disk or a damaged page gives a warning, once, and
-    calls are made as without a journal.
+    Each reply is committed immediately, so a killed process loses none. The file contains JSON
+    without API keys, and no prompts. After opening, a failure of the file never loses the current
+    reply: a full disk or a damaged page gives one warning. A cache is then no longer used; within a
+    unit of a run no further call is made, see `require_room`.
 
     Args:
-        folder: where the file is, or is created.
+        folder: the folder of the file, which is created if necessary.
         remedy: last sentence of the error message when the file cannot be used.
 
     Raises:
-        BadSettings: the folder cannot be written, or the file is no regular file, no database or has another schema.
+        BadSettings: the folder cannot be written, or the file is not a regular file, not a database
+            or has another schema.
     """
 
     def __init__(self, folder: Path, remedy: str = "Give another --cache.") -> None:
         self.path = folder / FILE
-        self._lock, self._warned = threading.Lock(), False
+        self._lock, self._warned, self._is_full = threading.Lock(), False, False
         try:
-            self._database = connect_database(self.path, timeout=30, check_same_thread=False, isolation_level=None)
+            self._database = connect_database(
+                self.path, timeout=30, check_same_thread=False, isolation_level=None
+            )
             version = self._prepare()
         except (BadData, OSError, sqlite3.Error, UnicodeDecodeError) as error:
             reason = str(error).rstrip(".")
-            raise BadSettings(f"the file of replies '{self.path}' cannot be used: {reason}. {remedy}") from error
+            raise BadSettings(
+                f"the file of replies '{self.path}' cannot be used: {reason}. {remedy}"
+            ) from error
         if version not in (0, VERSION):
             self._database.close()
             raise BadSettings(
-                f"the file of replies '{self.path}' has version {version}, this Emend reads version {VERSION}. {remedy}"
+                f"the file of replies '{self.path}' has version {version}, but this Emend reads "
+                f"version {VERSION}. {remedy}"
             )
 
     def _prepare(self) -> int:
@@ -97,7 +117,9 @@ class CallJournal(ReplyStore):
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
+            )
             self._database.execute(f"PRAGMA user_version={VERSION}")
         self._database.execute("PRAGMA synchronous=NORMAL")
         return int(version)
@@ -109,15 +131,30 @@ class CallJournal(ReplyStore):
 
     def write(self, key: str, reply: str) -> None:
         """Store the JSON of a reply, unless there is one."""
-        self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, reply)
+        if self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, reply) is None:
+            self._is_full = True
+
+    def require_room(self) -> None:
+        """Raise an error before a further call if an earlier reply could not be stored.
+
+        Raises:
+            RunRefused: a reply could not be stored.
+        """
+        if self._is_full:
+            raise RunRefused(
+                f"a reply could not be stored in '{self.path}', so no further calls are made: "
+                "free space on its disk, then try again."
+            )
 
     def forget(self, unit: str) -> None:
         """Delete the replies of a unit."""
-        self._execute("DELETE FROM replies WHERE key >= ? AND key < ?", f"{unit}/", f"{unit}0")  # "0" follows "/"
+        # "0" follows "/"
+        self._execute("DELETE FROM replies WHERE key >= ? AND key < ?", f"{unit}/", f"{unit}0")
 
     def units(self) -> set[str]:
         """Return the units with stored replies."""
-        return {str(row[0]) for row in self._execute(f"SELECT DISTINCT {UNIT} FROM replies") or ()}  # noqa: S608
+        rows = self._execute(f"SELECT DISTINCT {UNIT} FROM replies")  # noqa: S608
+        return {str(row[0]) for row in rows or ()}
 
     def _execute(self, command: str, *values: str) -> list[Any] | None:
         """Return all rows of a command; None when the file fails."""
@@ -129,10 +166,12 @@ class CallJournal(ReplyStore):
             return None
 
     def warn(self, error: Exception) -> None:
-        """Say, once, that a reply cannot be read or stored."""
+        """Warn once that a reply cannot be read or stored."""
         if not self._warned:
             self._warned = True
-            warnings.warn(f"the file of replies '{self.path}' cannot be used now: {error}.", stacklevel=4)
+            warnings.warn(
+                f"the file of replies '{self.path}' cannot be used now: {error}.", stacklevel=4
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -142,7 +181,7 @@ class CallJournal(ReplyStore):
 
 @contextmanager
 def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJournal]:
-    """Open the journal of a run; its file is deleted at the end when no unit in progress is left.
+    """Open the journal of a run; its file is deleted at the end if no unit is in progress.
 
     Args:
         folder: run folder.
@@ -151,7 +190,9 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
     Raises:
         BadSettings: the file cannot be used.
     """
-    journal = CallJournal(folder, "Delete it and resume the run: the calls of unfinished units are then made again.")
+    journal = CallJournal(
+        folder, "Delete it and try again: the calls of unfinished units are then repeated."
+    )
     rows: list[Any] | None = None
     try:
         for unit in journal.units().intersection(finished):
@@ -165,7 +206,7 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
 
 
 class UnitCalls:
-    """Calls of one unit, numbered among equal ones."""
+    """The calls of one unit; equal calls are numbered."""
 
     def __init__(self, journal: ReplyStore, unit: str) -> None:
         self.journal, self.unit = journal, unit
@@ -173,7 +214,7 @@ class UnitCalls:
         self._lock = threading.Lock()
 
     def next_key(self, call: str) -> str:
-        """Return the key of the unit's next call of this content."""
+        """Return the key of the unit's next call with this content."""
         with self._lock:
             self.counts[call] += 1
             return f"{self.unit}/{call}/{self.counts[call]}"
@@ -184,10 +225,11 @@ _UNIT: ContextVar[UnitCalls | None] = ContextVar("unit", default=None)
 
 @contextmanager
 def unit_scope(journal: ReplyStore | None, unit: str) -> Iterator[None]:
-    """Journal the calls made inside as those of a unit, and forget them when it ends without an error.
+    """Journal the calls made inside as calls of a unit, and delete them when it ends without an
+    error.
 
     Args:
-        journal: the run's; None journals nothing.
+        journal: journal of the run; None journals nothing.
         unit: key of the unit.
     """
     if journal is None:
@@ -202,7 +244,7 @@ def unit_scope(journal: ReplyStore | None, unit: str) -> Iterator[None]:
 
 @contextmanager
 def calls_scope(calls: UnitCalls | None) -> Iterator[None]:
-    """Journal the calls made inside as further ones of a unit; None journals nothing."""
+    """Journal the calls made inside as further calls of a unit; None journals nothing."""
     token = _UNIT.set(calls)
     try:
         yield
@@ -216,18 +258,48 @@ def in_unit() -> bool:
 
 
 def replay_or_call(call_id: str, call: Callable[[], AIMessage]) -> AIMessage:
-    """Return the reply that this call of the unit had before the run was interrupted, else that of `call`."""
+    """Return the journaled reply to this call of the unit, or else make the call.
+
+    Raises:
+        RejectedAgain: the call is rejected for an unknown reason for the second time, so that
+            further resumes will not repeat it.
+        RunRefused: an earlier reply could not be stored.
+    """
     calls = _UNIT.get()
     if calls is None:
         return call()
     key = calls.next_key(call_id)
     reply = calls.journal.find(key)
     if reply is None:
-        reply = call()
+        reply = _call_unless_rejected(calls.journal, key, call)
         calls.journal.add(key, reply)
     return reply
 
 
+def _call_unless_rejected(
+    journal: ReplyStore, key: str, call: Callable[[], AIMessage]
+) -> AIMessage:
+    """Return the reply; a call that is rejected for an unknown reason is made at most twice, in two
+    runs.
+    """
+    final = journal.read(key + FINALLY_REJECTED)
+    if final is not None:
+        raise RejectedAgain(json.loads(final))
+    journal.require_room()
+    try:
+        return call()
+    except UnclearRejection as error:
+        message = hide_keys(str(error))
+        if journal.read(key + REJECTED) is None:
+            journal.write(key + REJECTED, json.dumps(message))
+            raise
+        message = f"{message} It was rejected again."
+        journal.write(key + FINALLY_REJECTED, json.dumps(message))
+        raise RejectedAgain(message) from error
+
+
 def call_key(spec: str, address: str, payload: Any, repeat: int) -> str:
-    """Return the digest of all that decides a reply: model, address, whole request, number of the repeat."""
+    """Return a digest of everything that determines a reply: model, address, request, and number of
+    the repeat.
+    """
     return content_id("reply", VERSION, spec, address, payload, repeat)

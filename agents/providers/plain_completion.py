@@ -1,7 +1,7 @@
-"""Plain chat completions of OpenAI's protocol, as its package makes them, without its models of request and reply.
+"""Plain chat completions with OpenAI's client, bypassing its slow request and reply models.
 
-A request is sent with the package's headers, address and HTTP client, and its errors are the package's. Anything else
-than a plain completion goes through the package.
+A request uses the package's headers, address, HTTP client and errors. Anything but a plain
+completion goes through the package.
 """
 
 import inspect
@@ -13,23 +13,35 @@ from weakref import WeakKeyDictionary
 from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
+# Arguments that OpenAI's client does not send unchanged.
 BY_CLIENT = {"response_format", "extra_headers", "extra_query", "extra_body", "timeout"}
-"""Arguments that OpenAI's client does not send as they are."""
 PATH = "/chat/completions"
-UNUSUAL = ("_api_key_provider", "_workload_identity_auth", "_provider_runtime", "_idempotency_header", "default_query")
-"""Attributes of OpenAI's client by which requests differ from each other in more than their body."""
+# Attributes of OpenAI's client that affect more than the body of a request.
+UNUSUAL = (
+    "_api_key_provider",
+    "_workload_identity_auth",
+    "_provider_runtime",
+    "_idempotency_header",
+    "default_query",
+)
 
 
 def is_plain(client: BaseChatModel, payload: dict[str, Any]) -> bool:
     """Return whether a client's request is a plain chat completion."""
     known: Any = client
-    if type(client).__name__ != "ChatOpenAI" or known.include_response_headers or payload.get("stream"):
+    if (
+        type(client).__name__ != "ChatOpenAI"
+        or known.include_response_headers
+        or payload.get("stream")
+    ):
         return False
-    return payload.keys() <= _parameters(known.client.__class__) - BY_CLIENT and not known._use_responses_api(payload)
+    return payload.keys() <= _parameters(
+        known.client.__class__
+    ) - BY_CLIENT and not known._use_responses_api(payload)
 
 
 def complete(client: Any, payload: dict[str, Any]) -> ChatResult:
-    """Return the completion of a plain request, as the client's `_generate` does."""
+    """Return the completion of a plain request, like the client's `_generate`."""
     body = _exchange(client.root_client, payload)
     result: ChatResult = client._create_chat_result(body)
     for generation, choice in zip(result.generations, body["choices"], strict=True):
@@ -39,7 +51,7 @@ def complete(client: Any, payload: dict[str, Any]) -> ChatResult:
 
 @cache
 def _parameters(resource: type) -> frozenset[str]:
-    """Names that OpenAI's package takes of a request; it refuses any other."""
+    """Return the parameters that OpenAI's package accepts; it rejects any other."""
     return frozenset(inspect.signature(resource.create).parameters)  # type: ignore[attr-defined]
 
 
@@ -65,17 +77,19 @@ def _connection_error(error: Exception, request: Any) -> Exception:
     return APITimeoutError(request=request) if is_late else APIConnectionError(request=request)
 
 
+# A client's key, a request with an empty body, and its headers without the length.
 _TEMPLATES: WeakKeyDictionary[Any, tuple[str, Any, Any]] = WeakKeyDictionary()
-"""A client's key, a request with an empty body, and its headers but the length."""
 
 
 def _request(root: Any, payload: dict[str, Any]) -> Any:
-    """Return the request that the client would build; None where only it can."""
+    """Return the request that the client would build, or None if only the client can build it."""
     if type(root).__name__ != "OpenAI" or any(getattr(root, name, True) for name in UNUSUAL):
         return None
     try:
-        content = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    except (TypeError, ValueError):  # the client knows more types
+        content = json.dumps(
+            payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        ).encode()
+    except (TypeError, ValueError):  # the client supports more types
         return None
     key, template, headers = _TEMPLATES.get(root, ("", None, None))
     if template is None or key != root.api_key:
@@ -83,7 +97,9 @@ def _request(root: Any, payload: dict[str, Any]) -> Any:
         headers = template.headers.copy()
         del headers["content-length"]
         _TEMPLATES[root] = root.api_key, template, headers
-    return type(template)("POST", template.url, headers=headers, content=content, extensions=template.extensions)
+    return type(template)(
+        "POST", template.url, headers=headers, content=content, extensions=template.extensions
+    )
 
 
 def _template(root: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Policy under which the models of a run ask their providers: retries, rates, budget, cache."""
+"""The policy for calls to providers in a run: retries, rate limits, budget, cache."""
 
 import random
 import threading
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from emend.agents.providers.errors import TRANSIENT, retry_after
+from emend.agents.providers.errors.conversion import TRANSIENT
+from emend.agents.providers.errors.rejection import retry_after
 from emend.agents.providers.journal import CallJournal
 from emend.agents.providers.prices import Prices
 from emend.agents.providers.rate_limit import RateLimiter
@@ -22,10 +23,10 @@ from emend.memory.errors import CallDropped, RateLimited
 class Backoff:
     """Number of attempts of a call and seconds between them, as tenacity's `stop` and `wait`.
 
-    Waits grow from `first` by doubling up to `longest`, with jitter; a pause that the provider asks for is kept to.
-    `total` bounds the waits of one call together. A limit per minute passes with its minute: a rate-limited call waits
-    for less, since the pace is lowered for all, and goes on beyond `attempts` until it has waited
-    `rate_limited` seconds.
+    Waits double from `first` up to `longest`, with jitter; a pause requested by the provider is
+    respected. `total` limits the waits of one call together. Rate limits per minute are temporary:
+    a rate-limited call waits less, since the pace is lowered for all calls, and is retried beyond
+    `attempts` until it has waited `rate_limited` seconds.
     """
 
     attempts: int = 6
@@ -45,12 +46,13 @@ class Backoff:
         pause = retry_after(error)
         if pause is None:
             return wait
-        if state.attempt_number >= self.attempts:  # a provider that always asks for hardly any pause is not believed
+        # do not trust a provider that always asks for a very short pause
+        if state.attempt_number >= self.attempts:
             return max(pause, wait)
         return pause + step * random.uniform(0.0, 0.25)
 
     def stop(self, state: RetryCallState) -> bool:
-        """Return whether the call has failed for good; tenacity computes the wait before it asks."""
+        """Return whether to stop retrying; tenacity computes the wait before it calls this."""
         if state.idle_for + state.upcoming_sleep > self.total:
             return True
         goes_on = isinstance(_error_of(state), RateLimited) and state.idle_for < self.rate_limited
@@ -64,16 +66,16 @@ def _error_of(state: RetryCallState) -> BaseException:
 
 
 class CallPolicy:
-    """Attempts, rates, budget and cache that the models of a run share.
+    """Retries, rate limits, budget and cache shared by the models of a run.
 
-    `stopped` makes waiting calls give up, because the run is ending; `models` are the specs of those models; `on_wait`
-    is called with the seconds and the reason of each wait between attempts.
+    `stopped` makes waiting calls give up when the run ends; `models` are the specs of the models;
+    `on_wait` is called with the seconds and reason of each wait between attempts.
 
     Args:
         rpm: maximum calls per minute.
         tpm: maximum tokens per minute.
         cache: folder of the reply cache; None caches nothing.
-        prices: TOML file of prices.
+        prices: TOML file with prices.
         max_cost: budget in the currency of the prices.
         max_calls: maximum number of calls, retries included.
         backoff: attempts and waits of a call.
@@ -81,7 +83,7 @@ class CallPolicy:
         stopped: event whose `wait` is the sleep of all waits.
 
     Raises:
-        BadSettings: an impossible number, or a file that cannot be used.
+        BadSettings: an invalid number, or an unusable file.
     """
 
     def __init__(
@@ -106,9 +108,13 @@ class CallPolicy:
         self.cache = None if cache is None else CallJournal(cache)
 
     def retrying(
-        self, before_sleep: Callable[[RetryCallState], None], is_over: Callable[[RetryCallState], bool]
+        self,
+        before_sleep: Callable[[RetryCallState], None],
+        is_over: Callable[[RetryCallState], bool],
     ) -> Retrying:
-        """Return the attempts of one call, until `is_over` at the latest, with the last one's error raised as it is."""
+        """Return the attempts of one call, which end when `is_over`; the last error is raised
+        unchanged.
+        """
         return Retrying(
             retry=retry_if_exception_type(TRANSIENT),
             wait=self.backoff.wait,
@@ -119,12 +125,12 @@ class CallPolicy:
         )
 
     def limit_calls(self, at_once: int) -> None:
-        """Allow so many calls in flight; others wait for one to end."""
+        """Limit the number of calls in flight; others wait."""
         self._free = threading.Semaphore(at_once)
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """Inside the `with`, a call is one of those in flight, but while it waits to be retried.
+        """Count a call as in flight, except while it waits for a retry.
 
         Raises:
             CallDropped: it had to wait, and the run is ending.
@@ -143,7 +149,7 @@ class CallPolicy:
             free.release()
 
     def _wait_to_retry(self, seconds: float) -> None:
-        """Wait as `pause` does, while another call takes the place of this one."""
+        """Wait as `pause` does, while another call may be in flight instead."""
         if self._free is None:
             self.pause(seconds)
             return
@@ -152,11 +158,11 @@ class CallPolicy:
             self.pause(seconds)
         finally:
             self._free.acquire()
-        self.pause(0)  # the run may have ended meanwhile
+        self.pause(0)  # the run may have ended in the meantime
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Make waiting calls give up meanwhile."""
+        """Make waiting calls give up inside the context."""
         self.stopped.set()
         try:
             yield
@@ -167,10 +173,12 @@ class CallPolicy:
         """Wait, unless the run is ending.
 
         Raises:
-            CallDropped: it is.
+            CallDropped: the run is ending.
         """
         if self.stopped.wait(seconds):
-            raise CallDropped("the run is ending: this call was not made, and is made on resume.")
+            raise CallDropped(
+                "the run is ending: this call was not made; it will be made on resume."
+            )
 
     def close(self) -> None:
         """Make waiting calls give up and close the cache."""

@@ -1,4 +1,4 @@
-"""Prices of tokens, from a TOML file of the user; Emend ships none, because they change."""
+"""Token prices from the user's TOML file; Emend ships none, because prices change."""
 
 import re
 import tomllib
@@ -8,19 +8,22 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, problem_of
 from emend.memory.files import read_input
 from emend.memory.registry import nearest
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# Number of tokens per price unit.
 PER = 1_000_000
-"""Number of tokens that a price is for."""
+# Fields for tokens written to the provider's cache; the first is 0 if a reply has one of the
+# others.
 WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-"""Counts of tokens written to the provider's cache; the first is 0 where a reply has one of the others."""
 
 
 class Price(FrozenModel):
-    """Price of one model per million tokens; the provider's cache costs as input unless its own prices are given."""
+    """Prices of one model per million tokens; cached tokens cost as much as input unless they have
+    their own prices.
+    """
 
     input: Amount
     output: Amount
@@ -28,7 +31,7 @@ class Price(FrozenModel):
     cache_write: Amount | None = None
 
     def compute_cost(self, usage: dict[str, Any]) -> float:
-        """Return the cost of a reply with this `usage_metadata`."""
+        """Return the cost of a reply from its `usage_metadata`."""
         details = usage.get("input_token_details") or {}
         read = details.get("cache_read") or 0
         written = sum(details.get(name) or 0 for name in WRITTEN)
@@ -40,7 +43,7 @@ class Price(FrozenModel):
 
 
 class Prices(FrozenModel):
-    """File of prices: `currency`, and under `models` one table per model, by its name on the command line."""
+    """A price file: `currency`, and `models` with one table per model name."""
 
     currency: str = "USD"
     models: dict[str, Price] = {}
@@ -50,22 +53,24 @@ class Prices(FrozenModel):
         """Read the prices from a TOML file.
 
         Raises:
-            BadSettings: it cannot be read, or a field is unknown, missing or no number.
+            BadSettings: it cannot be read, or a field is unknown, missing or not a number.
         """
         try:
             return cls.model_validate(tomllib.loads(read_input(path).decode()))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise BadSettings(f"the prices file '{path}' cannot be read: {error}. Give another --prices.") from error
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise BadSettings(
+                f"the prices file '{path}' cannot be read: {error}. Give another --prices."
+            ) from error
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise BadSettings(
-                f"the prices file '{path}', field '{where}': {first['msg']}. A model needs input and output, "
-                "numbers per million tokens."
+                f"the prices file '{path}', field '{where}': {problem_of(first)}. A model "
+                "needs input and output, numbers per million tokens."
             ) from error
 
     def find(self, spec: str) -> Price | None:
-        """Return the price of a model by its name, with or without the address after the @."""
+        """Return the prices of a model by its name, with or without the address after @."""
         return self.models.get(spec) or self.models.get(re.split(r"@https?://", spec)[0])
 
     def require(self, spec: str) -> Price:
@@ -76,6 +81,8 @@ class Prices(FrozenModel):
         """
         price = self.find(spec)
         if price is None:
-            hint = nearest(spec, list(self.models)) if self.models else "it names no model."
-            raise BadSettings(f"--max-cost, and the prices file has no price for '{spec}': {hint}")
+            hint = nearest(spec, list(self.models)) if self.models else "it contains no model."
+            raise BadSettings(
+                f"--max-cost is set, but the prices file has no price for '{spec}': {hint}"
+            )
         return price

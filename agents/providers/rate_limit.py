@@ -1,4 +1,6 @@
-"""Limits of calls and tokens per minute, shared by all threads and lowered for a while after a provider complains."""
+"""Adaptive rate limits of calls and tokens per minute, lowered for a while after a provider's
+complaint.
+"""
 
 import threading
 import time
@@ -8,32 +10,34 @@ from collections.abc import Callable
 from emend.memory.errors import BadSettings
 
 MINUTE = 60.0
+# Half-life of a slow-down without further complaints, in seconds.
 RECOVERY = 4.0
-"""Seconds without a complaint in which a slow-down halves."""
+# Calls per minute at which a slow-down starts if there is no limit, or the latest pace if that was
+# higher.
 UNLIMITED = 1200.0
-"""Calls per minute that a slow-down starts from where no limit is given, or the latest pace if that was higher."""
+# Maximum slow-down without a limit of calls: five calls per minute remain.
 SLOWEST = 256.0
-"""Largest slow-down without a limit of calls: five calls per minute remain."""
+# Maximum slow-down of a given limit.
 SLOWEST_LIMITED = 8.0
-"""Largest slow-down of a given limit."""
+# Number of latest calls over which the share of complaints is computed.
 RECENT = 40
-"""Number of latest calls of which complaints are a share."""
+# Maximum pause in seconds after a single rejection that does not delay the other calls.
 SHORT = 1.0
-"""Seconds of a pause that a single refusal does not hold the other calls for."""
+# Minimum number of calls for a share, and the minimum if no other call succeeded.
 FEWEST, ALL = 10, 3
-"""Number of calls that make a share, and of those that are enough where no other call passed."""
+# Seconds after which a waiting call checks again whether the pace has changed.
 LOOK = 1.0
-"""Seconds after which a waiting call looks again, because the pace may have changed meanwhile."""
 
 
 class RateLimiter:
-    """Lets calls through one after the other, evenly spaced, so that no minute has more than its limit.
+    """A rate limiter that spaces calls evenly, so that no minute exceeds its limit.
 
-    LangChain's `InMemoryRateLimiter` has neither tokens per minute nor waits that end with the run.
+    LangChain's `InMemoryRateLimiter` has no limit of tokens per minute, and its waits do not end
+    with the run.
 
     Args:
-        rpm: maximum calls per minute; None sets no limit until the provider complains.
-        tpm: maximum tokens per minute, those of the replies included.
+        rpm: maximum calls per minute; None is no limit until the provider complains.
+        tpm: maximum tokens per minute, including those of the replies.
         clock: monotonic seconds.
         sleep: waits for a number of seconds.
 
@@ -60,8 +64,8 @@ class RateLimiter:
         self._unlimited = UNLIMITED
 
     def acquire(self, tokens: int) -> float:
-        """Wait until a call of about that many tokens may be sent; return the time at which it is sent."""
-        with self._turn:  # one thread waits, the others queue behind it
+        """Wait until a call of about this many tokens may be sent; return the time of sending."""
+        with self._turn:  # one thread waits, the others queue for the lock
             while (left := self._seconds_left()) > 0:
                 self._sleep(min(left, LOOK))
             with self._lock:
@@ -74,52 +78,62 @@ class RateLimiter:
                 return now
 
     def correct(self, estimated: int, actual: int) -> None:
-        """Count the actual number of a call's tokens in place of the estimated one."""
+        """Replace the estimated number of a call's tokens by the actual one."""
         with self._lock:
             rate = self._tokens_per_minute(self._clock())
             if rate is not None:
                 self._next_token += (actual - estimated) * MINUTE / rate
 
     def passed(self) -> None:
-        """Count a call that the provider took."""
+        """Count a call that the provider accepted."""
         with self._lock:
             self._refused.append(False)
 
     def slow_down(self, sent: float, pause: float = 0.0) -> None:
-        """Halve the pace, and let no call through during the pause, where most of the latest calls were refused.
+        """If most of the latest calls were rejected, halve the pace and hold all calls during the
+        pause.
 
-        Fewer refusals cost less than a lower pace would: some providers refuse at random. A pause that is not short
-        always holds for all. Calls in flight together slow down once.
+        Fewer rejections cost less than a lower pace would, since some providers reject at random. A
+        long pause always applies to all calls. Calls that were in flight together cause only one
+        slow-down.
 
         Args:
-            sent: time at which the call was sent that the provider complains about.
-            pause: seconds that the provider asks to be left alone.
+            sent: time at which the rejected call was sent.
+            pause: the pause in seconds that the provider asks for.
         """
         with self._lock:
             now = self._clock()
             self._refused.append(True)
             refusals, passes = self._refused.count(True), self._refused.count(False)
-            is_most = refusals > passes and (refusals + passes >= FEWEST or refusals >= ALL and not passes)
+            is_most = refusals > passes and (
+                refusals + passes >= FEWEST or refusals >= ALL and not passes
+            )
             if is_most or pause > SHORT:
                 self._paused_until = max(self._paused_until, now + pause)
             if is_most and sent > self._slowed_at:
-                if self._slowness_at(now) == 1.0 and len(self._sent) >= FEWEST and now > self._sent[0]:
-                    self._unlimited = max(UNLIMITED, len(self._sent) * MINUTE / (now - self._sent[0]))
+                if (
+                    self._slowness_at(now) == 1.0
+                    and len(self._sent) >= FEWEST
+                    and now > self._sent[0]
+                ):
+                    self._unlimited = max(
+                        UNLIMITED, len(self._sent) * MINUTE / (now - self._sent[0])
+                    )
                 slowest = SLOWEST if self.rpm is None else SLOWEST_LIMITED
                 self._slowness, self._slowed_at = min(2 * self._slowness_at(now), slowest), now
 
     def slow_down_after(self, age: float, pause: float = 0.0) -> None:
-        """Slow down for a call that was sent so many seconds ago, by another process."""
+        """Slow down for a call that another process sent `age` seconds ago."""
         self.slow_down(self._clock() - age, pause)
 
     def record_send(self) -> None:
-        """Note a call that another process sent without waiting for its turn."""
+        """Record a call that another process sent without waiting for its turn."""
         with self._lock:
             self._sent.append(self._clock())
 
     @property
     def is_throttling(self) -> bool:
-        """True while calls must wait for their turn, because of a complaint or a limit."""
+        """True if calls must wait for their turn, because of a complaint or a limit."""
         with self._lock:
             now = self._clock()
             limits = (self._calls_per_minute(now), self._tokens_per_minute(now))
@@ -127,7 +141,7 @@ class RateLimiter:
 
     @property
     def pace(self) -> float | None:
-        """Calls per minute that are let through now; None without a limit."""
+        """The current limit in calls per minute; None without a limit."""
         with self._lock:
             return self._calls_per_minute(self._clock())
 
@@ -136,7 +150,7 @@ class RateLimiter:
             return max(self._next_call, self._next_token, self._paused_until) - self._clock()
 
     def _slowness_at(self, now: float) -> float:
-        """Factor by which the pace is lower than the limit."""
+        """Return the factor by which the pace is lower than the limit."""
         return max(1.0, self._slowness * float(2.0 ** -((now - self._slowed_at) / RECOVERY)))
 
     def _calls_per_minute(self, now: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The repeat that calls belong to, which a cached reply of another repeat never answers."""
+"""The number of the current repeat; cached replies are not shared between repeats."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,9 @@ _REPEAT: ContextVar[int] = ContextVar("repeat", default=0)
 
 @contextmanager
 def repetition(index: int) -> Iterator[None]:
-    """Make calls inside belong to this repeat, which never gets the cached reply of another one."""
+    """Assign the calls made inside to a repeat, so that they never get the cached reply of another
+    one.
+    """
     token = _REPEAT.set(index)
     try:
         yield
@@ -18,5 +20,5 @@ def repetition(index: int) -> Iterator[None]:
 
 
 def current_repeat() -> int:
-    """Return the repeat that calls belong to now; 0 outside of `repetition`."""
+    """Return the number of the current repeat; 0 outside of `repetition`."""
     return _REPEAT.get()

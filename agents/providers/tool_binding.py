@@ -1,4 +1,4 @@
-"""Arguments that LangChain binds to a model, and the result of a reply in a schema."""
+"""Arguments bound to a LangChain model, and results of structured output."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from emend.memory.errors import ModelReplyError
 
 
 def bound_arguments(runnable: object) -> dict[str, Any]:
-    """Return the arguments that a runnable gives its model at every call."""
+    """Return the arguments that a runnable passes to its model in every call."""
     if isinstance(runnable, RunnableBinding):
         return dict(runnable.kwargs)
     parts: list[Any] = []
@@ -22,11 +22,14 @@ def bound_arguments(runnable: object) -> dict[str, Any]:
     return next((arguments for part in parts if (arguments := bound_arguments(part))), {})
 
 
-def structured_result(message: AIMessage, schema: dict[str, Any] | type[BaseModel], include_raw: bool) -> Any:
-    """Return what `with_structured_output` gives: the value, or with `include_raw` reply, value and parsing error.
+def structured_result(
+    message: AIMessage, schema: dict[str, Any] | type[BaseModel], include_raw: bool
+) -> Any:
+    """Return the result of `with_structured_output`: the value, or with `include_raw` reply, value
+    and parsing error.
 
     Raises:
-        ModelReplyError: the reply is unparsable, without `include_raw`.
+        ModelReplyError: the reply cannot be parsed, and `include_raw` is False.
     """
     parsed: Any = None
     problem: ModelReplyError | None = None

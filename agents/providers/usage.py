@@ -1,4 +1,4 @@
-"""Counts of what providers are asked and what that costs, and the budgets at which a run stops."""
+"""Counts and costs of calls to providers, and the budgets at which a run stops."""
 
 import threading
 from functools import reduce
@@ -14,10 +14,10 @@ COUNTS = ("requests", "replies", "retries", "cached", "untold", "input_tokens", 
 class ProviderUsage(FrozenModel):
     """Usage of one model behind an API, or of all.
 
-    `requests` counts every attempt, also failed ones; `replies` those that were delivered, `retries` the attempts after
-    the first, `cached` the replies from the cache, which cost nothing. `untold` counts replies without numbers of
-    tokens, which tokens and `cost` leave out; `cost` is None without a price. `sent` has each set of parameters that
-    calls really sent.
+    `requests` counts every attempt, including failed ones; `replies` the delivered replies;
+    `retries` the attempts after the first; `cached` the replies from the cache, which cost nothing.
+    `untold` counts replies without token counts, which are missing in tokens and `cost`; `cost` is
+    None without a price. `sent` has each set of parameters that calls really sent.
     """
 
     requests: int = 0
@@ -32,39 +32,46 @@ class ProviderUsage(FrozenModel):
     sent: tuple[dict[str, Any], ...] = ()
 
     def plus(self, other: "ProviderUsage") -> "ProviderUsage":
-        """Return the sum; an unknown cost adds nothing."""
+        """Return the sum; an unknown cost counts as 0."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         return ProviderUsage(
             **counts,
             cost=round(sum(costs), 9) if costs else None,
             seconds_waited=round(self.seconds_waited + other.seconds_waited, 3),
-            sent=(*self.sent, *(parameters for parameters in other.sent if parameters not in self.sent)),
+            sent=(
+                *self.sent,
+                *(parameters for parameters in other.sent if parameters not in self.sent),
+            ),
         )
 
 
 def untold_reply(model: str) -> BudgetReached:
-    """Make the error of a reply without numbers of tokens, under a limit of the cost."""
+    """Return the error for a reply without token counts when the cost is limited."""
     return BudgetReached(
-        f"a reply of '{model}' does not say how many tokens it took, so --max-cost cannot be kept: resume with "
-        "--max-calls instead."
+        f"a reply of '{model}' does not report its tokens, so --max-cost cannot be enforced: "
+        "resume with --max-calls instead."
     )
 
 
 class Ledger:
-    """Usage of all models that share it, within a budget; safe for many threads.
+    """The usage of several models and their common budget; thread-safe.
 
     Args:
-        prices: of tokens.
-        max_cost: budget in the currency of the prices; calls in flight when it is reached may go beyond it.
-        max_calls: maximum number of requests, retries included; never exceeded.
+        prices: token prices.
+        max_cost: budget in the currency of the prices; calls in flight when it is reached may
+            exceed it.
+        max_calls: maximum number of requests, including retries; never exceeded.
 
     Raises:
-        BadSettings: a limit below 0, or a limit of cost without prices.
+        BadSettings: a limit is below 0, or the cost is limited without prices.
     """
 
     def __init__(
-        self, prices: Prices | None = None, max_cost: float | None = None, max_calls: int | None = None
+        self,
+        prices: Prices | None = None,
+        max_cost: float | None = None,
+        max_calls: int | None = None,
     ) -> None:
         for name, limit in (("max-cost", max_cost), ("max-calls", max_calls)):
             if limit is not None and not limit >= 0:
@@ -83,39 +90,38 @@ class Ledger:
             self.prices.require(model)
 
     def start_call(self, model: str, is_retry: bool = False) -> None:
-        """Count a request that is about to be sent.
+        """Count a request before it is sent.
 
         Raises:
-            BudgetReached: it may not be sent; nothing is counted.
+            BudgetReached: the request would exceed a limit; it is not counted.
         """
         with self._lock:
             if self.max_calls is not None and self._requests >= self.max_calls:
                 raise BudgetReached(
-                    f"{self._requests} calls were made, the limit of --max-calls {self.max_calls}. Finished units are "
-                    "kept. Continue with the same command, or emend resume for a run, and another --max-calls, which "
-                    "starts from 0."
+                    f"{self._requests} calls were made, the limit of --max-calls {self.max_calls}. "
+                    "Finished units are kept; the limit starts from 0 at each call of a command."
                 )
-            # A call in flight is assumed to cost as much as the dearest reply so far.
+            # A call in flight is assumed to cost as much as the most expensive reply so far.
             cost = self._cost + self._dearest * (self._in_flight + 1)
             if self.max_cost is not None and (cost > self.max_cost or not self.max_cost):
                 raise BudgetReached(
-                    f"{self._cost:.4f} was spent, and another call may exceed --max-cost {self.max_cost:g}. "
-                    "Finished units are kept. Continue with the same command, or emend resume for a run, and another "
-                    "--max-cost, which starts from 0."
+                    f"{self._cost:.4f} was spent, and another call may exceed --max-cost "
+                    f"{self.max_cost:g}. Finished units are kept; the limit starts from 0 at each "
+                    "call of a command."
                 )
             self._in_flight += 1
             self._add(model, requests=1, retries=int(is_retry))
 
     def end_call(self, model: str, usage: dict[str, Any] | None, replied: bool) -> None:
-        """Count what came of a request.
+        """Count the result of a request.
 
         Args:
-            model: its spec.
-            usage: the reply's `usage_metadata`, also of an unusable reply; None without numbers.
+            model: the model's spec.
+            usage: the `usage_metadata` of the reply, even if unusable; None if unknown.
             replied: whether a reply was delivered.
 
         Raises:
-            BudgetReached: the cost is limited, and the reply has no numbers of tokens.
+            BudgetReached: the cost is limited, and the reply has no token counts.
         """
         with self._lock:
             self._in_flight -= 1
@@ -131,7 +137,7 @@ class Ledger:
             raise untold_reply(model)
 
     def add_sent(self, model: str, parameters: dict[str, Any]) -> bool:
-        """Note the parameters that a call sends; return whether they are new, since each set of them is kept once."""
+        """Record the parameters that a call sends, each set once; return whether they are new."""
         with self._lock:
             is_new = model not in self._spent or parameters not in self._spent[model].sent
             if is_new:

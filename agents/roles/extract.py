@@ -1,8 +1,9 @@
 """The extracting role: triplets from a document by a chat model, and sorting of extraction errors.
 
-Three forms of reply: `lines`, one `subject; relation; object` a line with one demonstration, as in AKEW (appendix E.3);
-`tuples`, all in one line as `(subject, relation, object)` with `<|>` between, as in the public LangChain prompt that
-DocTER names (section 5); `json`, a schema. The wording is our own.
+Three forms of reply: `lines`, one `subject; relation; object` a line with one demonstration, as in
+AKEW (appendix E.3); `tuples`, all in one line as `(subject, relation, object)` with `<|>` between,
+as in the public LangChain prompt that DocTER names (section 5); `json`, a schema. The wording is
+our own.
 """
 
 import json
@@ -30,10 +31,11 @@ NONE = "NONE"
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 EMPHASIS = re.compile(r"(\*\*|__|\*|_|`)([^*_`]+)\1")
 HEADER = ["subject", "relation", "object"]
+# An abbreviation that ends with a full stop.
 ABBREVIATED = re.compile(r"\b(?:[A-Za-z]|Inc|Ltd|Co|Corp|Jr|Sr|St|Mt|Bros|etc)\.$")
-"""An abbreviation that ends with a full stop of its own."""
+# Minimum token limit of a local model for `lines` or `tuples`; its default limit is meant for short
+# answers.
 NEW_TOKENS = 512
-"""Minimum token limit of a local model for `lines` or `tuples`; its own limit is meant for an answer."""
 EXAMPLE = PROMPTS["extract"]["example"]
 SOLVED = (
     ("Pell Lock", "is located in", "Chile"),
@@ -44,10 +46,12 @@ TASK = PROMPTS["extract"]["task"]
 EXAMPLES = {
     "lines": "\n".join("; ".join(parts) for parts in SOLVED),
     "tuples": DELIMITER.join(f"({', '.join(parts)})" for parts in SOLVED),
-    "json": json.dumps({"triplets": [dict(zip(("subject", "relation", "object"), p, strict=True)) for p in SOLVED]}),
+    "json": json.dumps(
+        {"triplets": [dict(zip(("subject", "relation", "object"), p, strict=True)) for p in SOLVED]}
+    ),
 }
+# Rule and solved example of each form of reply.
 FORMS = {form: (PROMPTS["extract"][form], example) for form, example in EXAMPLES.items()}
-"""Rule and solved example of each form of reply."""
 AGAIN = PROMPTS["extract"]["again"]
 
 
@@ -68,20 +72,24 @@ class ExtractedTriplets(BaseModel):
     @field_validator("triplets", mode="before")
     @classmethod
     def _drop_incomplete(cls, rows: Any) -> Any:
-        """Small models fill what a document does not say with null or nothing; the other facts are still facts."""
+        """Drop rows with null or empty fields, which small models write for missing information,
+        and keep the others.
+        """
         if not isinstance(rows, list):
             return rows
         fields = ExtractedTriplet.model_fields
 
         def is_complete(row: Any) -> bool:
-            return not isinstance(row, dict) or all(row.get(name, 0) not in (None, "") for name in fields)
+            return not isinstance(row, dict) or all(
+                row.get(name, 0) not in (None, "") for name in fields
+            )
 
         return list(filter(is_complete, rows)) or rows
 
 
 @dataclass(frozen=True)
 class ModelTriplets:
-    """The triplets in a model's reply, the unchanged reply, and its cost."""
+    """The triplets in a model's reply, with the raw reply and its cost."""
 
     triplets: tuple[Triplet, ...]
     reply: str
@@ -89,7 +97,7 @@ class ModelTriplets:
 
 
 def check_form(form: str) -> str:
-    """Return the form.
+    """Return the form if it is known.
 
     Raises:
         BadSettings: unknown form.
@@ -100,7 +108,7 @@ def check_form(form: str) -> str:
 
 
 def extraction_prompt(document: str, form: str = "json", failure: str = "") -> str:
-    """The exact prompt; after a failure it says what was wrong."""
+    """Return the exact prompt, which mentions the problem after a failure."""
     rule, example = FORMS[check_form(form)]
     parts = [f"{TASK} {rule}", f"<document>\n{EXAMPLE}\n</document>\n{example}"]
     if failure:
@@ -110,16 +118,18 @@ def extraction_prompt(document: str, form: str = "json", failure: str = "") -> s
 
 
 def extraction_prompt_id(form: str) -> str:
-    """Eight hex digits that change with the prompt of the form."""
+    """Return a hash of the form's prompt as 8 hex digits."""
     return prompt_id(extraction_prompt("", form), AGAIN, ExtractedTriplets.model_json_schema())
 
 
-def read_triplets(model: BaseChatModel, document: str, form: str = "json", failure: str = "") -> ModelTriplets:
-    """The triplets that the model finds in the document, in one call.
+def read_triplets(
+    model: BaseChatModel, document: str, form: str = "json", failure: str = ""
+) -> ModelTriplets:
+    """Extract the triplets of a document in one call.
 
     Raises:
         BadSettings: unknown form.
-        ModelReplyError: the reply is not in that form; carries it, and its cost.
+        ModelReplyError: the reply is not in that form; carries the reply and its cost.
     """
     prompt = extraction_prompt(document, form, failure)
     if form == "json":
@@ -136,14 +146,14 @@ def read_triplets(model: BaseChatModel, document: str, form: str = "json", failu
 
 
 def _invoke(model: BaseChatModel, prompt: str) -> AIMessage:
-    """The reply to a prompt; a local model may write more than the few words of an answer."""
+    """Return the reply to a prompt; the token limit of a local model is raised."""
     if isinstance(model, LimitedModel):
         return model.invoke(prompt, stop=[], max_new_tokens=max(NEW_TOKENS, model.max_new_tokens))
     return model.invoke(prompt)
 
 
 def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
-    """The triplets of a reply in `lines` or `tuples`; code fences and text around the list are skipped.
+    """Parse a reply in `lines` or `tuples`; code fences and text around the list are skipped.
 
     Raises:
         ModelReplyError: there is no list in that form; carries the reply.
@@ -155,7 +165,11 @@ def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
 
 
 def _triplets(parts: list[tuple[str, str, str]]) -> tuple[Triplet, ...]:
-    return tuple(dict.fromkeys(Triplet(subject=s.strip(), relation=r.strip(), object=o.strip()) for s, r, o in parts))
+    return tuple(
+        dict.fromkeys(
+            Triplet(subject=s.strip(), relation=r.strip(), object=o.strip()) for s, r, o in parts
+        )
+    )
 
 
 def _from_lines(reply: str) -> list[tuple[str, str, str]]:
@@ -163,20 +177,26 @@ def _from_lines(reply: str) -> list[tuple[str, str, str]]:
     for line in reply.splitlines():
         parts = [_plain(part) for part in re.split(r"[;；]", _plain(BULLET.sub("", line)))]
         if len(parts) == 3 and all(parts) and [part.casefold() for part in parts] != HEADER:
-            last = parts[2] if ABBREVIATED.search(parts[2]) else parts[2].removesuffix(".").removesuffix("。")
+            last = (
+                parts[2]
+                if ABBREVIATED.search(parts[2])
+                else parts[2].removesuffix(".").removesuffix("。")
+            )
             rows.append((parts[0], parts[1], _plain(last)))
     return rows or _none(reply, "lines 'subject; relation; object'")
 
 
 def _plain(part: str) -> str:
-    """The part without white space and emphasis around it."""
+    """Return the part without surrounding white space and emphasis marks."""
     marked = EMPHASIS.fullmatch(part.strip())
     return (marked[2] if marked else part).strip()
 
 
 def _from_tuples(reply: str) -> list[tuple[str, str, str]]:
     rows = []
-    for inside in re.findall(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", reply.translate(str.maketrans("（）", "()"))):
+    for inside in re.findall(
+        r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", reply.translate(str.maketrans("（）", "()"))
+    ):
         parts = [part.strip(" \"'") for part in re.split("[,，]", inside, maxsplit=2)]
         if len(parts) == 3 and all(parts):
             rows.append((parts[0], parts[1], parts[2]))
@@ -186,7 +206,9 @@ def _from_tuples(reply: str) -> list[tuple[str, str, str]]:
 def _none(reply: str, expected: str) -> list[tuple[str, str, str]]:
     if reply.strip().strip("`.").strip().upper() == NONE:
         return []
-    raise ModelReplyError(f"expected {expected}, the reply has none and does not say {NONE}.", reply)
+    raise ModelReplyError(
+        f"expected {expected}, the reply has none and does not say {NONE}.", reply
+    )
 
 
 ErrorType = Literal["AT", "IS", "IR"]
@@ -196,7 +218,9 @@ class SortedError(BaseModel):
     """The type of an extraction error, after its reason."""
 
     model_config = ConfigDict(  # what the model sees
-        json_schema_extra={"description": "What is wrong with an extracted triplet; the reason comes first."}
+        json_schema_extra={
+            "description": "What is wrong with an extracted triplet; the reason comes first."
+        }
     )
     reason: str
     error: ErrorType
@@ -206,13 +230,16 @@ SORT = PROMPTS["extract"]["sort"]
 
 
 def sort_error(model: BaseChatModel, gold: str, triplet: Triplet) -> ErrorType:
-    """The type of an extraction error, by a model: ambiguous triplet, incorrect subject, incorrect relation.
+    """Let a model classify an extraction error: ambiguous triplet, incorrect subject, incorrect
+    relation.
 
-    The types are DocTER's (section 6.5.1), where people sorted them.
+    The types are DocTER's (section 6.5.1), where people classified the errors.
 
     Raises:
-        ModelReplyError: the reply names no type; carries it.
+        ModelReplyError: the reply names no type; carries the reply.
     """
     parts = f"{triplet.subject} | {triplet.relation} | {triplet.object}"
     clean = [strip_delimiters(text, "fact", "triplet") for text in (gold, parts)]
-    return ask_structured(model, SORT.format(gold=clean[0], triplet=clean[1]), SortedError).value.error
+    return ask_structured(
+        model, SORT.format(gold=clean[0], triplet=clean[1]), SortedError
+    ).value.error

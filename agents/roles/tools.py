@@ -1,6 +1,7 @@
-"""Tool calling over the memory: what search, lookup of a fact and the list of an entity's changes find, and the call.
+"""Tool calling over a memory of edits: search, lookup of a fact, list of an entity's updates, and
+the model call.
 
-Facts stand between delimiters in the text that goes to the model.
+Facts are delimited in the text for the model.
 """
 
 import json
@@ -18,21 +19,22 @@ from emend.agents.parsing.messages import cut_off_error, was_cut_off
 from emend.agents.parsing.tool_calls import with_calls_from_text
 from emend.agents.roles import PROMPTS
 from emend.memory.edit import Edit
-from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
-from emend.memory.retrieval.tokens import whole, words
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, whole, words
 from emend.memory.store.superseding import Claim, in_order, parse_time
 from emend.memory.typography import fold_text
 
 SYSTEM = PROMPTS["tools"]["system"]
 WRITING = PROMPTS["tools"]["writing"]
+# The tag around an update in a tool's result.
+CHANGE = "change"
 NOTHING = "Nothing was found: no change bears on this."
+# Maximum number of listed updates of an entity; the newest are kept.
 LISTED = 20
-"""Maximum number of updates of one entity that are listed; the newest are."""
 
 
 class ToolResult(NamedTuple):
-    """The text that a tool returns to the model, and the hits behind it."""
+    """The text that a tool returns to the model, with its hits."""
 
     text: str
     hits: tuple[Hit, ...] = ()
@@ -40,12 +42,12 @@ class ToolResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolbox:
-    """Searches of the applied edits, one for each tool.
+    """The tools' searches over the applied edits.
 
     Args:
         retriever: searches the applied edits.
         edits: those edits, oldest first.
-        k: how many entries a search returns.
+        k: maximum number of entries that a search returns.
         current: ids of the entries that are not superseded; None for all.
     """
 
@@ -55,11 +57,13 @@ class Toolbox:
     current: Collection[str] | None = None
 
     def search(self, query: str) -> ToolResult:
-        """The entries nearest to a query."""
+        """Return the entries nearest to a query."""
         return _result(search(self.retriever, query, self.k)[: self.k])
 
     def lookup(self, subject: str, relation: str) -> ToolResult:
-        """The newest edit of that subject whose relation shares the most content words, and at least one."""
+        """Return the newest edit of the subject whose relation shares the most content words (at
+        least one).
+        """
         words_of_relation = _content_words(relation)
         about = [update for update in self._updates if update.is_about(subject)]
         shared = [len(words_of_relation & _content_words(update.relations)) for update in about]
@@ -68,22 +72,33 @@ class Toolbox:
             return _result([about[best].hit])
         if not about:
             return ToolResult(
-                f"No change is listed under '{subject}'. Its name may be written otherwise: search_memory."
+                f"No change is listed under '{subject}'. Its name may be written otherwise: "
+                "search_memory."
             )
         listed = _result([update.hit for update in about[-LISTED:]])
-        text = f"None of the changes under '{subject}' names that relation. They are:\n{listed.text}"
+        text = (
+            f"None of the changes under '{subject}' names that relation. They are:\n{listed.text}"
+        )
         return ToolResult(text, listed.hits)
 
     def list_updates(self, entity: str) -> ToolResult:
-        """The edits that name an entity, oldest first."""
-        return _result([update.hit for update in self._updates if update.names_entity(entity)][-LISTED:])
+        """Return the edits that mention an entity, oldest first."""
+        return _result(
+            [update.hit for update in self._updates if update.names_entity(entity)][-LISTED:]
+        )
 
     @cached_property
     def _updates(self) -> list["_Update"]:
         """The current updates, oldest first."""
-        updates = {update.hit.entry.id: update for edit in self.edits for update in _list_updates(edit)}
-        entries = [updates[id].hit.entry for id in updates if self.current is None or id in self.current]
-        claims = [Claim(e.id, e.edit_id, (), parse_time(e.time), place) for place, e in enumerate(entries)]
+        updates = {
+            update.hit.entry.id: update for edit in self.edits for update in _list_updates(edit)
+        }
+        entries = [
+            updates[id].hit.entry for id in updates if self.current is None or id in self.current
+        ]
+        claims = [
+            Claim(e.id, e.edit_id, (), parse_time(e.time), place) for place, e in enumerate(entries)
+        ]
         return [updates[claim.entry_id] for claim in in_order(claims)]
 
 
@@ -98,7 +113,9 @@ class _Update(NamedTuple):
     """Relations in the words of cloze and triplets; the whole text if there are neither."""
 
     def is_about(self, subject: str) -> bool:
-        """Return whether that is its subject, or, for a text without subject, whether it is named."""
+        """Return whether this is its subject, or, for a text without subject, whether the text
+        mentions it.
+        """
         return fold_text(subject) in self.subjects if self.subjects else self.names_entity(subject)
 
     def names_entity(self, entity: str) -> bool:
@@ -108,7 +125,7 @@ class _Update(NamedTuple):
 
 
 def _list_updates(edit: Edit) -> list[_Update]:
-    """The entries of an edit, each with the triplets that it states; none for a blank edit."""
+    """Return the entries of an edit, each with its triplets; none for a blank edit."""
     from emend.memory.store.rows import make_entries
 
     entries = make_entries(edit)
@@ -116,10 +133,22 @@ def _list_updates(edit: Edit) -> list[_Update]:
     out = []
     for place, entry in enumerate(entries):
         triplets = edit.triplets[place : place + 1] if apart else edit.triplets
-        subjects = {fold_text(triplet.subject) for triplet in triplets} | ({fold_text(edit.subject)} - {""})
+        subjects = {fold_text(triplet.subject) for triplet in triplets} | (
+            {fold_text(edit.subject)} - {""}
+        )
         objects = {fold_text(triplet.object) for triplet in triplets}
-        relations = " ".join([edit.prompt, *(triplet.relation for triplet in triplets)]).strip() or entry.text
-        out.append(_Update(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
+        relations = (
+            " ".join([edit.prompt, *(triplet.relation for triplet in triplets)]).strip()
+            or entry.text
+        )
+        out.append(
+            _Update(
+                Hit(entry=entry, score=1.0),
+                frozenset(subjects),
+                frozenset(subjects | objects),
+                relations,
+            )
+        )
     return out
 
 
@@ -128,12 +157,15 @@ def _content_words(text: str) -> set[str]:
 
 
 def _result(hits: Sequence[Hit]) -> ToolResult:
-    lines = [f"<change>{strip_delimiters(hit.entry.text, 'change')}</change>" for hit in hits]
+    texts = (strip_delimiters(hit.entry.text, CHANGE) for hit in hits)
+    lines = [f"<{CHANGE}>{text}</{CHANGE}>" for text in texts]
     return ToolResult("\n".join(lines) or NOTHING, tuple(hits))
 
 
 def can_call_tools(model: BaseChatModel) -> bool:
-    """Return whether the model, or the one it wraps, supports tool calling: by its own attribute, else by its class."""
+    """Return whether the model, or the wrapped one, supports tool calling, by its attribute or else
+    its class.
+    """
     inner: Any = getattr(model, "inner", model)
     declared = getattr(inner, "calls_tools", None)
     if isinstance(declared, bool):
@@ -141,13 +173,16 @@ def can_call_tools(model: BaseChatModel) -> bool:
     return inner.__class__.bind_tools is not BaseChatModel.bind_tools
 
 
-def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage], tools: Sequence[BaseTool]) -> AIMessage:
-    """The model's next message, in which it may call the tools; calls written as text are parsed.
+def call_with_tools(
+    model: BaseChatModel, messages: Sequence[BaseMessage], tools: Sequence[BaseTool]
+) -> AIMessage:
+    """Return the model's next message, which may contain tool calls; calls written as text are
+    parsed.
 
-    Where the reply stops at its limit of tokens, its whole calls count.
+    If the reply is truncated at its token limit, its complete calls count.
 
     Raises:
-        ReplyCutOff: it has none: half a call, or half an answer, is unusable.
+        ReplyCutOff: the reply is truncated and has no complete call.
     """
     message: AIMessage = model.bind_tools(list(tools)).invoke(list(messages))
     if was_cut_off(message):
@@ -160,11 +195,13 @@ def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage], tools
 
 
 def as_text(messages: Sequence[BaseMessage]) -> str:
-    """A conversation as plain text, with the calls of tools."""
+    """Format a conversation with tool calls as plain text."""
     lines = []
     for message in messages:
         calls = getattr(message, "tool_calls", ())
         parts = [str(message.text)] if str(message.text).strip() else []
-        parts += [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
+        parts += [
+            f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls
+        ]
         lines.append(f"{message.type}: {' '.join(parts)}")
     return "\n".join(lines)

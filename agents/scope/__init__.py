@@ -1,1 +1,1 @@
-"""Scope classifiers: does an edit apply to a query."""
+"""Scope classifiers, which decide whether an edit applies to a query."""

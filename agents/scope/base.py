@@ -17,43 +17,49 @@ SETTINGS, WEIGHTS = "scope.json", "scope.safetensors"
 
 
 class Scope(Protocol):
-    """Decides which new fact, if any, a question is about (SERAC, Mitchell et al. 2022, section 3)."""
+    """Classifier that decides which new fact, if any, a question is about (SERAC, Mitchell et al.
+    2022, section 3).
+    """
 
     pairwise: ClassVar[bool]
     """True if the probability of a text does not depend on the other texts."""
 
     @property
     def identity(self) -> str:
-        """A name that changes whenever the probabilities may change."""
+        """Id that changes whenever the probabilities may change."""
         ...
 
     @property
     def threshold(self) -> float:
-        """The least probability at which a question is about a text."""
+        """Minimum probability at which a question is about a text."""
         ...
 
     @property
     def lower(self) -> float:
-        """The least probability at which a question may be about a text: CRAG's lower threshold."""
+        """Minimum probability at which a question may be about a text, CRAG's lower threshold."""
         ...
 
     def over(self, corpus: Corpus) -> Callable[[str], Floats]:
-        """A function from a question to one probability per entry, shape (len(corpus.entries()),)."""
+        """Return a function from a question to one probability per entry, shape
+        (len(corpus.entries()),).
+        """
         ...
 
 
 def embed_corpus(texts: Sequence[str], embedding: Embedding) -> ExactCorpus:
-    """Texts as a corpus, embedded now."""
-    return ExactCorpus.of([Entry(id=str(n), edit_id=str(n), text=text) for n, text in enumerate(texts)], embedding)
+    """Embed texts and return them as a corpus."""
+    return ExactCorpus.of(
+        [Entry(id=str(n), edit_id=str(n), text=text) for n, text in enumerate(texts)], embedding
+    )
 
 
 def sigmoid(scores: Any) -> Floats:
-    """Log-odds as probabilities."""
+    """Convert log-odds to probabilities."""
     return np.asarray(1 / (1 + np.exp(-np.clip(scores, -30, 30))), np.float32)
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Write the settings beside a classifier's weights."""
+    """Write the settings next to a classifier's weights."""
     (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 

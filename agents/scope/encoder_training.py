@@ -1,8 +1,9 @@
-"""Trains a LoRA adapter for a sentence encoder on pairs of a question and its edit.
+"""Training of a LoRA adapter for a sentence encoder on pairs of a question and its edit.
 
-Contrastive learning with hard negatives (Karpukhin et al. 2020, section 3.2): a question's edit must score higher than
-the other edits of its batch, among them wrong ones that rank first at present. The score is the shipped strategy's sum
-of cosine and BM25, so that the encoder learns what the words do not show.
+Contrastive learning with hard negatives (Karpukhin et al. 2020, section 3.2): a question's edit
+must score higher than the other edits of its batch, which include wrong edits that currently rank
+first. The score is the default strategy's sum of cosine and BM25, so that the encoder learns what
+word overlap misses.
 """
 
 import math
@@ -31,7 +32,9 @@ from emend.memory.retrieval.focus import focused
 
 
 class QuestionPair(NamedTuple):
-    """A question, the index of its edit among the texts, and those of all edits that answer a part of it."""
+    """A question, the index of its edit among the texts, and the indices of all edits that answer a
+    part of it.
+    """
 
     question: str
     about: int
@@ -42,8 +45,8 @@ class QuestionPair(NamedTuple):
 class EncoderTraining:
     """Hyperparameters of the encoder's training.
 
-    `negatives` texts are drawn for each question from the `depth` wrong ones that rank first; `rank` is LoRA's (Hu et
-    al. 2022), `smoothing` the label smoothing, `warm_up` a number of steps.
+    For each question, `negatives` texts are sampled from the `depth` wrong ones that rank first;
+    `rank` is LoRA's (Hu et al. 2022), `smoothing` the label smoothing, `warm_up` a number of steps.
     """
 
     epochs: int = 1
@@ -66,7 +69,8 @@ def train_encoder(
     training: EncoderTraining,
     on_step: OnStep = ignore_step,
 ) -> None:
-    """Trains an adapter for an encoder and writes it to a folder; the encoder in memory is changed and unusable then.
+    """Train an adapter for an encoder and write it to a folder; the encoder in memory is modified
+    and unusable afterwards.
 
     Args:
         base: the encoder.
@@ -81,14 +85,20 @@ def train_encoder(
         MissingExtra: peft is not installed.
     """
     if len({pair.about for pair in pairs}) < 2:
-        raise BadData(f"{len(pairs)} questions about fewer than two edits: contrastive training needs at least two.")
+        raise BadData(
+            f"{len(pairs)} questions about fewer than two edits: contrastive training "
+            "needs at least two."
+        )
     random.seed(training.seed)
     torch.manual_seed(training.seed)
     course = _Course(base.model, texts, pairs, training)
     steps = training.epochs * math.ceil(len(pairs) / training.batch)
     optimizer = torch.optim.AdamW(
         [
-            {"params": [weight for weight in course.body.parameters() if weight.requires_grad], "lr": training.lr},
+            {
+                "params": [weight for weight in course.body.parameters() if weight.requires_grad],
+                "lr": training.lr,
+            },
             {"params": [course.log_scale], "lr": 0.01, "weight_decay": 0.0},
         ]
     )
@@ -101,10 +111,14 @@ def train_encoder(
 
 
 class _Course:
-    """The encoder with an adapter, and its training data."""
+    """Training run of an encoder with an adapter, with its data."""
 
     def __init__(
-        self, model: Any, texts: Sequence[str], pairs: Sequence[QuestionPair], training: EncoderTraining
+        self,
+        model: Any,
+        texts: Sequence[str],
+        pairs: Sequence[QuestionPair],
+        training: EncoderTraining,
     ) -> None:
         self.model, self.texts, self.training = model, texts, training
         self.questions = [focused(pair.question) for pair in pairs]
@@ -116,7 +130,9 @@ class _Course:
         model.max_seq_length = min(training.tokens, model.max_seq_length)
 
     def losses(self) -> Iterator[Tensor]:
-        """The loss of each batch, epoch after epoch; hard negatives are mined again for each epoch."""
+        """Yield the loss of each batch, epoch after epoch; hard negatives are mined again for each
+        epoch.
+        """
         for _ in range(self.training.epochs):
             order = random.sample(range(len(self.questions)), len(self.questions))
             near = self._hard_negatives()
@@ -127,7 +143,9 @@ class _Course:
 
     def _loss(self, rows: list[int], near: Tensor) -> Tensor:
         drawn = {
-            int(near[row, random.randrange(near.shape[1])]) for row in rows for _ in range(self.training.negatives)
+            int(near[row, random.randrange(near.shape[1])])
+            for row in rows
+            for _ in range(self.training.negatives)
         }
         chosen = sorted(drawn | set(self.about[rows].tolist()))
         column = {text: index for index, text in enumerate(chosen)}
@@ -136,11 +154,15 @@ class _Course:
         scores = DENSE * questions @ texts.T + self.word_scores[rows][:, chosen]
         target = torch.tensor([column[index] for index in self.about[rows].tolist()])
         smoothing = self.training.smoothing
-        return torch.nn.functional.cross_entropy(self.log_scale.exp() * scores, target, label_smoothing=smoothing)
+        return torch.nn.functional.cross_entropy(
+            self.log_scale.exp() * scores, target, label_smoothing=smoothing
+        )
 
     @torch.no_grad()
     def _hard_negatives(self) -> Tensor:
-        """For each question the indices of the wrong texts that rank first, shape (questions, depth)."""
+        """Return the indices of the highest-ranked wrong texts of each question, shape (questions,
+        depth).
+        """
         texts, questions = self._in_batches(self.texts), self._in_batches(self.questions)
         scores = DENSE * questions @ texts.T + self.word_scores
         for row, places in enumerate(self.relevant):
@@ -149,7 +171,7 @@ class _Course:
         return scores.topk(max(1, min(self.training.depth, wrong))).indices
 
     def _in_batches(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of many texts, batched by length."""
+        """Return vectors of many texts, batched by length, shape (texts, dimensions)."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         vectors = torch.zeros(len(texts), self.model.get_embedding_dimension())
         for start in range(0, len(order), 64):
@@ -158,7 +180,7 @@ class _Course:
         return vectors
 
     def _vectors(self, texts: list[str]) -> Tensor:
-        """Shape (texts, dimensions), rows of length 1."""
+        """Return vectors of length 1, shape (texts, dimensions)."""
         inputs = batch_to_device(self.model.preprocess(texts), self.model.device)
         with torch.autocast(self.model.device.type, dtype=torch.bfloat16):
             vectors: Tensor = self.model(inputs)["sentence_embedding"]
@@ -166,28 +188,44 @@ class _Course:
 
 
 def _word_scores(texts: Sequence[str], questions: Sequence[str]) -> NDArray[np.float32]:
-    """The shipped strategy's score without the cosine, shape (questions, texts)."""
-    entries = [Entry(id=str(index), edit_id=str(index), text=text) for index, text in enumerate(texts)]
-    corpus = ExactCorpus.of(entries, LexicalEmbedding())  # BM25 uses none of its vectors
+    """Return the default strategy's scores without the cosine, shape (questions, texts)."""
+    entries = [
+        Entry(id=str(index), edit_id=str(index), text=text) for index, text in enumerate(texts)
+    ]
+    corpus = ExactCorpus.of(entries, LexicalEmbedding())  # BM25 does not use the vectors
     stems, names = STEM_PART(corpus), NAME_PART(corpus)
-    return np.stack([STEMS * stems.scores(text) + NAMES * names.scores(text) for text in questions]).astype(np.float32)
+    return np.stack(
+        [STEMS * stems.scores(text) + NAMES * names.scores(text) for text in questions]
+    ).astype(np.float32)
 
 
 def _with_adapter(transformer: Any, rank: int) -> Any:
-    """The encoder's body with LoRA on every linear layer; only the adapter is trained."""
+    """Return the encoder's body with LoRA on every linear layer; only the adapter is trained.
+
+    Raises:
+        MissingExtra: peft is not installed.
+    """
     if find_spec("peft") is None:
-        raise MissingExtra(f"training an encoder needs peft, which is not installed: {install_command('lora')}.")
+        raise MissingExtra(
+            f"training an encoder needs peft, which is not installed: {install_command('lora')}."
+        )
     with model_load():
         from peft import LoraConfig, get_peft_model
 
-        plan = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
-        return get_peft_model(transformer.auto_model, plan)  # also changes the layers of the given model
+        plan = LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0
+        )
+        # get_peft_model also changes the layers of the given model
+        return get_peft_model(transformer.auto_model, plan)
 
 
 def _write(body: Any, base: str, out: Path) -> None:
-    """Save the adapter in half precision, which changes vectors by rounding only, without PEFT's empty README."""
+    """Save the adapter in half precision, which only rounds vectors, and without PEFT's empty
+    README.
+    """
     body.half()
-    body.peft_config["default"].base_model_name_or_path = base  # not the local folder
+    # record the encoder's name, not the local folder
+    body.peft_config["default"].base_model_name_or_path = base
     body.save_pretrained(str(out), save_embedding_layers=False)
     (out / "README.md").unlink(missing_ok=True)
     for file in out.iterdir():

@@ -12,10 +12,11 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 
 @dataclass(frozen=True)
 class ScopeExample:
-    """A question, and the indices of the texts that it is about; none when it is out of scope.
+    """Question with the indices of the texts that it is about, which are empty if it is out of
+    scope.
 
-    `beside` is the text that an out-of-scope question was written for. With `alone` nothing is known about the question
-    and the other texts, and it is compared with that text only.
+    `beside` is the text for which an out-of-scope question was written. With `alone`, the
+    question's relation to other texts is unknown, and it is compared only with that text.
     """
 
     question: str
@@ -25,7 +26,7 @@ class ScopeExample:
 
     @property
     def home(self) -> int:
-        """The text whose group the question belongs to."""
+        """The index of the text whose group the question belongs to."""
         return self.about[0] if self.about else self.beside or 0
 
     @property
@@ -35,10 +36,11 @@ class ScopeExample:
 
 
 class Decision(NamedTuple):
-    """The index of the most probable text for a question, its probability, and whether the decision is correct.
+    """The index of the most probable text for a question, its probability, and whether the decision
+    is correct.
 
-    Correct is one of the question's texts at or above the threshold, or none if it has none (ELKEN's selector
-    accuracy).
+    A decision is correct if it is one of the question's texts at or above the threshold, or no text
+    for a question without texts (ELKEN's selector accuracy).
     """
 
     place: int
@@ -47,17 +49,21 @@ class Decision(NamedTuple):
 
 
 def choose_threshold(best: Sequence[tuple[int, float]], examples: Sequence[ScopeExample]) -> float:
-    """The threshold with the most correct decisions; of equally good ones the middle of the widest interval.
+    """Return the threshold with the most correct decisions; among equally good ones, the middle of
+    the widest interval.
 
     Args:
         best: the most probable text of each question, and its probability.
         examples: the questions.
     """
     scores = np.asarray([probability for _, probability in best])
-    correct = np.asarray([place in example.about for (place, _), example in zip(best, examples, strict=True)])
+    correct = np.asarray(
+        [place in example.about for (place, _), example in zip(best, examples, strict=True)]
+    )
     in_scope = np.asarray([bool(example.about) for example in examples])
     order = np.argsort(scores, kind="stable")
-    # With the cut behind the first n, those get no text, which is correct for questions out of scope.
+    # With the threshold after the first n questions, these get no text, which is correct if they
+    # are out of scope.
     rejected = np.concatenate([[0], np.cumsum(~in_scope[order])])
     right = rejected + np.concatenate([np.cumsum(correct[order][::-1])[::-1], [0]])
     edges = np.concatenate([[0.0], scores[order], [1.0]])
@@ -67,7 +73,7 @@ def choose_threshold(best: Sequence[tuple[int, float]], examples: Sequence[Scope
 
 
 def decide(place: int, probability: float, threshold: float, example: ScopeExample) -> Decision:
-    """The decision that follows from the most probable text."""
+    """Return the decision for the most probable text."""
     in_scope = probability >= threshold
     return Decision(place, probability, place in example.about if in_scope else not example.about)
 
@@ -78,15 +84,16 @@ def decisions(
     examples: Sequence[ScopeExample],
     candidates: Sequence[Sequence[int]] | None = None,
 ) -> list[Decision]:
-    """A classifier's decisions on questions over these texts.
+    """Return a classifier's decisions on questions over these texts.
 
     Args:
         scope: the classifier.
         texts: the texts that the questions may be about.
         examples: the questions.
-        candidates: for each question the indices of the texts that it is compared with; None for all.
+        candidates: for each question the indices of the texts that it is compared with; None for
+            all.
     """
-    plain = LexicalEmbedding(1)  # a classifier embeds what it needs
+    plain = LexicalEmbedding(1)  # the classifier embeds what it needs
     out: list[Decision] = []
     over_all = scope.over(embed_corpus(texts, plain)) if candidates is None else None
     for row, example in enumerate(examples):
@@ -94,18 +101,26 @@ def decisions(
         if not len(places):
             out.append(Decision(-1, 0.0, not example.about))
             continue
-        probabilities = over_all or scope.over(embed_corpus([texts[place] for place in places], plain))
+        probabilities = over_all or scope.over(
+            embed_corpus([texts[place] for place in places], plain)
+        )
         scores = probabilities(example.question)
         best = int(scores.argmax())
         out.append(decide(int(places[best]), float(scores[best]), scope.threshold, example))
     return out
 
 
-def collect_examples(triples: Sequence[tuple[str, str, bool]]) -> tuple[list[str], list[ScopeExample]]:
-    """Texts and examples from triples: a question, the text shown with it, and whether it is about that text."""
+def collect_examples(
+    triples: Sequence[tuple[str, str, bool]],
+) -> tuple[list[str], list[ScopeExample]]:
+    """Convert triples (question, text shown with it, whether it is about that text) to texts and
+    examples.
+    """
     texts = list(dict.fromkeys(text for _, text, _ in triples))
     places = {text: place for place, text in enumerate(texts)}
     return texts, [
-        ScopeExample(question, (places[text],)) if inside else ScopeExample(question, (), places[text], alone=True)
+        ScopeExample(question, (places[text],))
+        if inside
+        else ScopeExample(question, (), places[text], alone=True)
         for question, text, inside in triples
     ]

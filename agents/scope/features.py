@@ -1,4 +1,4 @@
-"""Features of a question paired with each text of a memory, from which scope classifiers decide."""
+"""Features of pairs of a question and a text, the input of scope classifiers."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -6,55 +6,57 @@ from typing import ClassVar
 import numpy as np
 
 from emend.agents.scope.base import Floats
-from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding
+from emend.memory.embeddings.embed import Embedding
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
 from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.exact import best as best_of
 from emend.memory.retrieval.focus import focused, sentences
-from emend.memory.retrieval.tokens import words
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, words
 
-SENTENCES = 40
-"""Maximum number of sentences of a text that are compared with a question."""
+# Minimum number of words of a question that is searched verbatim in texts.
 VERBATIM = 3
-"""Minimum number of words that make a question that stands in a text word for word."""
+# Number of top-ranked texts in which a question is searched verbatim.
 LIKELY = 50
-"""Number of texts with the highest retrieval scores in which a question is searched word for word."""
+# Minimum retrieval score of the next text, also used if there is none.
 RIVAL = 2.0
-"""Retrieval score of the next text where there is none or its own is lower."""
 
 
 class RelevanceFeatures:
-    """Two features over a sentence encoder: the best cosine with any sentence of a text, and the text's lead.
+    """Two features from a sentence encoder: the best cosine with any sentence of a text, and the
+    text's lead.
 
-    The lead is the score of the default retrieval strategy minus that of the next text, for the best text; for all
-    others minus that of the best. The sentence rather than the text makes triplets and documents comparable, and the
-    lead, unlike the score, does not grow with the number of texts. A text in which the question stands word for word
-    has a cosine of 1 with it.
+    The lead is a text's score under the default retrieval strategy minus that of the best other
+    text. Using sentences instead of texts makes triplets and documents comparable, and the lead,
+    unlike the score, does not grow with the number of texts. A text that contains the question
+    verbatim has a cosine of 1 with it.
     """
 
     names: ClassVar[tuple[str, ...]] = ("sentence", "lead")
 
     def __init__(self, corpus: ExactCorpus, embedding: Embedding) -> None:
         self._corpus = corpus
-        parts = [sentences(entry.text)[:SENTENCES] or [entry.text] for entry in corpus.entries()]
+        parts = [sentences(entry.text) or [entry.text] for entry in corpus.entries()]
         self._starts = np.cumsum([0, *map(len, parts)])[:-1]
         self._sentences = embedding.documents([sentence for part in parts for sentence in part])
         self._stems, self._names = STEM_PART(corpus), NAME_PART(corpus)
         self._words = [_plain(entry.text) for entry in corpus.entries()]
 
     def scores(self, question: str) -> Floats:
-        """The scores of the default retrieval strategy."""
+        """Return the scores of the default retrieval strategy, shape (texts,)."""
         query = focused(question)
         words_part = STEMS * self._stems.scores(query) + NAMES * self._names.scores(query)
         return np.asarray(DENSE * self._corpus.cosines(query) + words_part, np.float32)
 
     def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
-        """Shape (texts, 2), or for a memory of the texts at `places` only."""
+        """Return the features, shape (texts, 2), or those for a memory of only the texts at
+        `places`.
+        """
         query = focused(question)
         cosines = self._sentences @ self._corpus.embed([query])[0]
         nearest, scores = np.maximum.reduceat(cosines, self._starts), self.scores(question)
         if (plain := _plain(query)).count(" ") > VERBATIM:
-            likely = best_of(scores, LIKELY)  # to search all of thousands of documents takes milliseconds
+            # searching thousands of documents would take milliseconds
+            likely = best_of(scores, LIKELY)
             nearest[[place for place in likely if plain in self._words[place]]] = 1.0
         if places is not None:
             nearest, scores = nearest[list(places)], scores[list(places)]
@@ -65,12 +67,14 @@ class RelevanceFeatures:
 
 
 def _plain(text: str) -> str:
-    """The words of a text, each between two spaces."""
+    """Return the words of a text, each between two spaces."""
     return f" {' '.join(words(text))} "
 
 
 class WordFeatures:
-    """Features for the lexical embedding: the cosine, and shares of the question's names and words in each text."""
+    """Features for the lexical embedding: the cosine, and the shares of the question's names and
+    words in each text.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("cosine", "names", "no_names", "words", "rare_words")
 
@@ -83,11 +87,11 @@ class WordFeatures:
         self._places = {word: np.asarray(rows) for word, rows in places.items()}
 
     def scores(self, question: str) -> Floats:
-        """The cosines."""
+        """Return the cosines, shape (texts,)."""
         return np.asarray(self._corpus.cosines(question), np.float32)
 
     def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
-        """Shape (texts, 5), or the rows at `places` only."""
+        """Return the features, shape (texts, 5), or only the rows at `places`."""
         content = [word for word in dict.fromkeys(words(question)) if word not in FUNCTION_WORDS]
         names, count = names_in(question), len(self._corpus.entries())
         rarity = {w: np.log((count + 1) / (len(self._places.get(w, ())) + 0.5)) for w in content}
@@ -106,12 +110,14 @@ class WordFeatures:
         return shares / np.float32(total) if total > 0 else shares
 
 
+# Features of questions with the texts of a corpus, which is indexed once.
 PairFeatures = RelevanceFeatures | WordFeatures
-"""Features of questions with the texts of a corpus, which are indexed once."""
 
 
 def names_in(question: str) -> list[str]:
-    """The words of names: those that begin with a capital or contain a digit, seldom the first word of a question."""
+    """Return the words of names: those that begin with a capital or contain a digit, usually not
+    the first word of a question.
+    """
     names: list[str] = []
     for place, token in enumerate(question.replace("'s", " ").replace("’s", " ").split()):
         word = "".join(letter for letter in token if letter.isalnum())
@@ -121,7 +127,9 @@ def names_in(question: str) -> list[str]:
 
 
 def without_names(text: str) -> str:
-    """The text with `X` for each run of names: `Who is the wife of Ann Li?` becomes `Who is the wife of X?`."""
+    """Replace each run of names by `X`: `Who is the wife of Ann Li?` becomes `Who is the wife of
+    X?`.
+    """
     tokens: list[str] = []
     for place, token in enumerate(text.replace("’s", "'s").split()):
         head, owner, _ = token.partition("'s")
@@ -132,14 +140,20 @@ def without_names(text: str) -> str:
         elif owner:
             tokens[-1] = "X" + owner
     ending = text.rstrip()[-1:]
-    return " ".join(tokens) + (ending if ending in ("?", ".") and tokens and not tokens[-1].endswith(ending) else "")
+    return " ".join(tokens) + (
+        ending if ending in ("?", ".") and tokens and not tokens[-1].endswith(ending) else ""
+    )
 
 
 def _is_name(word: str, place: int) -> bool:
-    """True if a word begins with a capital or contains a digit, and is not capitalised only as the first of a text."""
+    """Return whether a word contains a digit or begins with a capital, unless only because it is
+    the first word.
+    """
     if not word or (place == 0 and (word.lower() in FUNCTION_WORDS or word.lower() in OPENERS)):
         return False
     return word[0].isupper() or any(letter.isdigit() for letter in word)
 
 
-OPENERS = frozenset("is are was were do does did can may might could what name tell give say".split())
+OPENERS = frozenset(
+    "is are was were do does did can may might could what name tell give say".split()
+)

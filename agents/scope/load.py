@@ -1,4 +1,4 @@
-"""Loads scope classifiers: the shipped one, or one from a folder."""
+"""Loading of scope classifiers: the shipped one, or one from a folder."""
 
 import json
 from contextlib import suppress
@@ -20,10 +20,11 @@ SHIPPED = "relevance.json"
 
 
 def shipped_scope(memory: Embedding | None) -> LogisticScope | None:
-    """The classifier that Emend ships, trained over MiniLM by `scripts/relevance`.
+    """Load the classifier that Emend ships, trained over MiniLM by `scripts/relevance`.
 
     Args:
-        memory: the encoder of the edits; if it is another sentence encoder than MiniLM, they are embedded again.
+        memory: the encoder of the edits; with a sentence encoder other than MiniLM, the edits are
+            embedded again.
 
     Returns:
         None for a lexical memory, or without MiniLM.
@@ -37,27 +38,32 @@ def shipped_scope(memory: Embedding | None) -> LogisticScope | None:
             embedding = load_embedding("minilm", cache_folder("vectors"))
     if embedding.identity != settings["encoder"]:
         return None
-    weights = np.asarray([settings["weights"][name] for name in ("bias", *RelevanceFeatures.names)], np.float32)
+    weights = np.asarray(
+        [settings["weights"][name] for name in ("bias", *RelevanceFeatures.names)], np.float32
+    )
     thresholds = {"threshold": settings["threshold"], "low": settings["lower"]}
-    return LogisticScope(embedding, "minilm", "relevance", weights, **thresholds, trained_on=settings["trained_on"])
+    return LogisticScope(
+        embedding, "minilm", "relevance", weights, **thresholds, trained_on=settings["trained_on"]
+    )
 
 
+# Prefix of the name of a classifier with ELKEN's input format.
 ELKEN = "elken:"
-"""Beginning of the name of a classifier that reads question and text as ELKEN's do."""
 
 
 def load_scope(folder: str | Path) -> Scope:
-    """The classifier in a folder: one of `emend train scope`, or a sequence classifier with one logit.
+    """Load the classifier in a folder: one made by `emend prepare scope`, or a sequence classifier
+    with one logit.
 
     Args:
-        folder: a folder, or an id of the Hugging Face hub; after `elken:` one that reads event and question as one
-            text, as ELKEN's classifiers do.
+        folder: a folder, or an id of the Hugging Face hub; after `elken:` one that reads event and
+            question as one text, as ELKEN's classifiers do.
 
     Raises:
-        MissingData: the folder has none.
+        MissingData: the folder does not contain a classifier.
         BadData: its files are damaged.
-        BadSettings: the installed encoder is another one.
-        ModelError: the hub does not give it, or it holds another model.
+        BadSettings: the installed encoder differs from that of the training.
+        ModelError: it cannot be downloaded from the hub, or is another type of model.
     """
     name = str(folder)
     path = hub_folder(name.removeprefix(ELKEN), HUB_FILES, "scope classifier")
@@ -76,16 +82,20 @@ def load_scope(folder: str | Path) -> Scope:
             raise ValueError(f"form '{form}'")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(
-            f"no scope classifier in '{folder}': make one with emend train scope --out {folder}."
+            f"no scope classifier in '{folder}': make one with emend prepare scope --out {folder}."
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise BadData(
-            f"'{path / SETTINGS}' is not what emend train scope writes: {error!r}. Train it again."
+            f"'{path / SETTINGS}' is not a file of emend prepare scope: {error!r}. Train it again."
         ) from error
     if form not in FEATURES:
         from emend.agents.scope.cross_encoder import CrossEncoderScope, ElkenScope
 
-        return ElkenScope(path, threshold) if form == ElkenScope.form else CrossEncoderScope(path, threshold)
+        return (
+            ElkenScope(path, threshold)
+            if form == ElkenScope.form
+            else CrossEncoderScope(path, threshold)
+        )
     return _load_logistic(path, settings, threshold)
 
 
@@ -96,12 +106,14 @@ def _load_logistic(path: Path, settings: dict[str, Any], threshold: float) -> Sc
     try:
         weights = load_file(path / WEIGHTS)["weights"]
     except (OSError, KeyError, SafetensorError) as error:
-        raise BadData(f"'{path / WEIGHTS}' holds no weights ({error}): train the classifier again.") from error
+        raise BadData(
+            f"'{path / WEIGHTS}' has no readable weights ({error}): train the classifier again."
+        ) from error
     spec, form = str(settings["embedding"]), settings["form"]
     embedding = load_embedding(spec, cache_folder("vectors"))
     if embedding.identity != settings["encoder"]:
         raise BadSettings(
-            f"the scope classifier in '{path}' was trained over {settings['encoder']}, and "
+            f"the scope classifier in '{path}' was trained with {settings['encoder']}, and "
             f"'{spec}' is {embedding.identity} here: install that encoder, or train it again."
         )
     trained_on, low = str(settings.get("trained_on", "")), settings.get("lower")

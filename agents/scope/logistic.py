@@ -1,4 +1,4 @@
-"""Scope classifiers that are a logistic regression of a few features, among them the shipped one."""
+"""Scope classifiers by logistic regression on a few features, including the shipped one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,23 +16,27 @@ from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.exact import ExactCorpus
 
 Form = Literal["relevance", "embedding"]
-FEATURES: dict[str, type[PairFeatures]] = {"relevance": RelevanceFeatures, "embedding": WordFeatures}
+FEATURES: dict[str, type[PairFeatures]] = {
+    "relevance": RelevanceFeatures,
+    "embedding": WordFeatures,
+}
+# Hand-set weights of the word features: a text is in scope if it has the names and rare words of
+# the question.
 PRIOR = (-7.0, 3.0, 5.0, 1.0, 1.5, 4.0)
-"""Untrained weights of the word features: a text is in scope if it has the names and rare words of the question."""
 
 
 @dataclass(frozen=True)
 class LogisticScope:
-    """A logistic regression of the features of question and text.
+    """A logistic regression on features of question and text.
 
     Attributes:
         embedding: the encoder.
-        spec: its name for `load_embedding`.
+        spec: the encoder's name for `load_embedding`.
         form: `relevance` over a sentence encoder, `embedding` over the lexical one.
-        weights: the bias, one weight for each feature and, if it was trained for the questions of a benchmark, one for
-            each dimension of the vector of the question without its names.
-        threshold: the least probability in scope.
-        low: the least probability that may be in scope.
+        weights: the bias, one weight per feature and, if trained on the questions of a benchmark,
+            one per dimension of the vector of the question without names.
+        threshold: the minimum probability of being in scope.
+        low: the minimum probability of possibly being in scope.
         trained_on: a digest of the training data.
     """
 
@@ -48,39 +52,51 @@ class LogisticScope:
     def __post_init__(self) -> None:
         few = 1 + len(FEATURES[self.form].names)
         if self.weights.shape not in ((few,), (few + self.embedding.queries(["?"]).shape[1],)):
-            raise BadData(f"a scope classifier of form '{self.form}' has {few} weights, not {self.weights.shape}.")
+            raise BadData(
+                f"a scope classifier of form '{self.form}' has {few} weights, not "
+                f"{self.weights.shape}."
+            )
 
     @property
     def identity(self) -> str:
         """The form, the embedding and a digest of the weights."""
-        return f"{self.form}/{self.embedding.identity}/{content_id(np.round(self.weights, 5).tolist())[:8]}"
+        weights = content_id(np.round(self.weights, 5).tolist())[:8]
+        return f"{self.form}/{self.embedding.identity}/{weights}"
 
     @property
     def lower(self) -> float:
-        """The stored lower threshold, else a tenth of the upper one."""
+        """The stored lower threshold, or else a tenth of the upper one."""
         return self.threshold / 10 if self.low is None else self.low
 
     def over(self, corpus: Corpus) -> Callable[[str], Floats]:
-        """A function from a question to one probability per entry, shape (len(corpus.entries()),)."""
+        """Return a function from a question to one probability per entry, shape
+        (len(corpus.entries()),).
+        """
         if not corpus.entries():
             return lambda question: np.zeros(0, np.float32)
         features = self.compute_features(corpus)
         bias, linear, gate = np.split(self.weights, [1, 1 + len(features.names)])
 
         def probabilities(question: str) -> Floats:
-            of_question = gate @ question_vectors(self.embedding, [question])[0] if len(gate) else 0.0
+            of_question = (
+                gate @ question_vectors(self.embedding, [question])[0] if len(gate) else 0.0
+            )
             return sigmoid(features(question) @ linear + bias + of_question)
 
         return probabilities
 
     def compute_features(self, corpus: Corpus) -> PairFeatures:
-        """The features of questions with a corpus, embedded again if it is by another encoder."""
+        """Return the features of questions with a corpus, which is embedded again if it uses
+        another encoder.
+        """
         if not (isinstance(corpus, ExactCorpus) and corpus.identity == self.embedding.identity):
             corpus = ExactCorpus.of(corpus.entries(), self.embedding)
         return FEATURES[self.form](corpus, self.embedding)
 
     def save(self, folder: Path) -> None:
-        """Write weights (safetensors) and settings (JSON) to a folder, which is created if necessary."""
+        """Write weights (safetensors) and settings (JSON) to a folder, which is created if
+        necessary.
+        """
         from safetensors.numpy import save_file
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,16 +107,19 @@ class LogisticScope:
 
 
 def question_vectors(embedding: Embedding, questions: list[str]) -> Floats:
-    """Vectors of questions without their names, so that a relation learned from one person holds for another."""
+    """Return vectors of questions without names, so that what is learned about one person
+    generalises to others.
+    """
     return embedding.queries([without_names(question) for question in questions])
 
 
 @dataclass(frozen=True)
 class DefaultScope(LogisticScope):
-    """The lexical classifier before any training, with a threshold of one half.
+    """The untrained lexical classifier, with a threshold of one half.
 
-    It accepts 97.6 % of tinyworld's demonstrations that are in the scope of their own fact, and 0.5 % of those that are
-    not. On other data it does worse, on some no better than chance: see `docs/reference/editors.md`.
+    It accepts 97.6 % of tinyworld's demonstrations that are in the scope of their own fact, and 0.5
+    % of those that are not. On other data it is worse, on some no better than chance: see
+    `docs/reference/editors.md`.
     """
 
     embedding: Embedding = field(default_factory=LexicalEmbedding)

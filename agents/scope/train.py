@@ -1,4 +1,4 @@
-"""Trains a scope classifier on the questions of a benchmark: weights and threshold."""
+"""Training of a scope classifier on the questions of a benchmark: weights and threshold."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,13 +14,14 @@ from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadData
 
+# Number of nearest texts paired with a question in training, besides its own.
 NEAR = 10
-"""Number of nearest texts that a question is paired with in training, besides its own."""
+# An embedding of at most this many dimensions is a sentence encoder's.
 DENSE = 1024
-"""An embedding of at most this many dimensions is a sentence encoder's."""
+# Inverse strength of the penalty on the weights of the question's vector, scaled to unit variance;
+# that of the other weights is 1. Values between 0.0005 and 0.005 give the same results on ELKEN's
+# held-out event types.
 GATE = 0.005
-"""Inverse strength of the penalty on the weights of the question's vector, scaled to unit variance; that of the other
-weights is 1. Between 0.0005 and 0.005 ELKEN's held-out event types are decided alike."""
 FOLDS = 5
 
 
@@ -33,7 +34,7 @@ class Rows(NamedTuple):
 
 
 class TrainedScope(NamedTuple):
-    """A classifier, and cross-validated decisions on its training questions, in their order."""
+    """A classifier, and cross-validated decisions on its training questions, in order."""
 
     scope: LogisticScope
     held_out: list[Decision]
@@ -47,10 +48,10 @@ def train_scope(
     seed: int = 0,
     groups: Sequence[str] = (),
 ) -> TrainedScope:
-    """A classifier from examples; its threshold is the best one in cross-validation.
+    """Train a classifier on examples; its threshold is the best one in cross-validation.
 
-    Over a sentence encoder, the weights are those of the shipped classifier's features and of the vector of the
-    question without its names: whether an edit can answer it at all depends on what it asks for.
+    With a sentence encoder, the inputs are the shipped classifier's features and the vector of the
+    question without names, since the type of question determines whether an edit can answer it.
 
     Args:
         texts: the texts that questions may be about.
@@ -58,31 +59,48 @@ def train_scope(
         embedding: the encoder.
         spec: its name for `load_embedding`.
         seed: random seed.
-        groups: one per text: texts of one group, and their questions, are in the same fold. Empty: each text alone.
+        groups: one per text: texts of one group, and their questions, are in the same fold. Empty:
+            each text alone.
 
     Raises:
         BadData: the index of an example is out of range, or there are not enough of them.
     """
-    for example in examples:
-        if not all(0 <= place < len(texts) for place in example.about):
-            raise BadData(f"question {example.question!r} is about {example.about}, and there are {len(texts)} texts.")
+    _check_examples(examples, len(texts))
     questions = [example.question for example in examples]
     vectors = question_vectors(embedding, questions)
     form: Form = "relevance" if vectors.shape[1] <= DENSE else "embedding"
     scale = (GATE * vectors.shape[1]) ** 0.5
     vectors = vectors * scale if form == "relevance" else vectors[:, :0]
-    embedding.queries(questions)  # into the cache in one batch
+    embedding.queries(questions)  # fill the cache in one batch
     features = FEATURES[form](embed_corpus(texts, embedding), embedding)
-    blocks = [weigh_rows(features, example.question, example.about, example.candidates) for example in examples]
+    blocks = [
+        weigh_rows(features, example.question, example.about, example.candidates)
+        for example in examples
+    ]
     weights = _fit(blocks, examples, vectors)
     weights[1 + len(features.names) :] *= scale
-    best = _cross_validated(
-        features, blocks, vectors, examples, _folds(examples, groups or list(map(str, range(len(texts)))), seed)
-    )
+    folds = _folds(examples, groups or list(map(str, range(len(texts)))), seed)
+    best = _cross_validated(features, blocks, vectors, examples, folds)
     threshold = choose_threshold(best, examples)
     trained_on = content_id(list(texts), [vars(example) for example in examples])
     scope = LogisticScope(embedding, spec, form, weights, threshold, trained_on=trained_on)
-    return TrainedScope(scope, [decide(*top, threshold, each) for top, each in zip(best, examples, strict=True)])
+    return TrainedScope(
+        scope, [decide(*top, threshold, each) for top, each in zip(best, examples, strict=True)]
+    )
+
+
+def _check_examples(examples: Sequence[ScopeExample], texts: int) -> None:
+    """Reject questions about texts that do not exist.
+
+    Raises:
+        BadData: an index is out of range; names the first.
+    """
+    for example in examples:
+        if not all(0 <= position < texts for position in example.about):
+            raise BadData(
+                f"question {example.question!r} is about {example.about}, but there are only "
+                f"{texts} texts."
+            )
 
 
 def _cross_validated(
@@ -92,30 +110,38 @@ def _cross_validated(
     examples: Sequence[ScopeExample],
     fold_of: NDArray[np.int_],
 ) -> list[tuple[int, float]]:
-    """The most probable text of each question and its probability, by weights from the other folds.
+    """Return the most probable text of each question and its probability, with weights from the
+    other folds.
 
-    Where the others are too few to learn from, the probability is 0.
+    The probability is 0 if the other folds have too few examples.
     """
     best = [(0, 0.0)] * len(examples)
     for fold in np.unique(fold_of):
         others = np.flatnonzero(fold_of != fold)
         try:
-            weights = _fit([blocks[int(n)] for n in others], [examples[int(n)] for n in others], vectors[others])
+            weights = _fit(
+                [blocks[int(n)] for n in others],
+                [examples[int(n)] for n in others],
+                vectors[others],
+            )
         except BadData:
             continue
         bias, linear, gate = np.split(weights, [1, 1 + len(features.names)])
         for n in map(int, np.flatnonzero(fold_of == fold)):
             places = examples[n].candidates
-            scores = sigmoid(features(examples[n].question, places) @ linear + bias + vectors[n] @ gate)
+            scores = sigmoid(
+                features(examples[n].question, places) @ linear + bias + vectors[n] @ gate
+            )
             place = int(scores.argmax())
             best[n] = (place if places is None else places[place], float(scores[place]))
     return best
 
 
 def _fit(blocks: Sequence[Rows], examples: Sequence[ScopeExample], vectors: Floats) -> Floats:
-    """Weights that rank the texts of a question and, with vectors, a gate over the best text's log-odds and a vector.
+    """Fit weights that rank the texts of a question and, with vectors, a gate over the best text's
+    log-odds and the question's vector.
 
-    The gate learns from questions out of scope, and from those in scope whose best text is one of theirs.
+    The gate is trained on questions out of scope, and on those in scope whose best text is correct.
     """
     weights = fit_rows(blocks)
     if not vectors.shape[1]:
@@ -132,7 +158,9 @@ def _fit(blocks: Sequence[Rows], examples: Sequence[ScopeExample], vectors: Floa
 
 
 def _folds(examples: Sequence[ScopeExample], groups: Sequence[str], seed: int) -> NDArray[np.int_]:
-    """The fold of each example, the same for all texts of a group; groups are assigned in random order."""
+    """Return the fold of each example, the same for all texts of a group; groups are assigned in
+    random order.
+    """
     names = list(dict.fromkeys(groups))
     order = np.random.default_rng(seed).permutation(len(names))
     fold_of = {names[int(at)]: place % FOLDS for place, at in enumerate(order)}
@@ -142,10 +170,11 @@ def _folds(examples: Sequence[ScopeExample], groups: Sequence[str], seed: int) -
 def weigh_rows(
     features: PairFeatures, question: str, about: Sequence[int], places: Sequence[int] | None = None
 ) -> Rows:
-    """A question with its own texts and the nearest others, of all texts or of a memory of those at `places`.
+    """Return training pairs of a question with its own and its nearest other texts, among all texts
+    or those at `places`.
 
-    Each own text weighs 1; the others share 1, the nearest having the most, so that a question about nothing counts
-    like one about a text.
+    Each own text has weight 1; the others share a total weight of 1, decreasing with rank, so that
+    an out-of-scope question counts as much as one about a text.
     """
     scores = features.scores(question)
     indices = np.arange(len(scores)) if places is None else np.asarray(places)
@@ -160,21 +189,28 @@ def weigh_rows(
 
 
 def fit_rows(blocks: Sequence[Rows], vectors: Floats | None = None) -> Floats:
-    """Bias and weights of a logistic regression over standardised features; `vectors` has one row a block, or none.
+    """Fit bias and weights of a logistic regression on standardised features; `vectors` has one row
+    per block, or none.
 
     Raises:
-        BadData: all pairs belong together, or none.
+        BadData: all pairs have the same label.
     """
     from sklearn.linear_model import LogisticRegression
 
     if len({bool(label) for block in blocks for label in block.labels}) < 2:
-        raise BadData("training a scope classifier needs questions with and without a relevant edit.")
-    features, labels, weights = (np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True))
+        raise BadData(
+            "training a scope classifier needs questions with and without a relevant edit."
+        )
+    features, labels, weights = (
+        np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True)
+    )
     mean = np.average(features, axis=0, weights=weights)
     spread = np.average((features - mean) ** 2, axis=0, weights=weights) ** 0.5 + 1e-3
     columns = (features - mean) / spread
     if vectors is not None:
-        columns = np.hstack([columns, np.repeat(vectors, [len(block.labels) for block in blocks], axis=0)])
+        columns = np.hstack(
+            [columns, np.repeat(vectors, [len(block.labels) for block in blocks], axis=0)]
+        )
     fitted = LogisticRegression(max_iter=2000).fit(columns, labels > 0, sample_weight=weights)
     linear, gate = np.split(fitted.coef_[0], [len(mean)])
     bias = fitted.intercept_[0] - linear @ (mean / spread)

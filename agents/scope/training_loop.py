@@ -1,7 +1,8 @@
-"""The optimisation loop that the scope cross-encoder and the sentence encoder are trained with.
+"""The training loop of the scope cross-encoder and the sentence encoder.
 
-The trainers of sentence-transformers need `datasets`, which Emend's extras leave out for its size, and a loss that
-depends on the texts alone; the encoder's loss adds BM25 scores, and both draw their negatives anew.
+The trainers of sentence-transformers need `datasets`, which is too large for Emend's extras, and a
+loss that depends only on the texts; the encoder's loss adds BM25 scores, and both models resample
+their negatives.
 """
 
 import ctypes
@@ -12,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Called with the number of finished steps and the total.
 OnStep = Callable[[int, int], None]
-"""Called with the number of finished steps and of all steps."""
 
 
 def ignore_step(finished: int, total: int) -> None:
@@ -28,14 +29,14 @@ def optimise(
     model: Any,
     on_step: OnStep = ignore_step,
 ) -> None:
-    """Takes one optimiser step for each loss, with gradients clipped to norm 1.
+    """Take one optimiser step per loss, with gradients clipped to norm 1.
 
     Args:
-        losses: one scalar per step, computed when it is drawn.
-        steps: their number, for `on_step`.
+        losses: one scalar per step, computed lazily.
+        steps: number of steps, for `on_step`.
         optimizer: holds the trained parameters and their learning rates.
-        rate: the factor on the learning rates at each step, from 0.
-        model: its parameters' gradients are clipped.
+        rate: the factor on the learning rates by step, from 0.
+        model: the model whose gradients are clipped.
         on_step: called after every step.
     """
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
@@ -50,7 +51,9 @@ def optimise(
 
 
 def trim_malloc() -> None:
-    """Return freed memory to the system: batches of different sizes fragment glibc's heap by gigabytes."""
+    """Return freed memory to the system: batches of different sizes fragment glibc's heap by
+    gigabytes.
+    """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
         if trim is not None:

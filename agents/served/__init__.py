@@ -1,1 +1,3 @@
-"""Models on servers of completions (vLLM, SGLang): generation, and log-probabilities of given targets."""
+"""Models on completion servers (vLLM, SGLang): generation, and log-probabilities of given
+targets.
+"""

@@ -1,4 +1,4 @@
-"""Exchanges of JSON with a model's server, within the bounds of every provider's."""
+"""JSON requests to a model server, with the same limits as for providers."""
 
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -9,22 +9,25 @@ from langchain_core.messages import AIMessage
 from emend.agents.parsing.messages import count_tokens
 from emend.agents.providers.http_client import BoundedExchanges
 
+# Path prefix of the OpenAI-compatible endpoints.
 VERSIONED = "/v1"
-"""Path of the endpoints that OpenAI's API has as well."""
 
 
 class _Client(BoundedExchanges, httpx.Client):
-    """An httpx client whose exchanges are bounded."""
+    """An httpx client with limited exchanges."""
 
 
 class _TextClient(_Client):
-    """The client for replies that may be plain text."""
+    """A client for replies that may be plain text."""
 
     is_json: ClassVar[bool] = False
 
 
-class ServerRefusal(Exception):  # noqa: N818  as the errors of provider's clients, which are known by their attributes
-    """A reply with a status of 400 or more: `status_code`, `body` and `response` as clients of providers have them."""
+# has the attributes of provider clients' errors, by which these are recognised
+class ServerRefusal(Exception):  # noqa: N818
+    """A reply with a status of 400 or more: `status_code`, `body` and `response` as clients of
+    providers have them.
+    """
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(f"{response.request.url.path}: {response.text[:1000]}")
@@ -36,14 +39,14 @@ class ServerRefusal(Exception):  # noqa: N818  as the errors of provider's clien
 
 
 class Connection:
-    """A server's address, and the client that asks it.
+    """A server's address and its HTTP client.
 
     Args:
-        url: address of the API, with or without `/v1` at its end.
-        key: sent as a bearer token; "" sends none.
-        timeout: seconds without a byte of the reply after which a request is given up.
-        seconds: limit of one exchange.
-        max_bytes: limit of a reply.
+        url: address of the API, with or without a final `/v1`.
+        key: API key, sent as a bearer token; "" sends none.
+        timeout: timeout in seconds without a byte of the reply.
+        seconds: time limit of one exchange, in seconds.
+        max_bytes: size limit of a reply.
     """
 
     def __init__(self, url: str, key: str, timeout: float, seconds: float, max_bytes: int) -> None:
@@ -58,7 +61,7 @@ class Connection:
         """Return the JSON at a path below the server's root.
 
         Raises:
-            ServerRefusal: the server refuses.
+            ServerRefusal: the server returns an error status.
         """
         return _content(self._client.get(self.root + path))
 
@@ -66,7 +69,7 @@ class Connection:
         """Return the JSON reply to a request.
 
         Raises:
-            ServerRefusal: the server refuses.
+            ServerRefusal: the server returns an error status.
         """
         return _content(self._client.post(self.root + path, json=body))
 
@@ -74,13 +77,14 @@ class Connection:
         """Return the reply to a command, which may be plain text.
 
         Raises:
-            ServerRefusal: the server refuses.
+            ServerRefusal: the server returns an error status.
         """
         response = self._text_client.post(self.root + path, json=body)
         if response.is_success:
             return response.text
         refusal = ServerRefusal(response)
-        if refusal.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:  # vLLM's for an adapter of too large a rank
+        # vLLM's reply to an adapter with a too large rank
+        if refusal.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
             refusal.status_code = HTTPStatus.BAD_REQUEST
         raise refusal
 
@@ -92,9 +96,14 @@ def _content(response: httpx.Response) -> Any:
 
 
 def reply_message(content: Any, text: str = "") -> AIMessage:
-    """Return a message that carries a server's reply as `additional_kwargs["reply"]`, with its token counts."""
+    """Return a message that carries a server's reply as `additional_kwargs["reply"]`, with its
+    token counts.
+    """
     usage = content.get("usage") if isinstance(content, dict) else None
-    sizes = [usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")]
+    sizes = [
+        usage.get(name) if isinstance(usage, dict) else None
+        for name in ("prompt_tokens", "completion_tokens")
+    ]
     read, written = (size if isinstance(size, int) and size >= 0 else 0 for size in sizes)
     return AIMessage(
         text,

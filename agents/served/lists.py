@@ -1,4 +1,4 @@
-"""Gathers the targets of many threads' calls into requests with lists of prompts."""
+"""Batching of scoring calls from many threads into requests with lists of prompts."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,29 +8,32 @@ from emend.agents.local.batching import Batcher
 from emend.agents.local.prefixes import Encoded
 from emend.memory.errors import ContextOverflow, EmendError, ModelReplyError, RequestRefused
 
+# Maximum tokens of a list: a reply has about 150 bytes per token.
 LIST_TOKENS = 16_384
-"""Maximum tokens of a list: a reply has about 150 bytes for each."""
+# Maximum number of calls that are batched at once.
 CALLS = 256
-"""Maximum number of calls that are gathered at once."""
+# Maximum number of concurrent requests.
 LISTS = 8
-"""Maximum number of requests at once."""
+# Errors that a single prompt can cause for the whole list.
 OF_ONE_PROMPT = (ContextOverflow, ModelReplyError, RequestRefused)
-"""Errors that one prompt of a list can cause for all."""
 
+# Log-probabilities of each token of each target.
 TokenScores = list[list[float]]
-"""The log-probability of each token of each target."""
 
 
 class ListScorer:
-    """Scores the rows of many calls in few requests; an error reaches only the calls whose prompts cause it.
+    """Scores the rows of many calls in few requests; an error only affects the calls whose prompts
+    cause it.
 
     Args:
         send: scores the rows of one request.
         gather: maximum number of prompts in a request.
-        apart: do not put several calls into one request.
+        apart: whether to send a separate request for each call.
     """
 
-    def __init__(self, send: Callable[[Sequence[Encoded]], TokenScores], gather: int, apart: bool) -> None:
+    def __init__(
+        self, send: Callable[[Sequence[Encoded]], TokenScores], gather: int, apart: bool
+    ) -> None:
         self._send, self._gather = send, gather
         self._batcher = Batcher[list[Encoded], TokenScores](self._run, 1 if apart else CALLS)
         self._pool = ThreadPoolExecutor(LISTS, "emend-lists")
@@ -39,7 +42,7 @@ class ListScorer:
         """Return the log-probabilities of each row's target.
 
         Raises:
-            EmendError: the request's.
+            EmendError: the error of the request.
         """
         return self._batcher.ask("score", rows)
 
@@ -51,7 +54,9 @@ class ListScorer:
     def _run(self, key: Hashable, calls: list[list[Encoded]]) -> list[TokenScores | EmendError]:
         parts = [
             (number, rows[at : at + self._gather])
-            for number, rows in sorted(enumerate(calls), key=lambda call: min(row.start for row in call[1]))
+            for number, rows in sorted(
+                enumerate(calls), key=lambda call: min(row.start for row in call[1])
+            )
             for at in range(0, len(rows), self._gather)
         ]
         results: list[TokenScores | EmendError] = [[] for _ in calls]
@@ -62,8 +67,10 @@ class ListScorer:
                     results[number] = scores if isinstance(scores, EmendError) else before + scores
         return results
 
-    def _lists(self, parts: list[tuple[int, list[Encoded]]]) -> Iterator[list[tuple[int, list[Encoded]]]]:
-        """Parts of calls, as many together as a request may hold."""
+    def _lists(
+        self, parts: list[tuple[int, list[Encoded]]]
+    ) -> Iterator[list[tuple[int, list[Encoded]]]]:
+        """Yield parts of calls, grouped up to the limits of a request."""
         together: list[tuple[int, list[Encoded]]] = []
         prompts = tokens = 0
         for number, rows in parts:
@@ -76,7 +83,9 @@ class ListScorer:
         if together:
             yield together
 
-    def _score_parts(self, parts: list[tuple[int, list[Encoded]]]) -> list[tuple[int, TokenScores | EmendError]]:
+    def _score_parts(
+        self, parts: list[tuple[int, list[Encoded]]]
+    ) -> list[tuple[int, TokenScores | EmendError]]:
         try:
             scores = iter(self._send(list(chain.from_iterable(rows for _, rows in parts))))
             return [(number, [next(scores) for _ in rows]) for number, rows in parts]

@@ -1,4 +1,4 @@
-"""Loaders of served models, by the dialect of their server."""
+"""Loaders of served models by server dialect."""
 
 import os
 from functools import partial
@@ -14,20 +14,25 @@ from emend.agents.served.connection import Connection
 from emend.agents.served.settings import read_settings
 from emend.memory.errors import BadSettings
 
+# Environment variables of the server key by dialect.
 KEYS = {"vllm": "VLLM_API_KEY", "sglang": "SGLANG_API_KEY", "completions": "OPENAI_API_KEY"}
-"""Environment variables with the key of a server of each dialect."""
 
 
 def load_served(dialect: str, name: str, **settings: Any) -> CompletionsClient:
-    """Return the client of a model on a server of a dialect."""
+    """Return the client of a model on a server of this dialect."""
     model, url = split_address(dialect, name, KEYS[dialect])
     if not model or not url:
         raise BadSettings(
-            f"model '{dialect}:{name}' needs a name and an address: write {dialect}:NAME@http://HOST:PORT/v1."
+            f"model '{dialect}:{name}' needs a name and an address: write "
+            f"{dialect}:NAME@http://HOST:PORT/v1."
         )
-    key = clean_key(str(settings.pop("api_key", None) or os.environ.get(KEYS[dialect], "")), KEYS[dialect])
+    key = clean_key(
+        str(settings.pop("api_key", None) or os.environ.get(KEYS[dialect], "")), KEYS[dialect]
+    )
     options = read_settings(f"{dialect}:{model}", settings)
-    connection = Connection(url, key, options.timeout, options.deadline, int(options.reply_mb * 1e6))
+    connection = Connection(
+        url, key, options.timeout, options.deadline, int(options.reply_mb * 1e6)
+    )
     return CompletionsClient(
         dialect=dialect,
         model=model,

@@ -1,4 +1,6 @@
-"""Description of a served model by its server: name, adapter's base, window, version, number format."""
+"""A served model's description by its server: name, base of an adapter, window, version, number
+format.
+"""
 
 from typing import Any, Protocol
 
@@ -8,16 +10,16 @@ from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
 
 MODELS = "/v1/models"
+# Paths at which servers report their version.
 DETAILS = {"vllm": "/version", "sglang": "/server_info"}
-"""Paths at which servers tell their version."""
+# Maximum characters kept of a server's text.
 LONGEST = 200
-"""Characters of a server's text that are kept."""
+# Positions of the window that must stay free when scoring: servers require room for one new token.
 MARGIN = 2
-"""Positions of the window that a scored prompt leaves free: servers want room for one new token."""
 
 
 class Asker(Protocol):
-    """A model whose server can be asked."""
+    """A model whose server accepts GET requests."""
 
     spec: str
     inner: Any
@@ -28,7 +30,7 @@ class Asker(Protocol):
 
 
 class ServerModel(FrozenModel):
-    """A model as its server describes it; "" and None where it does not say."""
+    """A model's description by its server; "" and None for unknown values."""
 
     name: str
     dialect: str
@@ -48,20 +50,26 @@ class ServerModel(FrozenModel):
 
     @property
     def fingerprint(self) -> str:
-        """A name that changes with any of the fields."""
+        """An id that changes with any of the fields."""
         length = "" if self.max_model_len is None else f"{self.max_model_len} tokens"
-        parts = (f"{self.dialect} {self.version}".strip(), self.parent, self.root, self.dtype, length)
+        parts = (
+            f"{self.dialect} {self.version}".strip(),
+            self.parent,
+            self.root,
+            self.dtype,
+            length,
+        )
         return f"{self.name} ({', '.join(part for part in parts if part)})"
 
 
 def describe(model: Asker) -> ServerModel:
     """Ask the server for its models, version and number format.
 
-    A name of the form `base+adapter` becomes the adapter's, if there is no model of the whole name.
+    A name of the form `base+adapter` refers to the adapter, unless a model has the whole name.
 
     Raises:
-        BadSettings: it serves no such model, or the adapter is of another one.
-        ModelError: it does not answer.
+        BadSettings: the server does not have the model, or the adapter belongs to another one.
+        ModelError: the server does not answer.
     """
     cards = _cards(model)
     client = model.inner
@@ -70,13 +78,23 @@ def describe(model: Asker) -> ServerModel:
         _refuse_unknown(model, name, cards)
         _refuse_unknown(model, adapter, cards)
         if (parent := _text(cards[adapter], "parent")) and parent != name:
-            raise BadSettings(f"model '{model.spec}': its server has adapter '{adapter}' for '{parent}', not '{name}'.")
+            raise BadSettings(
+                f"model '{model.spec}': its server has adapter '{adapter}' for "
+                f"'{parent}', not '{name}'."
+            )
         client.model = adapter
     _refuse_unknown(model, client.model, cards)
     client.base = _text(cards[client.model], "parent")
-    card, info = cards[client.model], _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {}
+    card, info = (
+        cards[client.model],
+        _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {},
+    )
     length = card.get("max_model_len") or cards.get(_text(card, "parent"), {}).get("max_model_len")
-    lengths = [size for size in (length, info.get("max_req_input_len")) if type(size) is int and size > MARGIN + 1]
+    lengths = [
+        size
+        for size in (length, info.get("max_req_input_len"))
+        if type(size) is int and size > MARGIN + 1
+    ]
     return ServerModel(
         name=client.model,
         dialect=client.dialect,
@@ -92,17 +110,25 @@ def _cards(model: Asker) -> dict[str, dict[str, Any]]:
     reply = model.get(MODELS)
     data = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(data, list):
-        raise ModelReplyError(f"{model.spec}: {MODELS} of its server lists no models: check the address.")
-    return {card["id"]: card for card in data if isinstance(card, dict) and isinstance(card.get("id"), str)}
+        raise ModelReplyError(
+            f"{model.spec}: {MODELS} of its server lists no models: check the address."
+        )
+    return {
+        card["id"]: card
+        for card in data
+        if isinstance(card, dict) and isinstance(card.get("id"), str)
+    }
 
 
 def _refuse_unknown(model: Asker, name: str, cards: dict[str, Any]) -> None:
     if name not in cards:
-        raise BadSettings(f"model '{model.spec}': its server has no '{name}': {nearest(name, sorted(cards)[:50])}")
+        raise BadSettings(
+            f"model '{model.spec}': its server has no '{name}': {nearest(name, sorted(cards)[:50])}"
+        )
 
 
 def _details(model: Asker, path: str) -> dict[str, Any]:
-    """Details that a server may give; nothing where it has no such path."""
+    """Return optional details from a path of the server; empty if the path does not exist."""
     try:
         reply = model.get(path)
     except (RequestRefused, ModelReplyError):

@@ -1,6 +1,7 @@
-"""An invented world: about 580 names, 22 relations, 2,000 facts and every two-hop chain over them.
+"""Invented world with about 580 names, 22 relations, 2,000 facts and all two-hop chains over them.
 
-Names are composed of syllables, so no other model can know any of its facts, and none is true of the real world.
+Names are composed of syllables, so that no other model can know the facts, and no fact is true in
+the real world.
 """
 
 import random
@@ -12,9 +13,9 @@ from itertools import product
 from pathlib import Path
 
 SYLLABLES = (
-    "ba be bo da do du fa fe ga go ka ke ki ko la le li lo ma me mi mo na ne no pa pe ra re ri ro sa se so ta te ti to "
-    "va ve vi vo za ze zo bra cle dra fro gri kle kra plo pra sta ste tri tro vla sho cha qui nor mar vel tor bel dan "
-    "kor lun sel tam ven hal jor fen gar"
+    "ba be bo da do du fa fe ga go ka ke ki ko la le li lo ma me mi mo na ne no pa pe ra re ri ro "
+    "sa se so ta te ti to va ve vi vo za ze zo bra cle dra fro gri kle kra plo pra sta ste tri tro "
+    "vla sho cha qui nor mar vel tor bel dan kor lun sel tam ven hal jor fen gar"
 ).split()
 ENDINGS = {
     "country": "ia land ova or esh una",
@@ -26,11 +27,16 @@ ENDINGS = {
     "currency": "ar in ek al",
     "continent": "asia ica opa",
 }
-ADJECTIVES = "Silent Golden Broken Hidden Last Burning Distant Empty Frozen Gentle Hollow Iron".split()
-NOUNS = "River Tower Garden Winter Mirror Lantern Harbor Crown Forest Letter Mountain Shadow".split()
+ADJECTIVES = (
+    "Silent Golden Broken Hidden Last Burning Distant Empty Frozen Gentle Hollow Iron"
+).split()
+NOUNS = (
+    "River Tower Garden Winter Mirror Lantern Harbor Crown Forest Letter Mountain Shadow"
+).split()
 CLUB_SUFFIXES = "United Rovers Stars Wolves Eagles City".split()
 COMMON = {
-    "occupation": "singer painter lawyer chemist pilot teacher journalist farmer sculptor surgeon composer architect",
+    "occupation": "singer painter lawyer chemist pilot teacher journalist farmer sculptor surgeon "
+    "composer architect",
     "sport": "football hockey rowing chess cycling fencing",
     "industry": "steel shipping banking farming mining energy textiles software aviation furniture",
     "genre": "novel poem play memoir satire tragedy",
@@ -40,13 +46,13 @@ COUNTS = {
     "club": 50, "company": 50, "person": 260, "work": 50,
 }  # fmt: skip
 HELD_KINDS = ("country", "city", "person", "club", "company", "work")
+# Every fifth subject is held out from in-context facts, chains and yes/no items in training.
 HELD_SHARE = 5
-"""Every fifth subject is never the subject of an in-context fact, chain or yes/no item in training."""
 
 
 @dataclass(frozen=True)
 class WorldRelation:
-    """The templates of a relation; `{}` is the subject, the object follows the template."""
+    """The templates of a relation; `{}` is the subject, and the object follows the template."""
 
     name: str
     subject: str
@@ -85,13 +91,15 @@ class WorldChain:
 
 @cache
 def relations() -> dict[str, WorldRelation]:
-    """All relations by name, with the noun forms that every relation shares put first."""
+    """Return all relations by name, with the shared noun templates first."""
     table = tomllib.loads((Path(__file__).parent / "relations.toml").read_text(encoding="utf-8"))
     return {name: _relation(name, row) for name, row in table.items()}
 
 
 def two_hop_question(subject: str, first: str, second: str, possessive: bool = False) -> str:
-    """A question over both relations, e.g. "Who is the head of state of the country of X?"."""
+    """Return a question over both relations, e.g. "Who is the head of state of the country of
+    X?".
+    """
     hop, last = relations()[first], relations()[second]
     inner = f"{subject}'s {hop.noun}" if possessive else f"the {hop.noun} of {subject}"
     return f"{last.wh} is the {last.noun} of {inner}?"
@@ -101,17 +109,24 @@ def _relation(name: str, row: dict[str, list[str] | str]) -> WorldRelation:
     noun, wh = str(row["noun"]), "Who" if row["object"] == "person" else "What"
     texts = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
     statements = (f"The {noun} of {{}} is", f"{{}}'s {noun} is")
-    questions = (f"{wh} is the {noun} of {{}}?", f"{wh} is {{}}'s {noun}?", f"What is the name of the {noun} of {{}}?")
+    questions = (
+        f"{wh} is the {noun} of {{}}?",
+        f"{wh} is {{}}'s {noun}?",
+        f"What is the name of the {noun} of {{}}?",
+    )
     texts["statements"] = statements + texts["statements"]
     texts["questions"] = tuple(dict.fromkeys(questions + texts["questions"]))
-    return WorldRelation(name=name, subject=str(row["subject"]), object=str(row["object"]), noun=noun, **texts)
+    return WorldRelation(
+        name=name, subject=str(row["subject"]), object=str(row["object"]), noun=noun, **texts
+    )
 
 
 class World:
     """The facts of one invented world; the same seed gives the same world everywhere.
 
-    `names[kind]` are the entities, `facts` all facts, `by_subject` and `by_relation` the two indexes, `chains` the
-    two-hop chains and `held` the subjects whose in-context use the training corpus withholds.
+    `names[kind]` are the entities, `facts` all facts, `by_subject` and `by_relation` the two
+    indexes, `chains` the two-hop chains and `held` the subjects whose in-context use the training
+    corpus withholds.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -137,7 +152,8 @@ class World:
             WorldChain(first, second)
             for first in self.facts
             for second in self.by_subject.get(first.object, [])
-            if not first.relation == second.relation == "spouse"  # it would lead back to its start
+            # the chain would lead back to its start
+            if not first.relation == second.relation == "spouse"
         ]
 
     def _assign_places(self, rng: random.Random) -> None:
@@ -154,14 +170,20 @@ class World:
             self.objects[country, "currency"] = currency
 
     def _assign_people(self, rng: random.Random) -> None:
-        """Citizenship and language mostly follow the birthplace, so that the world is not pure noise."""
+        """Assign facts of people; citizenship and language mostly follow the birthplace, so that
+        the world is not random noise.
+        """
         for person in self.names["person"]:
             city = rng.choice(self.names["city"])
             home = self.objects[city, "located_in"]
             local = self.objects[home, "official_language"]
             self.objects[person, "born_in"] = city
-            self.objects[person, "citizen_of"] = home if rng.random() < 0.7 else rng.choice(self.names["country"])
-            self.objects[person, "speaks"] = local if rng.random() < 0.7 else rng.choice(self.names["language"])
+            self.objects[person, "citizen_of"] = (
+                home if rng.random() < 0.7 else rng.choice(self.names["country"])
+            )
+            self.objects[person, "speaks"] = (
+                local if rng.random() < 0.7 else rng.choice(self.names["language"])
+            )
             if rng.random() < 0.45:
                 self.objects[person, "plays_for"] = rng.choice(self.names["club"])
             else:
@@ -176,7 +198,9 @@ class World:
             named_after = club.rsplit(" ", 1)[0]
             self.objects[club, "coach"] = rng.choice(self.names["person"])
             self.objects[club, "sport"] = rng.choice(self.names["sport"])
-            self.objects[club, "home_city"] = named_after if rng.random() < 0.7 else rng.choice(self.names["city"])
+            self.objects[club, "home_city"] = (
+                named_after if rng.random() < 0.7 else rng.choice(self.names["city"])
+            )
         for company in self.names["company"]:
             self.objects[company, "headquarters"] = rng.choice(self.names["city"])
             self.objects[company, "founder"] = rng.choice(self.names["person"])
@@ -213,7 +237,9 @@ def _draw_names(rng: random.Random) -> dict[str, list[str]]:
 
 
 def coin(rng: random.Random, kind: str) -> str:
-    """A name of that kind from syllables; it may collide with a name of the world only by rare chance."""
+    """Return a random name of that kind from syllables; collisions with names of the world are
+    rare.
+    """
     if kind in COMMON:
         return rng.choice(COMMON[kind].split())
     if kind == "person":

@@ -1,7 +1,7 @@
-"""Edits as files: a method's weight deltas, with a manifest of their model and provenance.
+"""Weight deltas as files, with a manifest that states their model and provenance.
 
-A folder holds `delta.safetensors` (two thin matrices for each changed one where the method gives such, else one of its
-shape) and `manifest.json`. It fits the one model whose digest the manifest names.
+A folder holds `delta.safetensors` (two low-rank factors, or one full tensor, for each changed
+parameter) and `manifest.json`. It fits only the model whose digest the manifest states.
 """
 
 import json
@@ -21,13 +21,17 @@ from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.tensor_files import parse_digest, read_tensors, save_whole, sha256_of
 from emend.memory.edit import Edit, FrozenModel
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.errors import BadData, BadSettings, MissingData, problem_of
+from emend.memory.escape import one_line
 from emend.memory.files import FILE_MODE, FOLDER_MODE, open_file, private_folder, replace_file
 
 FRACTIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 TENSORS, MANIFEST = "delta.safetensors", "manifest.json"
+# Suffixes of tensor names in the file: low-rank factors follow a module's path, full tensors a
+# parameter's name.
 LEFT, RIGHT, WHOLE = ":left", ":right", ":whole"
-"""Suffixes of tensor names in the file: of a module's path for thin matrices, of a parameter's name for whole ones."""
+# Maximum length of a tensor's name in a message.
+NAME_LIMIT = 120
 
 
 class DeltaManifest(FrozenModel):
@@ -36,52 +40,62 @@ class DeltaManifest(FrozenModel):
     format: Literal[1] = 1
     method: str
     fingerprint: dict[str, Any]
-    """The editor's: its settings, seed and matrices."""
+    """The editor's fingerprint: its settings, seed and matrices."""
     model: str
-    """The fingerprint of the model that was edited: name, digest and number format."""
+    """The edited model's fingerprint: name, digest and dtype."""
     edits: tuple[Edit, ...]
     cost: EditCost
     versions: dict[str, str]
     sha256: str
-    """Of `delta.safetensors`."""
+    """Digest of `delta.safetensors`."""
 
 
 def check_weight_editor(factory: Any, name: str) -> None:
-    """Refuse an editor whose edits are not weight deltas.
+    """Refuse an editor that does not compute weight deltas.
 
     Raises:
-        BadSettings: it changes no weights.
+        BadSettings: the editor does not change weights.
     """
     if not getattr(factory, "needs_weights", False) or not hasattr(factory, "solve"):
-        raise BadSettings(f"editor '{name}' changes no weights, so there is no delta to save: take ft, rome or memit.")
+        raise BadSettings(
+            f"editor '{name}' changes no weights, so there is no delta to save: take "
+            "ft, rome or memit."
+        )
 
 
 def parse_dtype(manifest: DeltaManifest) -> str:
-    """The number format in which the edits were made."""
+    """Return the dtype of the model in which the edits were made."""
     return manifest.model.rpartition("/")[2].partition("-")[0]
 
 
 def _check_fit(lm: CausalLM, deltas: Deltas) -> None:
-    """Refuse deltas of another model, and those that no editor writes.
+    """Refuse deltas of another model, and deltas that no editor writes.
 
     Raises:
-        BadData: the model has no such parameter, or one of another shape; numbers are not finite, or no fractions.
+        BadData: the model has no such parameter, or one of another shape; numbers are not finite,
+            or have no floating-point dtype.
     """
     parameters = dict(lm.model.named_parameters())
     for name, delta in deltas.items():
         if name not in parameters:
-            raise BadData(f"the delta changes '{name}', which this model does not have: it is of another model.")
+            raise BadData(
+                f"the delta changes '{one_line(name, NAME_LIMIT)}', which this model does not "
+                "have: it belongs to another model."
+            )
         if isinstance(delta, LowRankDelta):
             shape = delta.shape_in(lm.model.get_submodule(name.removesuffix(".weight")))
         else:
             shape = tuple(delta.shape)
         for tensor in delta if isinstance(delta, LowRankDelta) else (delta,):
             if tensor.dtype not in FRACTIONS or not bool(tensor.isfinite().all()):
-                raise BadData(f"the delta of '{name}' holds {tensor.dtype}, or numbers that are not finite.")
+                raise BadData(
+                    f"the delta of '{name}' contains {tensor.dtype}, or numbers that are not "
+                    "finite."
+                )
         if shape != tuple(parameters[name].shape):
             raise BadData(
-                f"the delta of '{name}' has shape {shape}, the model's is {tuple(parameters[name].shape)}: it is of "
-                "another model."
+                f"the delta of '{name}' has shape {shape}, the model's is "
+                f"{tuple(parameters[name].shape)}: it belongs to another model."
             )
 
 
@@ -116,46 +130,50 @@ def write_delta(
 
 
 def read_manifest(folder: Path) -> DeltaManifest:
-    """The manifest of the delta in a folder.
+    """Return the manifest of the delta in a folder.
 
     Raises:
-        MissingData: there is none.
-        BadData: it cannot be parsed.
+        MissingData: the folder has no manifest.
+        BadData: the manifest cannot be parsed.
     """
     file = folder / MANIFEST
     try:
         with open_file(file) as opened:
             return DeltaManifest.model_validate_json(opened.read())
     except OSError as error:
-        raise MissingData(f"no delta in '{folder}': name a folder that `emend edit --out` has written.") from error
+        raise MissingData(
+            f"no delta in '{folder}': name a folder that `emend edit --out` wrote."
+        ) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole file"
         raise BadData(
-            f"'{file}' is no manifest of a delta: {field}: {first['msg']}; value {repr(first['input'])[:80]}. Name a "
-            "folder that `emend edit --out` has written, or write it again."
+            f"'{file}' is not a manifest of a delta: {field}: {problem_of(first)}; value "
+            f"{repr(first['input'])[:80]}. Name a folder that `emend edit --out` wrote, or write "
+            "it again."
         ) from error
 
 
 def read_delta(folder: Path, lm: CausalLM) -> Deltas:
-    """The deltas of a folder, checked against their manifest and the model.
+    """Return the deltas of a folder, checked against their manifest and the model.
 
     Raises:
-        MissingData: there are none.
-        BadData: they are corrupt, or were made for another model.
+        MissingData: the folder has no deltas.
+        BadData: the deltas are corrupt, or were made for another model.
     """
     manifest = read_manifest(folder)
     if parse_digest(manifest.model) != parse_digest(lm.fingerprint):
         raise BadData(
-            f"the delta in '{folder}' was made for model {manifest.model}, and this one is {lm.fingerprint}: "
-            "name its own with --model, or solve the edits again for this one."
+            f"the delta in '{folder}' was made for model {manifest.model}, but this one is "
+            f"{lm.fingerprint}: name its own model with --model, or solve the edits again for "
+            "this one."
         )
     file = folder / TENSORS
     actual = sha256_of(file) if file.exists() else "nothing"
     if actual != manifest.sha256:
         raise BadData(
-            f"'{file}' is damaged: its manifest names sha256 {manifest.sha256[:16]}, its bytes have {actual[:16]}. "
-            "Copy it again, or solve the edits again with `emend edit`."
+            f"'{file}' is damaged: its manifest names sha256 {manifest.sha256[:16]}, its bytes "
+            f"have {actual[:16]}. Copy it again, or solve the edits again with `emend edit`."
         )
     deltas = _from_tensors(read_tensors(file))
     _check_fit(lm, deltas)
@@ -174,32 +192,41 @@ def _to_tensors(deltas: Deltas) -> dict[str, Tensor]:
 
 
 def _from_tensors(tensors: Mapping[str, Tensor]) -> Deltas:
-    """The deltas of `_to_tensors`.
+    """Return the deltas that `_to_tensors` converted.
 
     Raises:
-        BadData: a tensor is none of them.
+        BadData: a tensor does not belong to a delta.
     """
     deltas: dict[str, Tensor | LowRankDelta] = {}
     for name, tensor in tensors.items():
         path = name.removesuffix(LEFT)
-        right = tensors.get(path + RIGHT, tensor)
-        if name.endswith(WHOLE):
+        right = tensors.get(path + RIGHT)
+        if name.endswith(WHOLE) and name.removesuffix(".weight" + WHOLE) + LEFT not in tensors:
             deltas[name.removesuffix(WHOLE)] = tensor
-        elif path != name and tensor.dim() == right.dim() == 2 and tensor.shape[1] == len(right):
+        elif path != name and right is not None and _are_factors(tensor, right):
             deltas[f"{path}.weight"] = LowRankDelta(tensor, right)
         elif not (name.endswith(RIGHT) and name.removesuffix(RIGHT) + LEFT in tensors):
-            raise BadData(f"'{name}' of shape {tuple(tensor.shape)} is no part of a delta: solve the edits again.")
+            raise BadData(
+                f"'{one_line(name, NAME_LIMIT)}' of shape {tuple(tensor.shape)} is not part of a "
+                "delta: solve the edits again."
+            )
+    if not deltas:
+        raise BadData("the delta changes nothing: solve the edits again.")
     return deltas
+
+
+def _are_factors(left: Tensor, right: Tensor) -> bool:
+    return left.dim() == right.dim() == 2 and left.shape[1] == len(right) > 0
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """A folder that is new or empty, to be filled inside the `with`; after an error it is emptied or removed.
+    """Create a folder to be filled inside the `with`; after an error it is emptied or removed.
 
-    Its user alone can read what is put there.
+    Only its user can read the files.
 
     Raises:
-        BadSettings: it exists and is not empty, or cannot be made.
+        BadSettings: the folder is not empty, or cannot be created.
     """
     existed = folder.exists()
     try:
@@ -208,7 +235,9 @@ def new_folder(folder: Path) -> Iterator[None]:
     except (OSError, BadData) as error:
         raise BadSettings(f"cannot write to '{folder}': {error}") from error
     if full:
-        raise BadSettings(f"'{folder}' is not empty: name a new folder, so that nothing is overwritten.")
+        raise BadSettings(
+            f"'{folder}' is not empty: name a new folder, so that nothing is overwritten."
+        )
     try:
         yield
         for path in folder.rglob("*"):

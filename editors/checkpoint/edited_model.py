@@ -1,7 +1,8 @@
-"""Edited models as ordinary Hugging Face folders, and their reversal.
+"""Edited models as ordinary Hugging Face folders, and the reversal of their edits.
 
-The folder holds the edited weights, in the number format in which they were edited, and under `emend-edit/` the
-original values of the changed tensors. Only `revert` reads those; without them the model works as any other.
+The folder holds the edited weights, in the dtype in which they were edited, and under `emend-edit/`
+the original values of the changed tensors. Only `revert` reads the latter; the model works without
+them.
 """
 
 import hashlib
@@ -23,7 +24,13 @@ from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, MissingData
 from emend.memory.files import FILE_MODE, open_file, private_folder, replace_file
 
-SUBFOLDER, RECORD, ORIGINALS, DRAFT = "emend-edit", "record.json", "originals.safetensors", ".emend-revert"
+SUBFOLDER, RECORD, ORIGINALS, DRAFT = (
+    "emend-edit",
+    "record.json",
+    "originals.safetensors",
+    ".emend-revert",
+)
+# Files that are copied from the base model's folder.
 BESIDE = (
     "tokenizer*",
     "vocab*",
@@ -37,22 +44,21 @@ BESIDE = (
     "*.jinja",
     "tekken*",
 )
-"""Files that are copied from the base model's folder."""
 
 
 class CheckpointRecord(FrozenModel):
-    """The record of an edited folder that `revert` reads."""
+    """Record of an edited folder, which `revert` reads."""
 
     manifest: DeltaManifest
     dtype: str
     changed: dict[str, str]
-    """Parameter name to the sha256 of its edited values."""
+    """The sha256 of edited values by parameter name."""
     sha256: str
-    """Of `originals.safetensors`."""
+    """Digest of `originals.safetensors`."""
 
 
 def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: Path) -> None:
-    """Write the model with the deltas applied to a new folder; the model in memory is left as it is.
+    """Write the model with the deltas applied to a new folder; the model in memory is not changed.
 
     Raises:
         BadSettings: the folder is not empty, or another edit is applied to the model.
@@ -69,13 +75,18 @@ def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: P
         for pattern in BESIDE:
             for file in lm.folder.glob(pattern):
                 shutil.copyfile(file, folder / file.name)
-        if not (lm.folder / "generation_config.json").is_file():  # an empty one would hide the end token of config.json
+        # the generated file would hide the end token of config.json
+        if not (lm.folder / "generation_config.json").is_file():
             (folder / "generation_config.json").unlink(missing_ok=True)
 
 
-def _write_record(lm: CausalLM, manifest: DeltaManifest, changed: dict[str, str], folder: Path) -> None:
+def _write_record(
+    lm: CausalLM, manifest: DeltaManifest, changed: dict[str, str], folder: Path
+) -> None:
     dtype = str(lm.model.dtype).removeprefix("torch.")
-    record = CheckpointRecord(manifest=manifest, dtype=dtype, changed=changed, sha256=sha256_of(folder / ORIGINALS))
+    record = CheckpointRecord(
+        manifest=manifest, dtype=dtype, changed=changed, sha256=sha256_of(folder / ORIGINALS)
+    )
     replace_file(folder / RECORD, record.model_dump_json(indent=1).encode())
 
 
@@ -86,7 +97,7 @@ def revert(folder: Path) -> DeltaManifest:
 
     Raises:
         MissingData: the folder holds no originals.
-        BadData: they are damaged, or the changed tensors are not as the edits left them.
+        BadData: the originals are damaged, or the changed tensors were modified after the edits.
     """
     record, originals = _read_originals(folder)
     lm = CausalLM(folder, dtype=record.dtype, device="cpu")
@@ -97,9 +108,9 @@ def revert(folder: Path) -> DeltaManifest:
         current = digest(now) if fits else "another shape"
         if not fits or current not in (record.changed[name], digest(original)):
             raise BadData(
-                f"'{name}' in '{folder}' is not as the edits left it: sha256 {record.changed[name][:16]} then, "
-                f"{current[:16]} now. Reverting would lose what was done since; start from the base model "
-                f"{record.manifest.model} instead."
+                f"'{name}' in '{folder}' was changed after the edits: sha256 "
+                f"{record.changed[name][:16]} then, {current[:16]} now. Reverting would lose "
+                f"these changes; start from the base model {record.manifest.model} instead."
             )
     with torch.no_grad():
         for name, original in originals.items():
@@ -110,7 +121,7 @@ def revert(folder: Path) -> DeltaManifest:
 
 
 def digest(tensor: Tensor) -> str:
-    """The sha256 of a tensor's values, in hex digits."""
+    """Return the sha256 of a tensor's values, in hex digits."""
     plain = tensor.detach().cpu().contiguous().view(torch.uint8)
     return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
 
@@ -119,8 +130,8 @@ def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor
     record, file = folder / SUBFOLDER / RECORD, folder / SUBFOLDER / ORIGINALS
     if not record.exists():
         raise MissingData(
-            f"'{folder}' has no '{SUBFOLDER}/{RECORD}', so there is nothing to revert: name a folder that "
-            "`emend edit --apply ... --save-model` has written."
+            f"'{folder}' has no '{SUBFOLDER}/{RECORD}', so there is nothing to revert: name a "
+            "folder that `emend edit --apply ... --save-model` wrote."
         )
     try:
         private_folder(folder / SUBFOLDER)
@@ -129,17 +140,20 @@ def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor
         intact = sha256_of(file) == parsed.sha256
         originals = read_tensors(file) if intact else {}
         if not intact or originals.keys() != parsed.changed.keys():
-            raise BadData(f"'{file}' is damaged: take the base model {parsed.manifest.model} instead.")
+            raise BadData(
+                f"'{file}' is damaged: take the base model {parsed.manifest.model} instead."
+            )
         return parsed, originals
     except (ValidationError, OSError) as error:
         line = str(error).partition("\n")[0]
         raise BadData(
-            f"the originals in '{folder / SUBFOLDER}' cannot be read ({line}): take the base model instead."
+            f"the originals in '{folder / SUBFOLDER}' cannot be read ({line}): take the base model "
+            "instead."
         ) from error
 
 
 def _replace_weights(lm: CausalLM, folder: Path) -> None:
-    """Write the weights beside the old ones first, then move file after file into place."""
+    """Write the weights to a draft folder first, then move each file into place."""
     draft = private_folder(folder / DRAFT)
     shutil.rmtree(draft)
     private_folder(draft)

@@ -1,1 +1,1 @@
-"""Editors that keep edits in a memory and leave the weights alone."""
+"""Editors that store edits in a memory and do not change the weights."""

@@ -1,4 +1,4 @@
-"""A tool-calling agent: the model gets tools over the memory, and decides itself when to use them."""
+"""Tool-calling agent: the model gets tools for the memory and decides itself when to use them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -31,11 +31,11 @@ class AgentSettings(RagSettings):
 
     Attributes:
         k: number of entries that a search returns.
-        rounds: maximum number of tool calls.
-        tools: `mcp:COMMAND`, a server of the Model Context Protocol whose tools are offered too. It is started for
-            each group of edits that are applied together, and ends with it.
-        writes: the model reads each edit and writes what it states into a memory of facts, by tools, and answers with
-            tools that look facts up there.
+        rounds: maximum number of rounds of tool calls.
+        tools: `mcp:COMMAND`, a Model Context Protocol server that offers further tools. It runs
+            while a group of edits is applied.
+        writes: the model reads each edit, writes its facts into a memory of facts by tool calls,
+            and answers with tools that search that memory.
     """
 
     k: Annotated[int, Field(ge=1)] = 5
@@ -45,7 +45,9 @@ class AgentSettings(RagSettings):
 
 
 class Agent(MemoryEditor):
-    """Lets the model search the memory, look facts up and list updates; with `writes` it is a `WritingAgent`.
+    """Tool-calling agent that can search the memory, look up facts and list updates.
+
+    With the setting `writes`, a `WritingAgent` is created.
 
     Raises:
         EditorUnusable: the model cannot call tools.
@@ -57,18 +59,22 @@ class Agent(MemoryEditor):
     graph: ClassVar[str] = "agent"
 
     def __new__(cls, context: EditorContext) -> "Agent":
-        """An agent of the kind that the settings ask for."""
+        """Create an `Agent`, or a `WritingAgent` if the settings ask for it."""
         writes = bool(build_settings(cls.schema, context.settings, cls.name).writes)
         return super().__new__(WritingAgent if writes else cls)
 
     def __init__(self, context: EditorContext) -> None:
         model = context.model
         if not can_call_tools(model):
-            name = getattr(model, "spec", "") or getattr(model, "model_name", "") or type(model).__name__
+            name = (
+                getattr(model, "spec", "")
+                or getattr(model, "model_name", "")
+                or type(model).__name__
+            )
             raise EditorUnusable(
-                f"editor 'agent' needs a model that calls tools, and '{name}' does not: take "
-                "one of a provider (openai:NAME, anthropic:NAME), a local one whose chat template shows tools, or the "
-                "editor 'rag' or 'mello'."
+                f"editor 'agent' needs a model that calls tools, and '{name}' does not: use one "
+                "of a provider (openai:NAME, anthropic:NAME), a local one whose chat template "
+                "supports tools, or the editor 'rag' or 'mello'."
             )
         super().__init__(context)
         if self.settings.tools:
@@ -76,44 +82,50 @@ class Agent(MemoryEditor):
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """Apply the edits, as the base class does, while the server of further tools runs if there is one."""
+        """Apply the edits as the base class does, with any server of further tools running."""
         with open_tools(self.settings.tools) if self.settings.tools else nullcontext(()) as tools:
             context = replace(self.graph_context(self.retriever_over(edits), edits), tools=tools)
             yield graph_answerer(self.app, context, self.scorer)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `Rag` with the id of the tools' descriptions."""
+        """The fingerprint of `Rag` with an id of the tools' descriptions."""
         return super().fingerprint | {"prompts": tools_prompt_id()}
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> AgentContext:
-        """The context with tools over the entries of the applied edits that no later one supersedes."""
+        """Return the context with tools over the applied edits' entries that are not superseded."""
         view = self.memory.view([edit.id for edit in edits]).entries() if edits else ()
-        toolbox = Toolbox(retriever, tuple(edits), self.settings.k, frozenset(entry.id for entry in view))
+        toolbox = Toolbox(
+            retriever, tuple(edits), self.settings.k, frozenset(entry.id for entry in view)
+        )
         return AgentContext(
-            **self.common_fields(retriever), toolbox=toolbox, rounds=self.settings.rounds, empty=not edits
+            **self.common_fields(retriever),
+            toolbox=toolbox,
+            rounds=self.settings.rounds,
+            empty=not edits,
         )
 
 
 class WritingAgent(Agent):
-    """Lets the model write each edit into a memory of facts, and look facts up there; the edits are read in order."""
+    """Agent that writes each edit, in order, into a memory of facts and answers from it."""
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `Agent` with the id of the prompt for reading and of the tools of the memory of facts."""
+        """The fingerprint of `Agent` with an id of the reading prompt and the memory's tools."""
         return super().fingerprint | {"prompts": fact_tools_prompt_id()}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The edits are read into a memory of their own."""
+        """Read the edits into a new memory of facts."""
         with self.sequence() as read:
             yield read(edits)
 
     @contextmanager
     def sequence(self) -> Iterator[ApplyMore]:
-        """The edits of each call are read into the same memory."""
+        """Read the edits of each call into one memory of facts."""
         further = open_tools(self.settings.tools) if self.settings.tools else nullcontext(())
-        with FactMemory(None, embedding=getattr(self.memory, "embedding", None)) as memory, further as tools:
+        embedding = getattr(self.memory, "embedding", None)
+        with FactMemory(None, embedding=embedding, follows_clock=False) as memory, further as tools:
             agent = FactAgent(self.context.model, memory, self.settings.rounds)
             context = agent.answering()
             context = replace(context, tools=(*context.tools, *tools), wording=self.context.wording)

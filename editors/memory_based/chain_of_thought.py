@@ -1,4 +1,4 @@
-"""Chain of thought under retrieved facts, and under all facts at once (input augmentation)."""
+"""Chain of thought over retrieved facts, or over all facts at once (input augmentation)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
-from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_prompt_id
+from emend.agents.roles.chain import (
+    DEMONSTRATIONS,
+    STEP_DEMONSTRATIONS,
+    THOUGHT_TOKENS,
+    chain_prompt_id,
+)
 from emend.agents.roles.completion import has_room
 from emend.agents.scoring import LimitedModel, is_chat_model
 from emend.editors.base import EditorContext
 from emend.editors.hyperparameters import read_text
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.cot import CotContext
+from emend.graphs.decomposition.state import HOPS, HOPS_LIMIT, HopSource
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
@@ -26,11 +32,17 @@ class ChainSettings:
     """Settings of the chain of thought.
 
     Attributes:
-        form: `thoughts` or `steps`; `auto` is `steps` for a local model whose window does not hold the demonstrations.
-        demonstrations: a text file with demonstrations in place of the shipped ones.
+        form: `thoughts` or `steps`; `auto` is `steps` for a local model whose context window is too
+            small for the demonstrations, otherwise `thoughts`.
+        steps: maximum number of steps in the form `steps`.
+        hops_from: what decides the number of steps: the `model`, or the `data`, by the question's
+            tag `hops`.
+        demonstrations: a text file with demonstrations that replace the shipped ones.
     """
 
     form: Literal["auto", "thoughts", "steps"] = "auto"
+    steps: Annotated[int, Field(ge=1, le=HOPS_LIMIT)] = HOPS
+    hops_from: HopSource = "model"
     demonstrations: str = ""
 
 
@@ -44,9 +56,10 @@ class InputAugSettings(ChainSettings):
     """Settings of input augmentation.
 
     Attributes:
-        chain: the model thinks before it answers.
-        facts: maximum number of facts shown; 0 for all. What does not fit a local model's window is cut on the left,
-            the oldest facts first, and counted in the records.
+        chain: whether the model thinks before it answers.
+        facts: maximum number of facts shown; 0 for all. If they exceed a local model's context
+            window, the prompt is cut on the left, the oldest facts first; records state the number
+            of cut tokens.
     """
 
     chain: bool = False
@@ -54,16 +67,16 @@ class InputAugSettings(ChainSettings):
 
 
 class SteppingEditor(MemoryEditor):
-    """Base class of the editors that let the model think in steps or thoughts; one form has demonstrations."""
+    """Base class of editors that let the model think in steps or thoughts."""
 
     shipped: ClassVar[str]
-    """The demonstrations that the settings may replace."""
+    """The demonstrations that the setting `demonstrations` may replace."""
     forms: ClassVar[tuple[str, str]]
-    """The form with demonstrations, and the one for a local model whose window does not hold them."""
+    """The form with demonstrations, and the form for models whose window is too small for them."""
     reply_tokens: ClassVar[int] = 0
-    """Tokens of a reply that the window must have room for too."""
+    """Number of tokens that the window must also have room for, for the reply."""
     prompt_id: ClassVar[Any]
-    """Form and demonstrations to the id of the prompts."""
+    """Function from form and demonstrations to a prompt id."""
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
@@ -76,7 +89,7 @@ class SteppingEditor(MemoryEditor):
             self.form = self.form_for(context.model)
 
     def form_for(self, model: BaseChatModel) -> str:
-        """The form for a model: the one with demonstrations, unless its window does not hold them."""
+        """Return the form with demonstrations, or the other one if the window is too small."""
         room = (self.demonstrations, self.reply_tokens)
         return self.forms[isinstance(model, LimitedModel) and not has_room(model, *room)]
 
@@ -86,9 +99,14 @@ class SteppingEditor(MemoryEditor):
         return bool(self.form == self.forms[0])
 
     @property
+    def shown_demonstrations(self) -> str:
+        """The demonstrations of the form in use; empty if it has none."""
+        return self.demonstrations if self.shows_demonstrations else ""
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `Rag` with the form in use and the id of its prompts."""
-        demonstrations = self.demonstrations if self.shows_demonstrations else ""
+        """The fingerprint of `Rag` with the form in use and its prompt id."""
+        demonstrations = self.shown_demonstrations
         prompts = self.prompt_id(self.form, demonstrations, is_chat_model(self.context.model))
         return super().fingerprint | {"form": self.form, "prompts": prompts}
 
@@ -101,13 +119,29 @@ class ChainEditor(SteppingEditor):
     reply_tokens: ClassVar[int] = THOUGHT_TOKENS
     prompt_id = staticmethod(chain_prompt_id)
 
+    @property
+    def shown_demonstrations(self) -> str:
+        """The demonstrations in use; those for steps only if a chat model's window has room."""
+        if self.shows_demonstrations or self.settings.demonstrations:
+            return self.demonstrations
+        model = self.context.model
+        shows = is_chat_model(model) and has_room(model, STEP_DEMONSTRATIONS, THOUGHT_TOKENS)
+        return STEP_DEMONSTRATIONS if shows else ""
+
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
-        """The context with the form and the demonstrations."""
-        return CotContext(**self.common_fields(retriever), form=self.form, demonstrations=self.demonstrations)
+        """Return the graph's context with the form and its demonstrations."""
+        return CotContext(
+            **self.common_fields(retriever),
+            form=self.form,
+            steps=self.settings.steps,
+            hops_from=self.settings.hops_from,
+            demonstrations=self.demonstrations,
+            step_demonstrations=self.shown_demonstrations,
+        )
 
 
 class Cot(ChainEditor):
-    """Retrieves new facts, thinks under them, answers."""
+    """Chain-of-thought editor: the model reasons over retrieved facts before it answers."""
 
     name: ClassVar[str] = "cot"
     schema: ClassVar[type[Any]] = CotSettings
@@ -115,7 +149,7 @@ class Cot(ChainEditor):
 
 
 class InputAug(ChainEditor):
-    """Puts all new facts before every probe, without retrieval (ReCoE's input augmentation)."""
+    """Input augmentation (ReCoE): all new facts are put before every probe, without retrieval."""
 
     name: ClassVar[str] = "input_aug"
     schema: ClassVar[type[Any]] = InputAugSettings
@@ -126,33 +160,38 @@ class InputAug(ChainEditor):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `cot` where the model thinks; there is no retriever."""
+        """The fingerprint of `cot` if the model thinks, otherwise of `rag`, without a retriever."""
         fields = super().fingerprint | {"retriever": "all"}
-        return fields if self.settings.chain else {k: v for k, v in fields.items() if k not in ("form", "prompts")}
+        if self.settings.chain:
+            return fields
+        return {name: value for name, value in fields.items() if name not in ("form", "prompts")}
 
     def view_retriever(self, view: Corpus, edits: Sequence[Edit]) -> Retriever:
-        """All entries of the applied edits, in the order of the edits."""
+        """Return a retriever of all entries of the applied edits, in the order of the edits."""
         return AllEntries(view, [edit.id for edit in edits])
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
-        """The context with room for all facts."""
+        """Return the graph's context; its `k` covers all facts."""
         if self.settings.chain:
             return super().graph_context(retriever, edits)
         return RagContext(**self.common_fields(retriever))
 
     def common_fields(self, retriever: Retriever) -> dict[str, Any]:
-        """The fields of every context, with `k` facts shown."""
+        """Return the fields of every context, with `k` set to the number of facts shown."""
         entries = len(retriever.entries) if isinstance(retriever, AllEntries) else 1
         return super().common_fields(retriever) | {"k": self.settings.facts or max(entries, 1)}
 
 
 class AllEntries:
-    """A retriever that returns all entries for every query, or the newest k; `order` has edits' ids, oldest first."""
+    """A retriever that returns the newest k entries for every query.
+
+    `order` holds edit ids, oldest first.
+    """
 
     def __init__(self, corpus: Corpus, order: Sequence[str]) -> None:
         places = {edit_id: place for place, edit_id in enumerate(order)}
         self.entries = sorted(corpus.entries(), key=lambda entry: places.get(entry.edit_id, -1))
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The last k entries, oldest first; all score the same."""
+        """Return the last k entries, oldest first, with equal scores."""
         return [Hit(entry=entry, score=0.0) for entry in self.entries[-k:]] if k > 0 else []

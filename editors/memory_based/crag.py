@@ -1,4 +1,4 @@
-"""CRAG (Yan et al. 2024): retrieved entries are judged before they are used."""
+"""CRAG (Yan et al. 2024): retrieved entries are evaluated before they are used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,16 +23,18 @@ class CragSettings(RagSettings):
 
     Attributes:
         evaluator: `scope` (a classifier) or `model` (the model under test).
-        scope: a folder of `emend train scope`, or folder or hub id of the T5 that CRAG's authors publish or of a
-            cross-encoder; empty for the shipped one.
+        scope: a folder written by `emend prepare scope`, or the folder or hub id of the T5
+            evaluator published by CRAG's authors or of a cross-encoder; empty for the shipped
+            classifier.
         upper: threshold of the action `correct`; None for the evaluator's own.
         lower: threshold of the action `incorrect`; None for the evaluator's own.
         strips: `selection` (whole passages), `fixed_num` (50 words) or `excerption` (sentences).
         top: number of strips kept; 0 for the published number.
-        floor: minimum score of a strip other than the best; None for none.
-        search: the wider search: the folder of a second memory, or `module:attribute`, see `load_search`.
+        floor: minimum score of a strip other than the best; None for no minimum.
+        search: the wider search: the folder of a second memory, or `module:attribute`, see
+            `load_search`.
         search_k: number of entries that the wider search returns.
-        embedding: embedding of the second memory, where it is none of the usual ones.
+        embedding: embedding of the second memory, if it is not the lexical or the automatic one.
     """
 
     k: Annotated[int, Field(ge=1)] = 5
@@ -49,7 +51,7 @@ class CragSettings(RagSettings):
 
 
 class Crag(MemoryEditor):
-    """Judges what it retrieves, refines good entries, and searches elsewhere in place of bad ones."""
+    """CRAG editor: evaluates retrieved entries, refines them, or searches elsewhere."""
 
     name: ClassVar[str] = "crag"
     schema: ClassVar[type[Any]] = CragSettings
@@ -58,26 +60,32 @@ class Crag(MemoryEditor):
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
         settings: CragSettings = self.settings
-        self.evaluator: Evaluator = (
-            ModelEvaluator(context.model)
-            if settings.evaluator == "model"
-            else ScopeEvaluator(load_scope_for(context, settings.scope))
-        )
+        self.evaluator: Evaluator
+        if settings.evaluator == "model":
+            self.evaluator = ModelEvaluator(context.model)
+        else:
+            self.evaluator = ScopeEvaluator(load_scope_for(context, settings.scope))
         self.upper = self.evaluator.upper if settings.upper is None else settings.upper
         self.lower = self.evaluator.lower if settings.lower is None else settings.lower
         if self.lower > self.upper:
-            raise BadSettings(f"crag.lower={self.lower} is above crag.upper={self.upper}: exchange them.")
-        self.search = load_search(settings.search, self.retriever, settings.embedding) if settings.search else None
+            raise BadSettings(
+                f"crag.lower={self.lower} is above crag.upper={self.upper}: swap them."
+            )
+        self.search = None
+        if settings.search:
+            self.search = load_search(settings.search, self.retriever, settings.embedding)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `Rag` with the evaluator, the thresholds in use, and a second memory's content."""
+        """The fingerprint of `Rag` with evaluator, thresholds and a second memory's content."""
         limits = {"upper": round(self.upper, 6), "lower": round(self.lower, 6)}
-        second = {"second_memory": self.search.content} if self.search and self.search.content else {}
+        second = {}
+        if self.search and self.search.content:
+            second["second_memory"] = self.search.content
         return super().fingerprint | {"evaluator": self.evaluator.identity} | limits | second
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> CragContext:
-        """The context with the evaluator, the strips, and the wider search."""
+        """Return the graph's context with evaluator, strip settings and wider search."""
         settings: CragSettings = self.settings
         evaluator = self.evaluator
         if edits and isinstance(evaluator, ScopeEvaluator):

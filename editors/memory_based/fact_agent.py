@@ -1,4 +1,4 @@
-"""An agent with a memory of facts: it reads messages with tools that change the memory, and answers with others."""
+"""Agent with a memory of facts, which it updates and searches with tools."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,12 +19,12 @@ from emend.memory.probe import Probe, Step, Usage
 from emend.memory.retrieval.none import NoRetrieval
 from emend.memory.tools import fact_tools
 
+# Names of the tools that change the memory.
 CHANGES = frozenset(operation.name for operation in OPERATIONS if operation.writes)
-"""Names of the tools that change a memory."""
 
 
 class MessageReading(NamedTuple):
-    """Steps of an agent that read a message, the usage of its model, and the number of changes that it made."""
+    """Result of reading a message: the agent's steps, the usage, and the number of changes."""
 
     steps: tuple[Step, ...]
     usage: Usage
@@ -33,28 +33,36 @@ class MessageReading(NamedTuple):
 
 @dataclass(frozen=True)
 class FactAgent:
-    """A model that calls tools, its memory, and the maximum number of rounds of calls."""
+    """An agent's model, its memory of facts, and its maximum number of tool-calling rounds."""
 
     model: BaseChatModel
     memory: FactMemory
     rounds: int = ROUNDS
 
     def read(self, message: str, origin: Provenance) -> MessageReading:
-        """Let the model bring the memory up to date with a message; its user, source and time are those of the facts.
+        """Let the model update the memory from a message.
 
-        A model that never ends has made the changes of its rounds.
+        The facts get the user, source and time of `origin`.
+
+        If the model reaches the limit of rounds, the changes it made so far stay.
         """
-        opening = [SystemMessage(WRITING), HumanMessage(f"<message>{strip_delimiters(message, 'message')}</message>")]
+        opening = [
+            SystemMessage(WRITING),
+            HumanMessage(f"<message>{strip_delimiters(message, 'message')}</message>"),
+        ]
         state = {"probe": Probe(kind="message", prompt=message, gold=()), "messages": opening}
+        if origin.source and not origin.operation_id:
+            origin = origin.model_copy(update={"operation_id": origin.source})
         tools = fact_tools(self.memory, origin.user, origin=origin)
         final, steps = run_graph(build_reading(), state, self._context(tools))
         changes = sum(
-            each.type == "tool" and each.name in CHANGES and each.status != "error" for each in final["messages"]
+            each.type == "tool" and each.name in CHANGES and each.status != "error"
+            for each in final["messages"]
         )
         return MessageReading(steps, final.get("usage", Usage()), changes)
 
     def answering(self, user: str = "") -> AgentContext:
-        """The context of the agent's graph for a question of a user: tools that look facts up, and change none."""
+        """Return the context for a user's question, with tools that only read the memory."""
         return self._context(fact_tools(self.memory, user, writes=False))
 
     def _context(self, tools: list[BaseTool]) -> AgentContext:
@@ -62,5 +70,9 @@ class FactAgent:
 
 
 def fact_tools_prompt_id() -> str:
-    """Eight hex digits that change with the prompts and the schemas of the tools."""
-    return prompt_id(SYSTEM, WRITING, [(each.description, each.arguments.model_json_schema()) for each in OPERATIONS])
+    """Return eight hex digits that identify the prompts and the tools' descriptions and schemas."""
+    return prompt_id(
+        SYSTEM,
+        WRITING,
+        [(each.description, each.arguments.model_json_schema()) for each in OPERATIONS],
+    )

@@ -1,4 +1,4 @@
-"""The upper bound of editing by prompt: the right fact is put before the probe, without retrieval."""
+"""Upper bound of in-context editing: the right fact is put before the probe, without retrieval."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,18 +23,18 @@ class InContextSettings:
     """Settings of the editor.
 
     Attributes:
-        own_event: a probe out of scope that names its case's event, as ELKEN's do, is shown that event in every mode,
-            as published; false shows it the nearest applied edit, as in use.
+        own_event: in every mode, show an out-of-scope probe the event of its case if it names one,
+            as published for ELKEN; False shows it the nearest applied edit, as a retriever would.
     """
 
     own_event: bool = True
 
 
 class InContext(Unedited):
-    """Shows each probe the edits that are relevant to it.
+    """In-context editor that shows each probe the edits relevant to it.
 
-    A probe without a relevant edit is shown its own event (see `InContextSettings`), or else an applied edit, so that
-    it meets an irrelevant fact as in use; where several are applied, the one whose words are nearest to the probe's.
+    A probe without a relevant edit is shown its own event (see `InContextSettings`) or else the
+    most similar applied edit by words, so that it meets an irrelevant fact as in practice.
     """
 
     name: ClassVar[str] = "in_context"
@@ -48,26 +48,26 @@ class InContext(Unedited):
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """Give an answerer over these edits; nothing is changed, so there is nothing to undo."""
+        """Yield an answerer over these edits; the model is not changed."""
         context = InContextContext(
             self.context.model, self.context.wording, FactSelector(edits, self.settings.own_event)
         )
         yield graph_answerer(self.app, context, self.context.model)
 
 
+# Tag of an out-of-scope probe that holds the id of its case's edit.
 EVENT_TAG = "event"
-"""Tag of a probe out of scope with the id of its case's edit."""
 
 
 class FactSelector:
-    """Selects the facts to show among the applied edits, for one probe after another."""
+    """Selector of the applied edits that a probe is shown."""
 
     def __init__(self, edits: Sequence[Edit], own_event: bool = True) -> None:
         self.edits = {edit.id: edit for edit in edits}
         self._own_event = own_event
 
     def __call__(self, probe: Probe) -> list[str]:
-        """The texts of the edits that are relevant to the probe, else of its own event or the nearest edit."""
+        """Return the texts of relevant edits, of the probe's own event, or of the nearest edit."""
         event = (probe.tags.get(EVENT_TAG),) if self._own_event else ()
         relevant = [self.edits[name].text for name in probe.edit_ids or event if name in self.edits]
         return relevant or self._nearest(probe)
@@ -83,4 +83,6 @@ class FactSelector:
     @cached_property
     def _embedded(self) -> tuple[LexicalEmbedding, Any]:
         embedding = LexicalEmbedding()
-        return embedding, embedding.documents([f"{e.subject} {e.text}" for e in self.edits.values()])
+        return embedding, embedding.documents(
+            [f"{e.subject} {e.text}" for e in self.edits.values()]
+        )

@@ -1,4 +1,4 @@
-"""A walk over the graph of edited facts (after GMeLLo, Chen et al. 2024, and KEDKG, Lu et al. 2025)."""
+"""Walk over the graph of edited facts (after GMeLLo, Chen et al. 2024; KEDKG, Lu et al. 2025)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,16 +21,21 @@ class KgWalkSettings:
     """Settings of the walk.
 
     Attributes:
-        form: how the plan is asked for: `structured` (by schema) or `text` (two lines after demonstrations); `auto` is
-            `structured` for a large model with structured output or tools of its own, and a question without a plan,
-            or whose walk has no end, is asked under what was retrieved; a form by name is strict.
+        form: how the model is asked for the plan: `structured` (by schema) or `text` (two lines
+            after demonstrations); `auto` is `structured` for a large model with structured output
+            or tools of its own, otherwise `text`. With `auto`, a question without a plan, or whose
+            walk does not finish, is answered from the retrieved facts; the other two forms have no
+            such fallback.
     """
 
     form: Literal["auto", "structured", "text"] = "auto"
 
 
 class KgWalk(MemoryEditor):
-    """Plans the relations of a question at once, and follows the edits hop by hop; the model fills the gaps."""
+    """Editor that plans a question's relations at once and follows the edits hop by hop.
+
+    The model answers hops for which there is no edit.
+    """
 
     name: ClassVar[str] = "kg_walk"
     schema: ClassVar[type[Any]] = KgWalkSettings
@@ -40,7 +45,8 @@ class KgWalk(MemoryEditor):
         super().__init__(context)
         model = context.model
         self.form: ChainForm = "text"
-        self.similarity: RelationSimilarity | None = None  # words that are alike in letters alone say nothing
+        # lexical similarity of relation names is not meaningful
+        self.similarity: RelationSimilarity | None = None
         if self.settings.form != "auto":
             self.form = self.settings.form
         elif is_chat_model(model) and supports_structure(model) and not is_small_model(model):
@@ -51,12 +57,14 @@ class KgWalk(MemoryEditor):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `MemoryEditor` with the form in use and the id of its prompts."""
+        """The fingerprint of `MemoryEditor` with the form in use and its prompt id."""
         return super().fingerprint | {"form": self.form, "prompts": chain_id(self.form)}
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> KgWalkContext:
-        """The context with the form and the edits."""
+        """Return the graph's context with the form and the edits."""
         fields = self.common_fields(retriever)
         by_id = {edit.id: edit for edit in edits}
         falls_back = self.settings.form == "auto"
-        return KgWalkContext(**fields, form=self.form, falls_back=falls_back, edits=by_id, similarity=self.similarity)
+        return KgWalkContext(
+            **fields, form=self.form, falls_back=falls_back, edits=by_id, similarity=self.similarity
+        )

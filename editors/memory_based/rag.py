@@ -1,4 +1,4 @@
-"""Editors that keep edits in a memory: a graph retrieves and uses them, and the model is left as it is."""
+"""Editors that store edits in a memory, from which a graph retrieves; the model is not changed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,16 +26,16 @@ class RagSettings:
     """Settings of retrieval.
 
     Attributes:
-        k: number of entries that are put before a probe.
+        k: number of retrieved entries put before a probe.
     """
 
     k: Annotated[int, Field(ge=1)] = 1
 
 
 class MemoryEditor:
-    """Base class: a view of the memory that holds the applied edits alone, and a graph that uses it.
+    """Base class of editors that run a graph over a view of the memory with only the applied edits.
 
-    A subclass names its graph, its settings and, where the graph has a context of its own, that context.
+    A subclass sets its graph, its settings and, if the graph needs one, the graph's context.
     """
 
     name: ClassVar[str]
@@ -50,15 +50,15 @@ class MemoryEditor:
         if context.memory is None or context.retriever is None:
             missing = "memory" if context.memory is None else "retriever"
             raise BadSettings(
-                f"editor '{self.name}' needs a memory, and EditorContext.{missing} is None: give it a memory, e.g. "
-                "ChromaMemory, and a retriever, e.g. RETRIEVERS.load('dense')."
+                f"editor '{self.name}' needs a memory, and EditorContext.{missing} is None: give "
+                "it a memory, e.g. ChromaMemory, and a retriever, e.g. RETRIEVERS.load('dense')."
             )
         self.memory, self.retriever = context.memory, context.retriever
         self.app = GRAPHS.load(self.graph)()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Settings, retriever, graph, prompt template and the prompt's id."""
+        """Settings, retriever, graph, prompt template and prompt id."""
         return {
             "editor": self.name,
             "graph": self.app.name,
@@ -70,7 +70,7 @@ class MemoryEditor:
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """Add the edits to the memory and give an answerer over them alone, so that there is nothing to undo."""
+        """Add the edits to the memory and yield an answerer over these edits only."""
         context = self.graph_context(self.retriever_over(edits), edits)
         yield graph_answerer(self.app, context, self.scorer)
 
@@ -80,32 +80,36 @@ class MemoryEditor:
         return self.context.model
 
     def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
-        """A retriever over these edits alone, which are added to the memory."""
+        """Add edits to the memory and return a retriever over these edits only."""
         if not edits:
-            return NoRetrieval()  # strategies need not be able to index an empty view
+            return NoRetrieval()  # strategies need not support empty views
         self.memory.add(edits)
         return self.view_retriever(self.memory.view([edit.id for edit in edits]), edits)
 
     def view_retriever(self, view: Corpus, edits: Sequence[Edit]) -> Retriever:
-        """The retriever over a view of the memory that holds these edits."""
+        """Return the retriever over a view of the memory that holds these edits."""
         return self.retriever(view)
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
-        """The context of the graph's nodes while the edits are applied."""
+        """Return the context of the graph's nodes while the edits are applied."""
         return RagContext(**self.common_fields(retriever))
 
     def common_fields(self, retriever: Retriever) -> dict[str, Any]:
-        """The fields of every context."""
+        """Return the fields of every context."""
         k = {"k": self.settings.k} if hasattr(self.settings, "k") else {}
-        return {"model": self.context.model, "retriever": retriever, "wording": self.context.wording} | k
+        return {
+            "model": self.context.model,
+            "retriever": retriever,
+            "wording": self.context.wording,
+        } | k
 
 
 class Rag(MemoryEditor):
-    """Retrieves new facts for each probe."""
+    """Retrieval-augmented generation: retrieves new facts for each probe."""
 
     name: ClassVar[str] = "rag"
 
 
 def qualified_name(strategy: Any) -> str:
-    """Module and name of a retriever factory."""
+    """Return module and name of a retriever factory."""
     return f"{strategy.__module__}:{getattr(strategy, '__qualname__', type(strategy).__qualname__)}"

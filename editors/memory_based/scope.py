@@ -1,4 +1,4 @@
-"""Scope classifiers of editors: one from a folder, the shipped one, a small one from demonstrations, or the default."""
+"""Scope classifiers of editors: from a folder, shipped, trained on demonstrations, or default."""
 
 import logging
 import weakref
@@ -15,33 +15,38 @@ from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData
 
+# Minimum number of demonstrations in scope, and out of scope, for training. With the two to five of
+# most benchmarks, the threshold (chosen on the same data) varied from 0.005 to 0.56.
 ENOUGH = 20
-"""Minimum number of demonstrations in scope, and out of it, to train on; a threshold is chosen on them too, and from
-the two to five of most benchmarks it came out anywhere between 0.005 and 0.56."""
+# Settings of `serac` and `crag` that replace the classifier's threshold.
 CHOSEN = ({"threshold"}, {"upper", "lower"})
-"""Settings of `serac` and of `crag` that replace the classifier's threshold."""
 _warned: list[weakref.ref[Any]] = []
 
 
 def load_scope_for(context: EditorContext, folder: str = "") -> Scope:
-    """The classifier of a folder; without one, the shipped one over the packaged MiniLM.
+    """Return the classifier of a folder or, by default, the shipped one for the packaged MiniLM.
 
-    With a lexical memory, which the shipped one is not for, it is a small one trained on the demonstrations, none of
-    which is a case: one of copying or updating is in the scope of its fact, one of retaining is not. With fewer than
-    `ENOUGH` of either, it is `DefaultScope`, with one warning a run.
+    For a lexical memory, which the shipped classifier does not support, a small classifier is
+    trained on the demonstrations, none of which is a test case: `copy` and `update` are in the
+    scope of their fact, `retain` is not. With fewer than `ENOUGH` demonstrations in or out of
+    scope, `DefaultScope` is returned, with one warning per run.
 
     Raises:
-        MissingData: there is none in the folder.
+        MissingData: the folder has no classifier.
     """
     if folder:
         return load_scope(folder)
     if (shipped := shipped_scope(getattr(context.memory, "embedding", None))) is not None:
         return shipped
-    triples = [(shot.prompt, shot.fact, shot.kind != "retain") for shot in context.demonstrations if shot.fact]
+    triples = [
+        (shot.prompt, shot.fact, shot.kind != "retain")
+        for shot in context.demonstrations
+        if shot.fact
+    ]
     inside = sum(in_scope for _, _, in_scope in triples)
     if min(inside, len(triples) - inside) >= ENOUGH:
         texts, examples = collect_examples(triples)
-        with suppress(BadData):  # all about one fact
+        with suppress(BadData):  # all demonstrations are about one fact
             return train_scope(texts, examples, LexicalEmbedding(), seed=context.seed).scope
     scope = DefaultScope()
     overridden = {name for name, value in context.settings.items() if value is not None}
@@ -54,13 +59,14 @@ def _warn(context: EditorContext, threshold: float) -> None:
     """Log a warning once for all editors of a run, which share its memory."""
     if _warned and _warned[0]() is context.memory:
         return
-    with suppress(TypeError):  # some memories cannot be referred to weakly; for those the warning repeats
+    # memories without weak references repeat the warning
+    with suppress(TypeError):
         _warned[:] = [weakref.ref(context.memory)]
     logging.getLogger(__name__).warning(
-        "serac, crag: the scope classifier compares words only, with threshold %s, and may accept or reject too much. "
-        f"Install the sentence encoder, for which Emend has a trained one: {install_command('minilm')} (and "
-        "--embedding auto); or train one with emend train scope and give it with --set serac.scope=FOLDER (--set "
-        "crag.scope=FOLDER), or choose the thresholds with --set serac.threshold=..., or crag.upper=... and "
-        "crag.lower=...",
+        "serac, crag: the scope classifier compares words only, with threshold %s, and may accept "
+        "or reject too much. Install the sentence encoder, for which Emend has a trained one: "
+        f"{install_command('minilm')} (and --embedding auto); or train one with emend prepare "
+        "scope and give it with --set serac.scope=FOLDER (--set crag.scope=FOLDER), or choose the "
+        "thresholds with --set serac.threshold=..., or crag.upper=... and crag.lower=...",
         threshold,
     )

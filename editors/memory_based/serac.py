@@ -1,4 +1,4 @@
-"""SERAC (Mitchell et al. 2022): an edit is shown only to probes that a classifier finds in its scope."""
+"""SERAC (Mitchell et al. 2022): a classifier decides which probes are in the scope of an edit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +23,14 @@ class SeracSettings(RagSettings):
     """Settings of SERAC.
 
     Attributes:
-        scope: a folder of `emend train scope`, or folder or hub id of a cross-encoder with one logit, after `elken:` of
-            one that reads pairs as ELKEN's do; empty for the shipped classifier.
-        threshold: probability from which a probe is in scope, in place of the classifier's own.
-        candidates: number of retrieved entries that the classifier judges; 0 for all entries.
-        counterfactual: name of the model that answers in scope; empty for the model under test.
+        scope: a folder written by `emend prepare scope`, or the folder or hub id of a cross-encoder
+            with one logit (with the prefix `elken:` if it reads pairs in ELKEN's format); empty for
+            the shipped classifier.
+        threshold: probability from which a probe is in scope; None for the classifier's own
+            threshold.
+        candidates: number of retrieved entries that the classifier scores; 0 for all entries.
+        counterfactual: name of the model that answers probes in scope; empty for the model under
+            test.
     """
 
     scope: str = ""
@@ -37,7 +40,7 @@ class SeracSettings(RagSettings):
 
 
 class Serac(MemoryEditor):
-    """Leaves the model alone unless a trained classifier finds an edit in scope."""
+    """SERAC editor: shows an edit only to probes that a trained classifier finds in its scope."""
 
     name: ClassVar[str] = "serac"
     schema: ClassVar[type[Any]] = SeracSettings
@@ -51,7 +54,7 @@ class Serac(MemoryEditor):
 
     @cached_property
     def counterfactual(self) -> BaseChatModel | None:
-        """The second model, loaded at first use; it shares the limits of the first."""
+        """The counterfactual model, loaded at first use; it shares the first one's limits."""
         name = self.settings.counterfactual
         return load_model(name, self.context.policy) if name else None
 
@@ -63,18 +66,21 @@ class Serac(MemoryEditor):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of `Rag` with the classifier, the threshold and the second model."""
+        """The fingerprint of `Rag` with classifier, threshold and counterfactual model."""
         second = self.counterfactual
         scope = {"scope": self.scope.identity, "threshold": round(self.threshold, 6)}
         name = self.settings.counterfactual
-        return super().fingerprint | scope | {"counterfactual": fingerprint(second, name) if second else "the same"}
+        counterfactual: Any = "the same"
+        if second:
+            counterfactual = fingerprint(second, name)
+        return super().fingerprint | scope | {"counterfactual": counterfactual}
 
     def view_retriever(self, view: Corpus, edits: Sequence[Edit]) -> Retriever:
-        """The classifier over the applied edits, or over those of them that the retriever finds."""
+        """Return a retriever that classifies all applied edits, or retrieved candidates only."""
         narrow = self.retriever(view) if self.settings.candidates else None
         return ScopeRetriever(view, self.scope, narrow, self.settings.candidates)
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> SeracContext:
-        """The context with the threshold and the second model."""
+        """Return the graph's context with the threshold and the counterfactual model."""
         fields = self.common_fields(retriever)
         return SeracContext(**fields, threshold=self.threshold, counterfactual=self.counterfactual)

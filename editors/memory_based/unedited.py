@@ -1,4 +1,4 @@
-"""The baseline: the model as it is."""
+"""The baseline: the unedited model."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from emend.memory.edit import Edit
 
 
 class Unedited:
-    """Ignores the edits; its scores show what the model knew, or guessed, before."""
+    """Baseline that ignores the edits; its scores show what the model knew or guessed before."""
 
     name: ClassVar[str] = "unedited"
     needs_weights: ClassVar[bool] = False
@@ -29,11 +29,18 @@ class Unedited:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Name, graph, prompt template and the prompt's id."""
+        """Name, graph, prompt template and prompt id."""
         wording, chats = self.context.wording, is_chat_model(self.context.model)
-        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": wording_id(wording, chats)}
+        return {
+            "editor": self.name,
+            "graph": self.graph,
+            "wording": wording,
+            "prompt": wording_id(wording, chats),
+        }
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """Leave the model as it is."""
-        yield graph_answerer(self.app, DirectContext(self.context.model, self.context.wording), self.context.model)
+        """Yield an answerer of the unedited model."""
+        yield graph_answerer(
+            self.app, DirectContext(self.context.model, self.context.wording), self.context.model
+        )

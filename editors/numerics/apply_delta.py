@@ -1,4 +1,4 @@
-"""Temporary changes of a model's weights: deltas are added, and the original tensors come back bit for bit."""
+"""Temporary weight changes: deltas are added, and the original tensors restored bit for bit."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,22 +12,26 @@ from torch import Tensor, nn
 from emend.editors.numerics.low_rank import WITHOUT_DOUBLES, LowRankDelta
 from emend.memory.errors import BadSettings
 
+# Deltas by parameter name: a tensor of the parameter's shape, float32 or wider, or a low-rank
+# product.
 Deltas = Mapping[str, Tensor | LowRankDelta]
-"""Parameter name to what is added to it: a tensor of its shape, float32 or wider, or a product of thin matrices."""
 
 _edited: WeakSet[nn.Module] = WeakSet()
 _guard = Lock()
 
 
 @contextmanager
-def applied(model: nn.Module, deltas: Deltas, lock: AbstractContextManager[Any] | None = None) -> Iterator[None]:
-    """Add the deltas to the weights inside the `with`, and restore the original tensors at its end, bit for bit.
+def applied(
+    model: nn.Module, deltas: Deltas, lock: AbstractContextManager[Any] | None = None
+) -> Iterator[None]:
+    """Add the deltas to the weights inside the `with`, and restore the originals bit for bit.
 
-    The originals are copied back, since subtracting a delta again is not exact. Sums are formed in the delta's
-    precision and rounded once. `lock` is held while weights are written, not while the edit is applied.
+    The originals are copied back, since subtracting a delta is not exact. Sums are computed in the
+    delta's precision and rounded once. `lock` is held only while weights are written.
 
     Raises:
-        BadSettings: another edit is applied to this model; the two would restore each other's weights.
+        BadSettings: another edit is applied to this model; the two would restore each other's
+            weights.
     """
     if not deltas:
         yield
@@ -38,18 +42,18 @@ def applied(model: nn.Module, deltas: Deltas, lock: AbstractContextManager[Any] 
 
 
 def is_edited(model: nn.Module) -> bool:
-    """True while a `DeltaStack` of this model is open."""
+    """Return True while a `DeltaStack` of this model is open."""
     with _guard:
         return model in _edited
 
 
 class DeltaStack:
-    """Deltas added one after another inside a `with`, at whose end the original tensors are restored.
+    """Deltas added one after another inside a `with`, which restores the originals at its end.
 
-    One copy of each changed tensor is kept, however many deltas are added.
+    Only one copy of each changed tensor is kept, independent of the number of deltas.
 
     Raises:
-        BadSettings: on entering, when another edit is applied to this model.
+        BadSettings: on entering, another edit is applied to this model.
     """
 
     def __init__(self, model: nn.Module, lock: AbstractContextManager[Any] | None = None) -> None:
@@ -62,29 +66,36 @@ class DeltaStack:
         with _guard:
             if self._model in _edited:
                 raise BadSettings(
-                    "another edit is applied to this model's weights: leave its 'with' first, or run one unit at a "
-                    "time."
+                    "another edit is applied to this model's weights: leave its 'with' first, or "
+                    "run one unit at a time."
                 )
             _edited.add(self._model)
         return self
 
     def add(self, deltas: Deltas) -> None:
-        """Add to the weights as they are now; a delta that does not fit raises, and then none of them is added."""
+        """Add deltas to the current weights; if one of them does not fit, none is added."""
         tensors = {name: self._parameters[name].detach() for name in deltas}
         for name, delta in deltas.items():
-            shape = delta.shape_in(self._module(name)) if isinstance(delta, LowRankDelta) else tuple(delta.shape)
+            if isinstance(delta, LowRankDelta):
+                shape = delta.shape_in(self._module(name))
+            else:
+                shape = tuple(delta.shape)
             if shape != tuple(tensors[name].shape):
                 raise RuntimeError(f"delta of '{name}': {shape} for {tuple(tensors[name].shape)}.")
         with self._writing, torch.no_grad():
-            before = {name: tensor.clone() for name, tensor in tensors.items() if name in self._originals}
-            self._originals |= {n: tensor.clone() for n, tensor in tensors.items() if n not in self._originals}
+            before = {
+                name: tensor.clone() for name, tensor in tensors.items() if name in self._originals
+            }
+            self._originals |= {
+                n: tensor.clone() for n, tensor in tensors.items() if n not in self._originals
+            }
             try:
                 for name, delta in deltas.items():
                     if isinstance(delta, LowRankDelta):
                         delta.add_to(self._module(name))
                     else:
                         tensors[name].copy_(summed(tensors[name], delta))
-            except BaseException:  # memory may run out between two of them
+            except BaseException:  # memory may run out between two deltas
                 for name, tensor in tensors.items():
                     tensor.copy_(before.get(name, self._originals[name]))
                 raise
@@ -103,7 +114,7 @@ class DeltaStack:
 
 
 def summed(weight: Tensor, delta: Tensor) -> Tensor:
-    """Weight plus delta in the delta's precision; rounded to the weight's where the device has no float64."""
+    """Return weight plus delta, in the delta's precision if the device supports it."""
     if delta.dtype == torch.float64 and weight.device.type in WITHOUT_DOUBLES:
         return (weight.cpu().double() + delta.cpu()).to(weight.dtype)
     return weight.to(delta.dtype) + delta.to(weight.device)

@@ -1,6 +1,7 @@
-"""Collection of the uncentred covariance of the keys that enter the down-projections, over any local text.
+"""Collection of the uncentred covariance of down-projection keys, over any local text.
 
-One pass of the corpus serves all layers. Sums are saved now and then, so an interrupted pass resumes.
+One pass over the corpus serves all layers. Sums are saved regularly, so an interrupted pass can be
+resumed.
 """
 
 import logging
@@ -21,18 +22,18 @@ from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.files import open_file, private_folder, replace_file
 
 log = logging.getLogger(__name__)
+# Number of texts that are sorted by length and batched together.
 PART = 128
-"""Texts that are batched together, by length."""
+# Minimum time between two saves, which is also at least 50 times as long as the last save took.
 EVERY_SECONDS = 5.0
-"""Minimum time between two saves; also at least 50 times as long as the last save took."""
 COUNTS = "counts.json"
 MOMENT = "moment"
+# Suffix for a layer's file of unknown origin, in a folder without `counts.json`.
 UNKNOWN = ".unknown"
-"""Suffix for a layer's file whose origin no `counts.json` states."""
 
 
 class CorpusCounts(FrozenModel):
-    """The model and text that a folder of covariances was computed from."""
+    """The model and text that the covariances in a folder were computed from."""
 
     model: str
     """The model's fingerprint."""
@@ -56,26 +57,28 @@ def collect_covariance(
 ) -> CorpusCounts:
     """Write the mean of k k^T of each layer to `folder`, resuming an interrupted call.
 
-    Complete layers are left as they are; damaged ones are logged and collected again.
+    Complete layers are skipped; damaged ones are logged and collected again.
 
     Args:
         lm: the unedited model.
         paths: its module paths.
-        layers: from 0.
-        texts: in a stable order; those that an earlier call has counted are skipped.
-        folder: gets `layer-N.safetensors` (moment, float32, shape (D, D)) and `counts.json`; of one corpus alone.
-        cap: maximum tokens of a piece; longer texts are cut into pieces of that size.
+        layers: the layers, from 0.
+        texts: the texts in a stable order; those counted by an earlier call are skipped.
+        folder: folder for one corpus; gets `counts.json` and `layer-N.safetensors` (moment,
+            float32, shape (D, D)).
+        cap: maximum number of tokens of a piece; longer texts are cut into pieces of that size.
         corpus: name of the text in `counts.json`.
-        progress: called with the texts and tokens so far after every part.
+        progress: called after every batch of texts with the numbers of texts and tokens so far.
         every: minimum seconds between two saves.
 
     Raises:
-        BadData: there is no text, or the folder holds the covariance of another model, corpus or cap.
-        BadSettings: the folder cannot be made.
+        BadData: there is no text, or the folder holds the covariance of another model, corpus or
+            cap.
+        BadSettings: the folder cannot be created.
         ModelError: keys are not finite, or there is not enough memory for the smallest batches.
     """
     counts = _existing_counts(folder, lm, corpus, cap)
-    missing = [n for n in dict.fromkeys(layers) if not (counts and _is_complete(folder, n, key_size(lm, paths, n)))]
+    missing = _missing_layers(counts, folder, lm, paths, list(dict.fromkeys(layers)))
     if counts and not missing:
         return counts
     _make_folder(folder, known=counts is not None)
@@ -85,13 +88,24 @@ def collect_covariance(
     while part := list(islice(unread, PART)):
         partial.add(len(part), add_keys(lm, paths, part, cap, partial.sums))
         progress(partial.texts, partial.tokens)
-    counts = CorpusCounts(model=lm.fingerprint, corpus=corpus, texts=partial.texts, tokens=partial.tokens, cap=cap)
+    counts = CorpusCounts(
+        model=lm.fingerprint, corpus=corpus, texts=partial.texts, tokens=partial.tokens, cap=cap
+    )
     partial.finish(folder, counts)
     return counts
 
 
+def _missing_layers(
+    counts: CorpusCounts | None, folder: Path, lm: CausalLM, paths: Architecture, layers: list[int]
+) -> list[int]:
+    """Return the layers whose files are missing or damaged (logged); all layers without counts."""
+    if counts is None:
+        return layers
+    return [n for n in layers if not _is_complete(folder, n, key_size(lm, paths, n))]
+
+
 class _PartialSums:
-    """The sums of an unfinished pass, with the texts and tokens in them, kept in one file so that they always fit."""
+    """Sums of an unfinished pass, saved in one file with their numbers of texts and tokens."""
 
     def __init__(self, file: Path, layers: list[int], lm: CausalLM, every: float) -> None:
         self.file, self.every, self.pause = file, every, every
@@ -100,7 +114,7 @@ class _PartialSums:
         try:
             tensors = read_tensors(file) if file.exists() else None
         except BadData as error:
-            log.warning("%s The pass starts anew.", error)
+            log.warning("%s The pass starts from the beginning.", error)
             tensors = None
         if tensors is not None:
             self.texts, self.tokens = tensors["counted"].tolist()
@@ -108,7 +122,7 @@ class _PartialSums:
         self.saved = time.monotonic()
 
     def add(self, texts: int, tokens: int) -> None:
-        """Count texts and tokens whose keys were added, and save if the last save was long enough ago."""
+        """Count texts and tokens whose keys were added, and save if a save is due."""
         self.texts, self.tokens = self.texts + texts, self.tokens + tokens
         began = time.monotonic()
         if began - self.saved < self.pause:
@@ -122,7 +136,9 @@ class _PartialSums:
     def finish(self, folder: Path, counts: CorpusCounts) -> None:
         """Write the counts and each layer's covariance, and remove the partial sums."""
         if not counts.tokens:
-            raise BadData(f"no text to collect a covariance from: {counts.texts} texts without tokens.")
+            raise BadData(
+                f"no text to collect a covariance from: {counts.texts} texts, all without tokens."
+            )
         replace_file(folder / COUNTS, counts.model_dump_json().encode())
         for layer, total in self.sums.items():
             save_whole({MOMENT: (mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))
@@ -130,26 +146,27 @@ class _PartialSums:
 
 
 def _existing_counts(folder: Path, lm: CausalLM, corpus: str, cap: int) -> CorpusCounts | None:
-    """The counts of the folder, which must be of the same model, corpus and cap; None where there are none."""
+    """Return the folder's counts, or None; they must be of the same model, corpus and cap."""
     try:
         counts = read_counts(folder)
     except BadData as error:
-        log.warning("%s That is done now.", error)
+        log.warning("%s It is computed now.", error)
         return None
     same_model = counts and parse_digest(counts.model) == parse_digest(lm.fingerprint)
     if counts and not (same_model and (counts.corpus, counts.cap) == (corpus, cap)):
         raise BadData(
-            f"'{folder}' holds the covariance of model {counts.model}, corpus '{counts.corpus}', {counts.cap} tokens a "
-            f"piece, not of model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
+            f"'{folder}' holds the covariance of model {counts.model}, corpus '{counts.corpus}', "
+            f"{counts.cap} tokens a piece, not of model {lm.fingerprint}, corpus '{corpus}', {cap} "
+            "tokens: name another folder."
         )
     return counts
 
 
 def _make_folder(folder: Path, known: bool) -> None:
-    """Make the folder; layers of unknown origin are renamed, so that they are not taken for new ones.
+    """Create the folder; rename layers of unknown origin, so that they are not taken for new.
 
     Raises:
-        BadSettings: it cannot be written to.
+        BadSettings: the folder cannot be written to.
     """
     try:
         private_folder(folder, links=True)
@@ -157,27 +174,29 @@ def _make_folder(folder: Path, known: bool) -> None:
             renamed = file.replace(file.with_name(file.name + UNKNOWN))
             log.warning("'%s' is of unknown origin: renamed to '%s'", file, renamed)
     except (OSError, BadData) as error:
-        raise BadSettings(f"cannot write a covariance to '{folder}' ({error}): name another folder.") from error
+        raise BadSettings(
+            f"cannot write a covariance to '{folder}' ({error}): name another folder."
+        ) from error
 
 
 def _is_complete(folder: Path, layer: int, size: int) -> bool:
-    """True where a layer's covariance exists and can be used; one that cannot is logged."""
+    """Return True if a layer's covariance exists and is usable; unusable ones are logged."""
     try:
         read_layer(folder, layer, size)
     except MissingData:
         return False
     except BadData as error:
-        log.warning("%s It is collected anew.", error)
+        log.warning("%s It is collected again.", error)
         return False
     return True
 
 
 def read_layer(folder: Path, layer: int, size: int) -> Tensor:
-    """A layer's covariance, shape (size, size), float32.
+    """Return a layer's covariance, shape (size, size), float32.
 
     Raises:
-        MissingData: there is none.
-        BadData: it cannot be read, has another size, or holds numbers that are not finite.
+        MissingData: the layer has no file.
+        BadData: the file cannot be read, has another size, or holds numbers that are not finite.
     """
     file = layer_file(folder, layer)
     if not file.exists():
@@ -185,27 +204,27 @@ def read_layer(folder: Path, layer: int, size: int) -> Tensor:
     moment = read_tensors(file).get(MOMENT, torch.zeros(0))
     if moment.shape != (size, size):
         raise BadData(
-            f"covariance '{file}' has shape {tuple(moment.shape)}, the model's keys have {size} numbers: it is another "
-            "model's."
+            f"covariance '{file}' has shape {tuple(moment.shape)}, the model's keys have {size} "
+            "numbers: it belongs to another model."
         )
     if not moment.isfinite().all():
         raise BadData(
-            f"covariance '{file}' holds numbers that are not finite, as keys leave that overflow in float16: load the "
-            "model with --set model.dtype=float32 or bfloat16."
+            f"covariance '{file}' contains numbers that are not finite, as when keys overflow in "
+            "float16: load the model with --set model.dtype=float32 or bfloat16."
         )
     return moment
 
 
 def layer_file(folder: Path, layer: int) -> Path:
-    """The file of a layer's covariance; it exists exactly when it is finished."""
+    """Return the path of a layer's covariance file, which exists only if it is complete."""
     return folder / f"layer-{layer}.safetensors"
 
 
 def read_counts(folder: Path) -> CorpusCounts | None:
-    """The model and text that a folder's covariances were computed from; None if there are none.
+    """Return the model and text of a folder's covariances; None if there are none.
 
     Raises:
-        BadData: the file is not what `collect_covariance` writes.
+        BadData: the file was not written by `collect_covariance`.
     """
     file = folder / COUNTS
     try:
@@ -214,4 +233,6 @@ def read_counts(folder: Path) -> CorpusCounts | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
-        raise BadData(f"'{file}' does not say what it was made from: collect with `emend covariance`.") from error
+        raise BadData(
+            f"'{file}' does not say what it was made from: collect with `emend prepare covariance`."
+        ) from error

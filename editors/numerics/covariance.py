@@ -1,4 +1,4 @@
-"""Key covariances as editors use them: read once, factorised once, and never those of another model."""
+"""Key covariances for editors: checked against the model, and factorised once."""
 
 import logging
 import shlex
@@ -14,7 +14,12 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.hyperparameters import DEFAULT_CORPUS, covariance_layers
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
-from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts, read_layer
+from emend.editors.numerics.collect_covariance import (
+    collect_covariance,
+    layer_file,
+    read_counts,
+    read_layer,
+)
 from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space, on_device
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.tensor_files import cached_tensor, parse_digest, sha256_once
@@ -29,18 +34,19 @@ CPU = torch.device("cpu")
 class KeyCovariance:
     """The uncentred covariance C = E[k k^T] of the keys of some layers, and its factorisations.
 
-    Factorisations are cached beside the covariance on disk; the covariance itself is held no longer than they take.
+    Factorisations are cached on disk beside the covariance; the covariance itself stays in memory
+    only while it is factorised.
 
     Args:
-        folder: as `collect_covariance` writes it; None takes the identity in every layer.
-        remedy: what to do where it cannot be used.
-        device: factorises and solves, if it has float64; results are on the CPU.
+        folder: folder written by `collect_covariance`; None for the identity in every layer.
+        remedy: advice that error messages give if the covariance is unusable.
+        device: device that factorises and solves, if it has float64; results are on the CPU.
     """
 
     def __init__(
         self,
         folder: Path | None,
-        remedy: str = "Collect it with `emend covariance`.",
+        remedy: str = "Collect it with `emend prepare covariance`.",
         device: torch.device = CPU,
     ) -> None:
         self.folder, self.device = folder, device
@@ -49,23 +55,29 @@ class KeyCovariance:
         self._warned = False
 
     def provenance(self, layers: Sequence[int]) -> dict[str, Any]:
-        """Corpus, number of texts and tokens, and a digest for each layer; empty for the identity.
+        """Return corpus, text and token counts, and digests by layer; empty for the identity.
 
-        That of the invented world is equal wherever it is made, but for last digits, and has no digests.
+        The covariance of `tinyworld` has no digests, since it differs between machines by rounding.
         """
         if self.folder is None:
             return {}
         counts = read_counts(self.folder)
-        corpus = {} if counts is None else {"corpus": counts.corpus, "texts": counts.texts, "tokens": counts.tokens}
+        corpus: dict[str, Any] = {}
+        if counts is not None:
+            corpus = {"corpus": counts.corpus, "texts": counts.texts, "tokens": counts.tokens}
         if corpus.get("corpus") == WORLD:
             return corpus
-        return corpus | {"sha256": {str(layer): sha256_once(layer_file(self.folder, layer))[:16] for layer in layers}}
+        return corpus | {
+            "sha256": {
+                str(layer): sha256_once(layer_file(self.folder, layer))[:16] for layer in layers
+            }
+        }
 
     def matrix(self, layer: int, size: int) -> Tensor:
-        """C of a layer, shape (size, size), float64.
+        """Return C of a layer, shape (size, size), float64.
 
         Raises:
-            MissingData: there is none for this layer.
+            MissingData: this layer has no covariance.
             BadData: it has another size, holds numbers that are not finite, or cannot be read.
         """
         if self.folder is None:
@@ -76,7 +88,7 @@ class KeyCovariance:
             raise type(error)(f"{error} {self._remedy}") from error
 
     def solve(self, layer: int, keys: Tensor) -> Tensor:
-        """C^-1 K for keys K of shape (D, n), float64."""
+        """Return C^-1 K for keys K of shape (D, n), float64."""
         keys = keys.cpu().double()
         if self.folder is None:
             return keys
@@ -89,20 +101,27 @@ class KeyCovariance:
                 self.factor(layer, key_size(lm, paths, layer))
 
     def factor(self, layer: int, size: int) -> Tensor:
-        """The Cholesky factor of C, shape (size, size), float64."""
+        """Return the Cholesky factor of C, shape (size, size), float64."""
         return self._factorised(layer, size, "factor", self._cholesky)
 
     def null_space(self, layer: int, size: int, threshold: float) -> Tensor:
-        """Eigenvectors of C with eigenvalues under the threshold, shape (size, rank), float64."""
+        """Return C's eigenvectors with eigenvalues below the threshold, (size, rank), float64."""
         if self.folder is None:  # all eigenvalues of the identity are 1
             return torch.eye(size, dtype=torch.float64)[:, : size if threshold > 1 else 0]
         decompose = partial(null_space, below=threshold)
-        return self._factorised(layer, size, f"null-space-{threshold:g}", decompose, below=repr(threshold))
+        return self._factorised(
+            layer, size, f"null-space-{threshold:g}", decompose, below=repr(threshold)
+        )
 
     def _factorised(
-        self, layer: int, size: int, name: str, decompose: Callable[[Tensor], Tensor], **settings: str
+        self,
+        layer: int,
+        size: int,
+        name: str,
+        decompose: Callable[[Tensor], Tensor],
+        **settings: str,
     ) -> Tensor:
-        """A factorisation of a layer's covariance, from memory, from disk, or computed."""
+        """Return a factorisation of a layer's covariance from memory or disk, or compute it."""
         key = layer, name, *settings.values()
         if key not in self._factorisations:
 
@@ -111,8 +130,8 @@ class KeyCovariance:
                     return on_device(self.device, decompose, self.matrix(layer, size))
                 except LinAlgError as error:
                     raise BadData(
-                        f"the covariance of layer {layer} in '{self.folder}' cannot be decomposed ({error}): it is of "
-                        f"too little text. {self._remedy}"
+                        f"the covariance of layer {layer} in '{self.folder}' cannot be decomposed "
+                        f"({error}): it was collected over too little text. {self._remedy}"
                     ) from error
 
             source = None if self.folder is None else layer_file(self.folder, layer)
@@ -132,7 +151,7 @@ class KeyCovariance:
         return factor
 
     def _warn(self, size: int, ridge: float = 0.0) -> None:
-        """Log once where the covariance is of too little text for keys of that size."""
+        """Log a warning once if the covariance comes from too little text for keys of that size."""
         if self._warned or self.folder is None:
             return
         if warning := scarcity_warning(self.folder, size, ridge):
@@ -141,28 +160,35 @@ class KeyCovariance:
 
 
 def scarcity_warning(folder: Path, size: int, ridge: float = 0.0) -> str:
-    """A warning about a covariance of too little text for keys of that many numbers; empty where there was enough.
+    """Return a warning if a covariance comes from too few tokens for keys of that size, else "".
 
-    `ridge` is what its diagonal needed to be inverted, in shares of its mean.
+    `ridge` is the value added to its diagonal for the inversion, relative to the diagonal's mean.
     """
     counts = read_counts(folder)
     if counts is None or (counts.tokens >= size and not ridge):
         return ""
-    singular = f", and has no inverse without {ridge:g} of its mean on its diagonal" if ridge else ""
+    singular = ""
+    if ridge:
+        singular = f", and is singular without {ridge:g} of its mean added to its diagonal"
     return (
-        f"covariance '{folder}' is of {counts.tokens:,} tokens, for keys of {size:,} numbers{singular}: do not rely on "
-        "it for usual text. Collect it over more text with `emend covariance`."
+        f"covariance '{folder}' was collected over {counts.tokens:,} tokens, for keys of {size:,} "
+        f"numbers{singular}: it is unreliable for ordinary text. Collect it over more text with "
+        "`emend prepare covariance`."
     )
 
 
-def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], name: str) -> KeyCovariance:
-    """The covariance that a setting names: `identity`, `tinyworld`, `collected`, or a folder.
+def load_covariance(
+    lm: CausalLM, paths: Architecture, layers: Sequence[int], name: str
+) -> KeyCovariance:
+    """Return the covariance of a setting: `identity`, `tinyworld`, `collected`, or a folder.
 
-    `tinyworld` collects it from texts of the invented world, which takes seconds on the embedded model, once.
+    `tinyworld` collects the covariance once from texts of the invented world, which takes seconds
+    on the embedded model.
 
     Raises:
-        MissingData: none was collected for this model, or from several corpora, so that one must be named.
-        BadData: the named one is another model's.
+        MissingData: no covariance of this model was collected, or several were and one must be
+            named.
+        BadData: the named covariance belongs to another model.
     """
     if name == "identity":
         return KeyCovariance(None)
@@ -172,50 +198,61 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
         return KeyCovariance(folder, "Name another with the setting 'covariance'.", lm.device)
     if name != "collected":
         folder = _checked(lm, layers, Path(name).expanduser(), name)
-        return KeyCovariance(folder, _remedy(lm, layers, folder, f" --out {shlex.quote(name)}"), lm.device)
+        return KeyCovariance(
+            folder, _remedy(lm, layers, folder, f" --out {shlex.quote(name)}"), lm.device
+        )
     folders = collected_folders(parse_digest(lm.fingerprint), layers)
     if len(folders) != 1:
         raise MissingData(
             f"there are {len(folders) or 'no'} covariances of this model's layers {list(layers)}"
-            f"{': ' + ', '.join(map(str, folders)) if folders else ''}. Name one with the setting 'covariance', or "
-            f"collect one: {_command(lm, layers)}"
+            f"{': ' + ', '.join(map(str, folders)) if folders else ''}. Name one with the setting "
+            f"'covariance', or collect one: {_command(lm, layers)}"
         )
     return KeyCovariance(folders[0], _remedy(lm, layers, folders[0]), lm.device)
 
 
 def _remedy(lm: CausalLM, layers: Sequence[int], folder: Path, out: str = "") -> str:
-    """How an unusable covariance is collected again in its place, from the same text."""
+    """Return advice on how to collect an unusable covariance again from the same text."""
     counts = read_counts(folder)
-    corpus = f" with the text of corpus '{counts.corpus}' (cap {counts.cap})" if counts else ""
-    files = " --corpus FILES" if counts and not counts.corpus.startswith(f"{DEFAULT_CORPUS}-") else ""
-    return f"Collect it anew{corpus}: {_command(lm, layers, files)}{out}"
+    corpus = files = ""
+    if counts:
+        corpus = f" with the text of corpus '{counts.corpus}' (cap {counts.cap})"
+        if not counts.corpus.startswith(f"{DEFAULT_CORPUS}-"):
+            files = " --corpus FILES"
+    return f"Collect it again{corpus}: {_command(lm, layers, files)}{out}"
 
 
 def _command(lm: CausalLM, layers: Sequence[int], corpus: str = "") -> str:
-    """The command that collects the covariance of these layers, and of all that other editors need for the model."""
+    """Return the command that collects the covariance of these and other needed layers."""
     config = lm.model.config
     unknown = config.model_type not in ARCHITECTURES
     paths = " --set rome=@FILE (of its [architecture])" if unknown else ""
     needed = covariance_layers(config)
-    every = "" if set(layers) <= set(needed) else f" --layers {','.join(map(str, sorted({*layers, *needed})))}"
-    return f"emend covariance --model {shlex.quote(f'hf:{lm.folder}')}{every}{paths}{corpus}"
+    every = ""
+    if not set(layers) <= set(needed):
+        every = f" --layers {','.join(map(str, sorted({*layers, *needed})))}"
+    return (
+        f"emend prepare covariance --model {shlex.quote(f'hf:{lm.folder}')}{every}{paths}{corpus}"
+    )
 
 
 def covariance_folder(lm: CausalLM, corpus: str) -> Path:
-    """The folder of a model's covariance in the cache; `corpus` names its text.
+    """Return the cache folder of a model's covariance; `corpus` names its text.
 
-    It depends on the model's weights alone, not on its folder's name or its number format.
+    The folder depends on the model's weights, not on the model's folder name or dtype.
     """
     return _statistics(parse_digest(lm.fingerprint)) / corpus
 
 
 def collected_folders(digest: str, layers: Sequence[int]) -> list[Path]:
-    """The covariances in the cache that have these layers, of the model with this digest of its weights."""
-    return [
-        file.parent
-        for file in sorted(_statistics(digest).glob("*/counts.json"))
-        if file.parent.name != WORLD and all(layer_file(file.parent, layer).exists() for layer in layers)
-    ]
+    """Return the cache folders with covariances of these layers, for the model with this digest."""
+    folders = []
+    for file in sorted(_statistics(digest).glob("*/counts.json")):
+        folder = file.parent
+        has_layers = all(layer_file(folder, layer).exists() for layer in layers)
+        if folder.name != WORLD and has_layers:
+            folders.append(folder)
+    return folders
 
 
 def _statistics(digest: str) -> Path:
@@ -226,13 +263,13 @@ def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, name: str) -> Pa
     counts = read_counts(folder)
     if counts is None:
         raise MissingData(
-            f"no finished covariance in '{name}': give a folder that `emend covariance` has written, or one of "
-            "identity, collected, tinyworld."
+            f"no finished covariance in '{name}': give a folder that `emend prepare covariance` "
+            "wrote, or one of identity, collected, tinyworld."
         )
     if parse_digest(counts.model) != parse_digest(lm.fingerprint):
         raise BadData(
-            f"covariance '{name}' is of model {counts.model}, and this one is {lm.fingerprint}: collect its own with "
-            "`emend covariance`."
+            f"covariance '{name}' is of model {counts.model}, but this one is {lm.fingerprint}: "
+            "collect its own with `emend prepare covariance`."
         )
     missing = [layer for layer in layers if not layer_file(folder, layer).exists()]
     if missing:

@@ -5,28 +5,33 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # is there, if unlisted
+# exported at runtime, but missing from torch's type stubs
+LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+# A ridge, relative to the diagonal's mean, that compensates for sums in single precision; needing
+# it does not mean that there was too little text.
 ROUNDING = 1e-8
-"""A ridge, in shares of the diagonal's mean, that compensates for sums in single precision; no sign of little text."""
 
 
 def on_device(device: torch.device, compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """A result in float64, on the CPU; computed on a GPU where the device is one and has the memory."""
+    """Compute a result on a GPU if `device` is one and has the memory, otherwise on the CPU.
+
+    The result is on the CPU.
+    """
     if device.type == "cuda":
         try:
             return compute(*(tensor.to(device) for tensor in tensors)).cpu()
         except torch.OutOfMemoryError:
-            pass  # what was moved is freed with the exception
+            pass  # the moved tensors are freed with the exception
     return compute(*(tensor.cpu() for tensor in tensors))
 
 
 def cholesky(matrix: Tensor) -> tuple[Tensor, float]:
-    """The Cholesky factor, and the ridge that was added to the diagonal, in shares of the diagonal's mean.
+    """Return the Cholesky factor, and the ridge relative to the diagonal's mean.
 
-    A matrix of too few tokens is singular and needs a ridge.
+    The covariance of too few tokens is singular and needs a ridge.
 
     Raises:
-        LinAlgError: the largest ridge does not suffice either.
+        LinAlgError: the largest ridge is not sufficient either.
     """
     size = matrix.diagonal().mean()
     factor: Tensor
@@ -39,7 +44,7 @@ def cholesky(matrix: Tensor) -> tuple[Tensor, float]:
 
 
 def null_space(matrix: Tensor, below: float) -> Tensor:
-    """The eigenvectors with eigenvalues under `below`, as columns."""
+    """Return the eigenvectors with eigenvalues less than `below`, as columns."""
     values, vectors = torch.linalg.eigh(matrix)
     inside: Tensor = vectors[:, values < below]
     return inside

@@ -1,4 +1,4 @@
-"""Keys in, low-rank deltas out: the numerics that ROME, MEMIT and AlphaEdit share."""
+"""Keys and low-rank deltas: the numerics shared by ROME, MEMIT and AlphaEdit."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -13,49 +13,49 @@ from emend.editors.numerics.locate import Located
 from emend.editors.numerics.passes import first_output, padded
 from emend.memory.embeddings.threads import one_thread
 
+# Devices without float64.
 WITHOUT_DOUBLES = ("mps",)
-"""Devices that have no float64."""
+# Elements of a weight that are converted to float64 at a time when a low-rank delta is added.
 CHUNK_ELEMENTS = 1 << 18
-"""Elements of a weight that are held in float64 at a time while a product of thin matrices is added to it."""
 
 
 class LowRankDelta(NamedTuple):
-    """A delta of low rank as the product of two thin matrices, `left` (outputs, n) and `right` (n, inputs)."""
+    """A low-rank delta as the product of `left` (outputs, n) and `right` (n, inputs)."""
 
     left: Tensor
     right: Tensor
 
     @torch.no_grad()
     def add_to(self, module: nn.Module) -> None:
-        """Add the delta to the module's weight where that is, in float64, some rows at a time, rounded once."""
+        """Add the delta to the module's weight in float64, in chunks, rounding once."""
         weight: Tensor = module.weight  # type: ignore[assignment]
         home = torch.device("cpu") if weight.device.type in WITHOUT_DOUBLES else weight.device
         left, right = (factor.to(home, torch.float64) for factor in self)
         if input_first(module):
             left, right = right.T, left.T
         rows = max(1, CHUNK_ELEMENTS // weight.shape[1])
-        with one_thread():  # on a busy machine threads would wait for each other at every piece
+        with one_thread():  # on a busy machine threads would wait for each other at every chunk
             for start in range(0, len(weight), rows):
                 piece = weight[start : start + rows]
                 piece.copy_(piece.to(home, torch.float64).addmm_(left[start : start + rows], right))
 
     def shape_in(self, module: nn.Module) -> tuple[int, ...]:
-        """The shape of the delta in the module's weight."""
+        """Return the delta's shape in the layout of the module's weight."""
         shape = len(self.left), self.right.shape[1]
         return shape[::-1] if input_first(module) else shape
 
 
 class _LastModuleDone(Exception):
-    """Ends a forward pass after the last module that is read."""
+    """Signal that ends a forward pass after the last module that is read."""
 
 
 def capture_keys(
     lm: CausalLM, paths: Architecture, rows: Sequence[Located], layer: int, last: int
 ) -> tuple[Tensor, Tensor]:
-    """Keys into `layer`'s down-projection and states out of block `last`, at the subject of each row.
+    """Return keys of `layer` and output states of block `last`, at each row's subject.
 
-    Shapes (rows, inputs) and (rows, width), float32. The rows end with the subject's last token, since nothing after it
-    can change what is read there. Published code calls this `compute_ks`.
+    Shapes are (rows, inputs) and (rows, width), float32. Rows are cut after the subject, since
+    later tokens have no effect there. Published code calls this `compute_ks`.
     """
     keys: list[Tensor] = []
     states: list[Tensor] = []
@@ -72,11 +72,16 @@ def capture_keys(
 
 
 def activations(
-    lm: CausalLM, paths: Architecture, rows: Sequence[tuple[int, ...]], layers: Sequence[int], block: int | None = None
+    lm: CausalLM,
+    paths: Architecture,
+    rows: Sequence[tuple[int, ...]],
+    layers: Sequence[int],
+    block: int | None = None,
 ) -> tuple[dict[int, Tensor], Tensor, Tensor]:
-    """Keys into the down-projections of some layers, the states out of a block, and the mask of the padded rows.
+    """Return keys by layer, the output states of a block, and the mask of the padded rows.
 
-    The pass ends with the last module that is read. Some MLPs see rows and places as one dimension.
+    The pass ends after the last module that is read. Some MLPs merge rows and positions into one
+    dimension.
     """
     ids, mask = (tensor.to(lm.device) for tensor in padded(rows, lm.tokenizer.pad_token_id))
     keys: dict[int, Tensor] = {}
@@ -94,7 +99,9 @@ def activations(
     with ExitStack() as hooks, suppress(_LastModuleDone), torch.no_grad():
         for layer in layers:
             down = lm.model.get_submodule(paths.of_layer(layer, "down_projection"))
-            hook = down.register_forward_pre_hook(lambda _, inputs, layer=layer: on_keys(layer, inputs))
+            hook = down.register_forward_pre_hook(
+                lambda _, inputs, layer=layer: on_keys(layer, inputs)
+            )
             hooks.enter_context(hook)
         if block is not None:
             module = lm.model.get_submodule(paths.of_layer(block, "block"))

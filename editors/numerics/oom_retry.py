@@ -10,20 +10,22 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.memory.errors import ModelError
 
 T = TypeVar("T")
+# Smallest batch size, in positions.
 LEAST = 16
-"""Smallest batch size, in positions."""
+# The CPU allocator's name in error messages: CPU errors have no class of their own, and their
+# wording depends on the operating system.
 ON_A_CPU = "DefaultCPUAllocator"
-"""Name of the allocator in the error on a CPU, which has no class of its own and other words on every system."""
 
 
 def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
-    """The work's result; whenever memory runs out, `lm.batch_tokens` is halved and the work starts again.
+    """Run `work` and return its result; halve `lm.batch_tokens` and retry whenever memory runs out.
 
-    The smaller batches stay, since later work is as large. The work must take its batch size from `lm.batch_tokens` and
-    leave the model unchanged when it raises.
+    The reduced batch size stays, since later work is as large. `work` must take its batch size from
+    `lm.batch_tokens` and leave the model unchanged when it raises.
 
     Raises:
-        ModelError: there is not enough memory for the smallest batches either; those of before are restored.
+        ModelError: memory is not enough for the smallest batches either; the batch size is
+            restored.
     """
     before = lm.batch_tokens
     while True:
@@ -35,13 +37,14 @@ def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
             if lm.batch_tokens // 2 < LEAST:
                 least, lm.batch_tokens = lm.batch_tokens, before
                 raise ModelError(
-                    f"memory ran out with batches of {least} tokens: take a smaller model, a shorter text, "
-                    "fewer edits at once, or a device with more memory."
+                    f"out of memory with batches of {least} tokens: use a smaller model, a "
+                    "shorter text, fewer edits at once, or a device with more memory."
                 ) from error
-        # Outside the handler the error is gone, and with it the tensors that its frames held.
+        # Outside the handler the error is released, and with it the tensors in its stack frames.
         lm.batch_tokens //= 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         logging.getLogger(__name__).warning(
-            "memory ran out: continuing with batches of %s tokens, half as many as before", lm.batch_tokens
+            "out of memory: continuing with batches of %s tokens, half the previous size",
+            lm.batch_tokens,
         )

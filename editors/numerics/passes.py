@@ -1,4 +1,4 @@
-"""Passes through a model: padding token ids into one batch, and computing the same with less work."""
+"""Forward passes: padding token ids into one batch, and avoiding unneeded computation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,12 +15,14 @@ from transformers.activations import NewGELUActivation
 from emend.memory.embeddings.threads import is_small, one_thread
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -> tuple[Tensor, Tensor]:
-    """Ids and mask, shape (rows, longest), int64 on the CPU; padded on the right unless `left`.
+def padded(
+    rows: Sequence[Sequence[int]], pad: int | None, left: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return ids and mask, shape (rows, longest), int64 on the CPU; padded on the right by default.
 
     Args:
-        rows: some may be empty, but not all.
-        pad: the id of padding, whose mask is 0; None takes 0.
+        rows: token ids; some rows may be empty, but not all.
+        pad: the id used for padding, which the mask excludes; None for 0.
         left: pad on the left, so that rows end in the same column.
     """
     side = "left" if left else "right"
@@ -30,15 +32,16 @@ def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -
 
 
 def first_output(output: Any) -> Tensor:
-    """The hidden states of a module's output, which may be the first of several."""
+    """Return the hidden states of a module's output, the first item if that is a tuple."""
     states: Tensor = output[0] if isinstance(output, tuple) else output
     return states
 
 
 @contextmanager
 def replaced_forward(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Inside the `with`, these modules compute something else."""
-    before = {module: vars(module).get("forward") for module in forwards}  # that of an offloaded one is accelerate's
+    """Replace the forward functions of modules inside the `with`."""
+    # an offloaded module has accelerate's forward as an instance attribute
+    before = {module: vars(module).get("forward") for module in forwards}
     try:
         for module, forward in forwards.items():
             module.forward = forward
@@ -52,14 +55,16 @@ def replaced_forward(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterat
 
 @contextmanager
 def light_passes(model: nn.Module) -> Iterator[None]:
-    """Passes inside the `with` keep nothing for gradients of the weights, and compute GPT-2's GELU in one step.
+    """Disable gradients of the weights inside the `with`, and compute GPT-2's GELU in one kernel.
 
-    The latter in single precision alone: a lower one rounds after each of the steps in which transformers computes it.
-    A small model computes with one thread. Only for a thread that holds the model's lock.
+    The GELU is replaced only in float32, since in lower precision transformers rounds after each of
+    its steps. Small models use one thread. The calling thread must hold the model's lock.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     single = getattr(model, "dtype", None) == torch.float32
-    gelus = [module for module in model.modules() if single and isinstance(module, NewGELUActivation)]
+    gelus = [
+        module for module in model.modules() if single and isinstance(module, NewGELUActivation)
+    ]
     try:
         for parameter in parameters:
             parameter.requires_grad_(False)
@@ -73,10 +78,13 @@ def light_passes(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def logits_at(call: Any, model: Any, inputs: dict[str, Any], lines: Tensor, places: Tensor) -> Tensor:
-    """Logits at some places of some rows, shape (places, vocabulary), float32, without the others where possible.
+def logits_at(
+    call: Any, model: Any, inputs: dict[str, Any], lines: Tensor, places: Tensor
+) -> Tensor:
+    """Return float32 logits, shape (positions, vocabulary), at some positions of some rows.
 
-    `call` runs the model on keyword arguments.
+    Other logits are not computed if the model allows that. `call` runs the model on keyword
+    arguments.
     """
     keep = signature(model.forward).parameters.get("logits_to_keep")
     if keep is None or "Tensor" not in str(keep.annotation):

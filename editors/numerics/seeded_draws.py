@@ -6,14 +6,15 @@ from contextlib import contextmanager
 
 import torch
 
-_LOCK = threading.RLock()  # torch has one generator for all threads, and dropout takes no other
+_LOCK = threading.RLock()  # all threads share torch's generator, and dropout has no other
 
 
 @contextmanager
 def seeded_draws(device: torch.device, seed: int) -> Iterator[None]:
-    """Make random draws inside the `with` depend on the seed alone, without disturbing those outside.
+    """Seed random draws inside the `with`, without affecting draws outside.
 
-    One thread of the process at a time is inside; acquire the lock of a model's weights before.
+    Only one thread of the process at a time can be inside; acquire the lock of a model's weights
+    first.
     """
     devices = [device] if device.type == "cuda" else []
     with _LOCK, torch.random.fork_rng(devices=devices):

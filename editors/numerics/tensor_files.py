@@ -1,4 +1,4 @@
-"""Safetensors files: written atomically, identified by digests, and used as a cache with provenance."""
+"""Safetensors files: written atomically, identified by digests, and used as a cache."""
 
 import hashlib
 import logging
@@ -15,12 +15,14 @@ from torch import Tensor
 from emend.memory.errors import BadData
 from emend.memory.files import FILE_MODE, open_file, private_folder
 
+# Name of the tensor in files that `cached_tensor` writes.
 CACHED = "kept"
-"""Name of the tensor in a file that `cached_tensor` writes."""
 
 
-def save_whole(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically: it is complete or absent, and private to its user."""
+def save_whole(
+    tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file atomically (complete or absent), readable only by its user."""
     private_folder(file.parent, links=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
     draft.unlink(missing_ok=True)
@@ -31,10 +33,10 @@ def save_whole(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, st
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, which must be a regular one.
+    """Return the tensors of a safetensors file, which must be a regular file.
 
     Raises:
-        BadData: it cannot be read.
+        BadData: the file cannot be read.
     """
     try:
         open_file(file).close()
@@ -44,17 +46,17 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 
 
 def sha256_of(file: Path) -> str:
-    """The sha256 of a regular file's content, in hex digits.
+    """Return the sha256 of a regular file's content, in hex digits.
 
     Raises:
-        BadData: it is a link, a FIFO or a device.
+        BadData: the file is a link, a FIFO or a device.
     """
     with open_file(file) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def sha256_once(file: Path) -> str:
-    """The sha256 of a file's content, computed again only when inode, size or modification time have changed."""
+    """Return the sha256 of a file, recomputed only if inode, size or modification time changed."""
     state = file.stat()
     return _sha256_of_state(file, state.st_ino, state.st_size, state.st_mtime_ns)
 
@@ -65,15 +67,18 @@ def _sha256_of_state(file: Path, *_: int) -> str:
 
 
 def parse_digest(fingerprint: str) -> str:
-    """The digest of weights and tokenizer in a model's fingerprint, without folder name and number format."""
+    """Return the digest in a model's fingerprint, without name and dtype."""
     return fingerprint.rpartition("@")[2].partition("/")[0]
 
 
-def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: Callable[[], Tensor]) -> Tensor:
-    """The tensor in a file that was computed with this provenance; otherwise computed, and written there.
+def cached_tensor(
+    file: Path, provenance: dict[str, str], length: int, compute: Callable[[], Tensor]
+) -> Tensor:
+    """Return the cached tensor in a file, or compute it and write the file.
 
-    A file that cannot be read, or of another provenance, is logged and replaced. A folder that cannot be written to is
-    left as it is. `provenance` is the file's metadata, all that decides the result; `length` the first dimension.
+    The cached tensor is valid if its metadata equal `provenance` (everything that determines the
+    result) and its first dimension has `length`. Other or unreadable files are logged and replaced.
+    If the folder is not writable, the tensor is not cached.
     """
     tensor: Tensor
     if file.exists():
@@ -81,11 +86,14 @@ def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: 
         try:
             open_file(file).close()
             with safe_open(file, "pt") as opened:
-                if opened.metadata() == provenance and len(tensor := opened.get_tensor(CACHED)) == length:
+                if (
+                    opened.metadata() == provenance
+                    and len(tensor := opened.get_tensor(CACHED)) == length
+                ):
                     return tensor
         except (SafetensorError, OSError, BadData) as error:
             problem = f"cannot be read ({error})"
-        logging.getLogger(__name__).warning("'%s' %s: computed anew", file, problem)
+        logging.getLogger(__name__).warning("'%s' %s: computed again", file, problem)
     tensor = compute()
     with suppress(OSError, SafetensorError, BadData):
         save_whole({CACHED: tensor}, file, provenance)

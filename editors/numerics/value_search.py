@@ -1,10 +1,10 @@
-"""The search for values: what the edited layer must output at the subject for the model to say the target.
+"""Value search: find the layer output at the subject that makes the model predict the target.
 
-This is `compute_v` of ROME (Meng et al. 2022, eq. 4) and `compute_z` of MEMIT (Meng et al. 2023, eq. 16): adding to the
-MLP's output or to the block's output is the same function. All edits are optimised in one batch, each with its own
-clamp and its own end; those that have converged leave the batch. Kept from the published code: the KL divergence goes
-from the edited distribution to the original one, at the subject's last token; the weight decay is on the change's norm,
-not its square; the last step only evaluates the loss.
+This is `compute_v` of ROME (Meng et al. 2022, eq. 4) and `compute_z` of MEMIT (Meng et al. 2023,
+eq. 16): adding to the MLP's output or to the block's output is the same function. All edits are
+optimised in one batch, each with its own clamp and stopping point; converged edits leave the batch.
+As in the published code, the KL divergence is KL(edited || original) at the subject's last token,
+weight decay uses the norm of the change, not its square, and the last step only evaluates the loss.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from emend.editors.numerics.training.training_loop import optimizer_step
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
 
+# Maximum number of edits that an error names.
 NAMED = 3
-"""Edits that an error names at most."""
 
 
 @dataclass(frozen=True)
@@ -39,58 +39,64 @@ class ValueDescentSettings:
     v_lr: Annotated[float, Field(gt=0)]
     """Adam's learning rate."""
     v_weight_decay: Annotated[float, Field(ge=0)]
-    """Weight of the change's norm over the squared norm of the original value."""
+    """Weight of the decay term, the change's norm over the squared norm of the original value."""
     clamp_norm_factor: Annotated[float, Field(gt=0)]
-    """Largest norm of the change, in norms of the original value."""
+    """Maximum norm of the change, relative to the norm of the original value."""
     stop_loss: Annotated[float, Field(ge=0)]
-    """An edit has converged when its loss is below this."""
+    """Loss below which an edit has converged."""
 
 
 @dataclass(frozen=True)
 class ValueSearchSettings(ValueDescentSettings):
-    """Settings of the search for the value of a subject."""
+    """Settings of the search for a subject's value."""
 
     kl_factor: Annotated[float, Field(ge=0)]
-    """Weight of the KL divergence at the subject in "<subject> is a", in nats."""
+    """Weight of the KL divergence, in nats, at the subject in "<subject> is a"."""
     fact_token: FactToken = field(default="auto", kw_only=True)
-    """The token at which the value is written: `subject_last`, `last`, or `auto`, which is `subject_last` except where
-    that is the very first token, without a begin token in front."""
+    """The token at which the value is written: `subject_last`, `last` or `auto`.
+
+    `auto` is `subject_last`, or `last` if the subject's last token is the very first token of the
+    text, without a begin token in front.
+    """
 
 
 class ValueResult(NamedTuple):
     """Result of a value search, one row per edit; `width` is that of the residual stream."""
 
     change: Tensor
-    """Shape (edits, width), float32: to be added to the original value."""
+    """Change to be added to the original value, shape (edits, width), float32."""
     value: Tensor
-    """Shape (edits, width), float32: the original value in the bare prompt, at the MLP's or the block's end."""
+    """Original value at the MLP's or block's output in the bare prompt, (edits, width), float32."""
     keys: Tensor
-    """Shape (edits, 2, inputs), float64 on the CPU: the key of the bare prompt, and the mean over all contexts.
+    """Keys of bare prompts, and means over contexts, shape (edits, 2, inputs), float64 on the CPU.
 
-    Only of the site `mlp`, else inputs are 0: a batch of thousands of edits would hold them for nothing.
+    Only kept for the site `mlp`, otherwise `inputs` is 0 to save memory in batches of thousands of
+    edits.
     """
     steps: tuple[int, ...]
     loss: tuple[float, ...]
 
     def part(self, rows: slice) -> "ValueResult":
-        """The result for some of the edits."""
-        return ValueResult(self.change[rows], self.value[rows], self.keys[rows], self.steps[rows], self.loss[rows])
+        """Return the result for some of the edits."""
+        return ValueResult(
+            self.change[rows], self.value[rows], self.keys[rows], self.steps[rows], self.loss[rows]
+        )
 
 
+# Change, original value, keys, steps and loss of one edit.
 _Converged = tuple[Tensor, Tensor, Tensor, int, float]
-"""Change, original value, keys, steps and loss of one edit."""
 
 
 class ValueJob(NamedTuple):
-    """A value to optimise: the prompts with their target, the bare one first."""
+    """A value to optimise: the prompts with their target, the bare prompt first."""
 
     number: int
     edit: Edit
     prompts: list[Located]
     essence: Located | None = None
-    """The prompt "<subject> is a", at whose subject the distribution of the next token should stay."""
+    """The prompt "<subject> is a"; the next-token distribution at its subject should not change."""
     fixed: tuple[tuple[int, Tensor], ...] = ()
-    """Changes, shape (width,), that stay at earlier tokens of each prompt, by place."""
+    """Permanent changes, shape (width,), at earlier tokens of each prompt, with positions."""
 
     @property
     def rows(self) -> list[Located]:
@@ -99,19 +105,20 @@ class ValueJob(NamedTuple):
 
     @property
     def rest(self) -> int:
-        """Tokens of the longest row from the subject's last on."""
+        """Number of tokens from the subject's last token on, in the longest row."""
         return max(len(row.ids) - 1 - row.subject for row in self.rows)
 
     @property
     def width(self) -> int:
-        """Tokens of the longest row in front of the subject's last, or from it on."""
+        """Number of tokens before the subject's last token, or from it on, whichever is larger."""
         return max(self.rest, *(row.subject for row in self.rows))
 
     @property
     def essence_in_bare(self) -> bool:
-        """True where the bare prompt begins with the subject, so that both prompts are one up to its last token.
+        """True if the bare prompt and the essence prompt are equal up to the subject's last token.
 
-        Not where the target follows at once: one place would then be scored twice.
+        False if the target directly follows the subject, since one position would then be scored
+        twice.
         """
         bare, essence = self.prompts[0], self.essence
         if essence is None or bare.target == bare.subject + 1:
@@ -128,10 +135,11 @@ def search_values(
     value_site: Literal["mlp", "block"],
     settings: ValueSearchSettings,
 ) -> ValueResult:
-    """The change that makes each edit's target probable after its cloze behind every prefix; `prefixes[0]` is "".
+    """Find the change that makes each edit's target probable after its cloze with every prefix.
 
-    Each edit is optimised on its own, in batches of the model's token budget. The original value is read for clamp and
-    decay, at `value_site`: `mlp` (ROME) or `block` (MEMIT). Layers count from 0.
+    Each edit is optimised separately, in batches of the model's token budget. `prefixes[0]` is "".
+    The original value, for clamp and decay, is read at `value_site`: `mlp` (ROME) or `block`
+    (MEMIT). Layers count from 0.
 
     Raises:
         BadData: an edit has no subject, prompt or target.
@@ -139,7 +147,10 @@ def search_values(
     """
     jobs = [
         ValueJob(
-            n, edit, locate(lm, edit, prefixes, settings.fact_token), locate_essence(lm, edit, settings.fact_token)
+            n,
+            edit,
+            locate(lm, edit, prefixes, settings.fact_token),
+            locate_essence(lm, edit, settings.fact_token),
         )
         for n, edit in enumerate(edits)
     ]
@@ -155,7 +166,7 @@ def optimise_values(
     settings: ValueDescentSettings,
     kl_factor: float = 0.0,
 ) -> ValueResult:
-    """The values of the jobs, which are numbered from 0, in batches of the model's token budget.
+    """Optimise the values of jobs numbered from 0, in batches of the model's token budget.
 
     Raises:
         ModelError: a loss is not finite; names step, loss and edit.
@@ -163,19 +174,25 @@ def optimise_values(
     converged: dict[int, _Converged] = {}
     with light_passes(lm.model):
         for part in _parts(jobs, lm.batch_tokens):
-            converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings, kl_factor).run()
-    changes, values, keys, steps, losses = zip(*(converged[n] for n in range(len(jobs))), strict=True)
+            converged |= ValueOptimizer(
+                lm, paths, part, layer, value_site, settings, kl_factor
+            ).run()
+    changes, values, keys, steps, losses = zip(
+        *(converged[n] for n in range(len(jobs))), strict=True
+    )
     return ValueResult(torch.stack(changes), torch.stack(values), torch.stack(keys), steps, losses)
 
 
 def _parts(jobs: Sequence[ValueJob], budget: int) -> list[list[ValueJob]]:
-    """Edits of similar length together; no pass of a part has more than `budget` positions unless one edit's has.
+    """Split jobs into batches of similar length whose passes have at most `budget` positions.
 
-    The tokens in front of the subject's last one are read in one pass, and those from it on in another.
+    An edit that is larger by itself gets its own batch. The tokens before the subject's last token
+    are read in one pass, those from it on in another.
     """
     parts: list[list[ValueJob]] = []
     rows = widest = 0
-    for job in sorted(jobs, key=lambda job: (job.rest, job.width)):  # each step runs the rest, the front is run once
+    # each step runs the rest, the front is run once
+    for job in sorted(jobs, key=lambda job: (job.rest, job.width)):
         rows, widest = rows + len(job.rows), max(widest, job.width)
         if not parts or rows * widest > budget:
             parts.append([])
@@ -185,7 +202,7 @@ def _parts(jobs: Sequence[ValueJob], budget: int) -> list[list[ValueJob]]:
 
 
 class _Batch:
-    """All prompts of some edits as rows of one batch, each edit's bare prompt first among its own rows."""
+    """All prompts of some edits as rows of one batch, with each edit's bare prompt first."""
 
     def __init__(self, lm: CausalLM, paths: Architecture, jobs: list[ValueJob], layer: int) -> None:
         self.jobs = jobs
@@ -201,7 +218,9 @@ class _Batch:
                     (len(splits), place - row.subject - 1, row.ids[place], share, m)
                     for place in range(row.target, len(row.ids))
                 ]
-                splits.append(PromptSplit(row.ids[: row.subject], row.ids[row.subject : -1], job.fixed))
+                splits.append(
+                    PromptSplit(row.ids[: row.subject], row.ids[row.subject : -1], job.fixed)
+                )
             if job.essence_in_bare:
                 essence.append(bare[-1])
             elif job.essence is not None:
@@ -213,17 +232,21 @@ class _Batch:
         """Row of each edit's bare prompt, shape (edits,)."""
         self.edit_of_row = torch.tensor(edit_of_row, device=lm.device)
         rows, places, *columns = zip(*targets, strict=True)
-        self.tokens, self.shares, self.edit_of_target = (torch.tensor(column, device=lm.device) for column in columns)
-        """For each target token of each prompt: the token, its share of the edit's loss, and the edit; shape (target
-        tokens,) each."""
+        self.tokens, self.shares, self.edit_of_target = (
+            torch.tensor(column, device=lm.device) for column in columns
+        )
+        """Token id, weight in the loss, and edit of each target token of each prompt.
+
+        The shape is (target tokens,) each.
+        """
         self.rows = torch.tensor([*rows, *essence], device=lm.device)
         self.places = torch.tensor([*places, *[0] * len(essence)], device=lm.device)
-        """The rows and places that predict the target tokens, then those of the essence prompts' subjects."""
+        """Positions in `rows` that predict target tokens, then the essence prompts' subjects."""
         self.suffix = SuffixForward(lm, paths, splits, layer)
 
 
 class ValueOptimizer:
-    """Optimises the values of one batch of edits with Adam, until each edit has converged."""
+    """Adam optimiser of the values of one batch of edits, until each edit has converged."""
 
     def __init__(
         self,
@@ -235,22 +258,32 @@ class ValueOptimizer:
         settings: ValueDescentSettings,
         kl_factor: float,
     ) -> None:
-        self.lm, self.paths, self.layer, self.settings, self.kl_factor = lm, paths, layer, settings, kl_factor
+        self.lm, self.paths, self.layer, self.settings, self.kl_factor = (
+            lm,
+            paths,
+            layer,
+            settings,
+            kl_factor,
+        )
         self.batch = _Batch(lm, paths, jobs, layer)
         site = {"mlp": "value", "block": "state"}[value_site]
         self.original = self.batch.suffix.captured[site][self.batch.bare]
         self.norm = self.original.norm(dim=1)
-        keys = self.batch.suffix.captured["key"][:, : None if value_site == "mlp" else 0].cpu().double()
+        keys = (
+            self.batch.suffix.captured["key"][:, : None if value_site == "mlp" else 0]
+            .cpu()
+            .double()
+        )
         self.keys = {
             job.number: torch.stack([keys[bare], keys[bare : bare + len(job.prompts)].mean(0)])
             for job, bare in zip(jobs, self.batch.bare.tolist(), strict=True)
         }
         self.original_log_probs: Tensor | None = None
-        """Those at the subject in the essence prompts, shape (edits, vocabulary), before any change."""
+        """Original log-probabilities at the essence subjects, shape (edits, vocabulary)."""
         self._set_change(torch.zeros_like(self.original))
 
     def run(self) -> dict[int, _Converged]:
-        """The results by the edits' numbers."""
+        """Optimise and return the results by job number."""
         converged: dict[int, _Converged] = {}
         for step in range(self.settings.v_num_grad_steps):
             loss = self._loss()
@@ -271,11 +304,13 @@ class ValueOptimizer:
         return converged
 
     def _loss(self) -> Tensor:
-        """The loss of each edit, shape (edits,): negative log-probability, KL divergence, weight decay."""
+        """Return each edit's loss, shape (edits,): target likelihood, KL divergence, decay."""
         batch = self.batch
         with torch.enable_grad():
             states = batch.suffix.run(self.change[batch.edit_of_row], batch.rows, batch.places)
-            targets, essence = compute_logits(self.lm, self.paths, states).tensor_split([len(batch.tokens)])
+            targets, essence = compute_logits(self.lm, self.paths, states).tensor_split(
+                [len(batch.tokens)]
+            )
             surprise = cross_entropy(targets, batch.tokens, reduction="none")
             nll = torch.zeros(len(batch.jobs), device=surprise.device)
             nll = nll.index_add(0, batch.edit_of_target, surprise * batch.shares)
@@ -285,7 +320,9 @@ class ValueOptimizer:
                 log_probs = essence.log_softmax(-1)
                 if self.original_log_probs is None:  # the change is still zero
                     self.original_log_probs = log_probs.detach()
-                divergence = kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
+                divergence = kl_div(
+                    self.original_log_probs, log_probs, log_target=True, reduction="none"
+                ).sum(-1)
                 loss = loss + self.kl_factor * divergence
             return loss
 
@@ -299,7 +336,8 @@ class ValueOptimizer:
             limit = self.settings.clamp_norm_factor * self.norm
             norm = self.change.norm(dim=1)
             scale = (limit / norm.clamp(min=1e-12)).clamp(max=1.0)
-            # A norm that overflowed would be clamped to no change at all; this way the next loss is not finite.
+            # Otherwise a norm that overflowed would be clamped to a change of zero; NaN fails at
+            # the next loss.
             self.change.mul_(scale.where(norm.isfinite() & moved, torch.nan)[:, None])
 
     def _set_change(self, change: Tensor) -> None:
@@ -307,13 +345,17 @@ class ValueOptimizer:
         self.optimizer = torch.optim.Adam([self.change], lr=self.settings.v_lr)
 
     def _drop(self, ended: set[int]) -> None:
-        """Continue without these edits; Adam's averages of the others are carried over.
+        """Remove these edits from the batch; Adam's averages of the others are kept.
 
-        Masking them instead would continue to compute them: of MEMIT's steps on twelve edits only a third are needed.
+        Masking would still compute them: twelve MEMIT edits need only a third of the steps.
         """
-        stay = torch.tensor([n for n in range(len(self.batch.jobs)) if n not in ended], device=self.lm.device)
+        stay = torch.tensor(
+            [n for n in range(len(self.batch.jobs)) if n not in ended], device=self.lm.device
+        )
         averages = self.optimizer.state[self.change]
-        self.batch = _Batch(self.lm, self.paths, [self.batch.jobs[n] for n in stay.tolist()], self.layer)
+        self.batch = _Batch(
+            self.lm, self.paths, [self.batch.jobs[n] for n in stay.tolist()], self.layer
+        )
         self.original, self.norm = self.original[stay], self.norm[stay]
         if self.original_log_probs is not None:
             self.original_log_probs = self.original_log_probs[stay]
@@ -323,10 +365,17 @@ class ValueOptimizer:
         }
 
     def _failure(self, step: int, losses: list[float]) -> ModelError:
-        failed = [(job.edit, loss) for job, loss in zip(self.batch.jobs, losses, strict=True) if not isfinite(loss)]
-        named = ", ".join(f"'{edit.id}' ({(edit.cloze or edit.text)[:60]!r})" for edit, _ in failed[:NAMED])
+        failed = [
+            (job.edit, loss)
+            for job, loss in zip(self.batch.jobs, losses, strict=True)
+            if not isfinite(loss)
+        ]
+        named = ", ".join(
+            f"'{edit.id}' ({(edit.cloze or edit.text)[:60]!r})" for edit, _ in failed[:NAMED]
+        )
         others = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
         return ModelError(
-            f"the search for a value failed at step {step}, got losses {[loss for _, loss in failed[:NAMED]]} of "
-            f"edit{'s' * (len(failed) > 1)} {named}{others}: set a smaller v_lr, or leave them out."
+            f"the search for a value failed at step {step}, got losses "
+            f"{[loss for _, loss in failed[:NAMED]]} of edit{'s' * (len(failed) > 1)} "
+            f"{named}{others}: set a smaller v_lr, or leave them out."
         )

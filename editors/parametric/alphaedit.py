@@ -1,4 +1,4 @@
-"""Null-space constrained editing (Fang et al. 2025, AlphaEdit): updates that do not change the output of usual keys."""
+"""AlphaEdit (Fang et al. 2025): editing in the null space of usual keys."""
 
 import logging
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
 from emend.editors.parametric.memit import Memit
 from emend.memory.errors import BadSettings
 
+# Fraction of the dimensions above which a null space protects nothing.
 NEARLY_WHOLE = 0.95
-"""Share of the dimensions above which a null space protects nothing."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,16 @@ class AlphaEditSettings(LocateThenEditSettings):
     """AlphaEdit's settings."""
 
     nullspace_threshold: Annotated[float, Field(gt=0)] = 2e-2
-    """Eigenvectors of the covariance with eigenvalues below this span what may be changed."""
+    """Threshold of the covariance's eigenvalues; eigenvectors below it span the null space."""
     L2: Annotated[float, Field(gt=0)] = 10.0
-    """Weight of the update's own norm."""
+    """Weight of the L2 penalty on the update."""
 
 
 class AlphaEdit(Memit):
-    """MEMIT projected onto the null space of the covariance; keys of a sequence's earlier edits are protected too."""
+    """AlphaEdit editor: MEMIT projected onto the null space of the covariance.
+
+    In a sequence, the keys of earlier edits are preserved too.
+    """
 
     name: ClassVar[str] = "alphaedit"
     schema: ClassVar[type[LocateThenEditSettings]] = AlphaEditSettings
@@ -49,30 +52,33 @@ class AlphaEdit(Memit):
                 self.covariance.null_space(layer, size, self.settings.nullspace_threshold)
 
     def layer_update(self, layer: int, keys: Tensor, residual: Tensor) -> LowRankDelta:
-        """The update R K^T P [(K K^T + K_p K_p^T) P + L2]^-1 , solved with as many unknowns as there are keys.
+        """Return the update R K^T P [(K K^T + K_p K_p^T) P + L2]^-1, with one unknown per key.
 
         Args:
             layer: the layer whose covariance gives the projection P.
             keys: K^T, shape (edits, inputs).
-            residual: R^T, what the layer has to add, shape (edits, outputs), float64.
+            residual: R^T, the outputs to be added, shape (edits, outputs), float64.
         """
         basis = self._basis(layer, keys.shape[1])
         tensors = basis, keys.double(), self.earlier_keys(layer, keys)
         return LowRankDelta(residual.T, on_device(self.lm.device, self._projected, *tensors))
 
     def _projected(self, basis: Tensor, keys: Tensor, earlier: Tensor) -> Tensor:
-        """K^T P [(K K^T + K_p K_p^T) P + L2]^-1, shape (edits, inputs)."""
+        """Return K^T P [(K K^T + K_p K_p^T) P + L2]^-1, shape (edits, inputs)."""
         inside = keys @ basis
         everything = torch.cat([inside, earlier @ basis])
-        # (A^T A + L2)^-1 K = [K - A^T (A A^T + L2)^-1 A K] / L2 with A the rows of all keys inside the null space
+        # (A^T A + L2)^-1 K = [K - A^T (A A^T + L2)^-1 A K] / L2, with the rows of A all keys in the
+        # null space
         inner = everything @ everything.T + self.settings.L2 * torch.eye(
             len(everything), dtype=inside.dtype, device=inside.device
         )
-        solved: Tensor = (inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything) / self.settings.L2
+        solved: Tensor = (
+            inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything
+        ) / self.settings.L2
         return solved @ basis.T
 
     def _basis(self, layer: int, size: int) -> Tensor:
-        """A basis of the null space of a layer's covariance, shape (inputs, rank).
+        """Return a basis of the null space of a layer's covariance, shape (inputs, rank).
 
         Raises:
             BadSettings: the null space is empty, so that an edit would change nothing.
@@ -82,15 +88,17 @@ class AlphaEdit(Memit):
         if not basis.shape[1]:
             least = float(torch.linalg.eigvalsh(self.covariance.matrix(layer, size))[0])
             raise BadSettings(
-                f"editor 'alphaedit' may change nothing in layer {layer}: no eigenvalue of its covariance "
-                f"('{self.settings.covariance}') is below alphaedit.nullspace_threshold={threshold:g}, the least is "
-                f"{least:.3g}. Set alphaedit.nullspace_threshold above it, or name another covariance."
+                f"editor 'alphaedit' can change nothing in layer {layer}: no eigenvalue of its "
+                f"covariance ('{self.settings.covariance}') is below "
+                f"alphaedit.nullspace_threshold={threshold:g}, the smallest is {least:.3g}. Set "
+                "alphaedit.nullspace_threshold above it, or name another covariance."
             )
         if basis.shape[1] > NEARLY_WHOLE * size and not self._warned:
             self._warned = True
             logging.getLogger(__name__).warning(
-                "alphaedit: in layer %d, %d of %d directions count as null space, so that little is protected: set "
-                "alphaedit.nullspace_threshold lower than %g, or collect the covariance over more text",
+                "alphaedit: in layer %d, %d of %d directions count as null space, so little is "
+                "protected: set alphaedit.nullspace_threshold lower than %g, or collect the "
+                "covariance over more text",
                 layer,
                 basis.shape[1],
                 size,

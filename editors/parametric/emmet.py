@@ -1,4 +1,4 @@
-"""Equality-constrained mass editing (Gupta et al. 2024, EMMET): ROME's constraint for a batch of edits."""
+"""EMMET (Gupta et al. 2024): mass editing with ROME's equality constraint for a batch of edits."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -19,27 +19,30 @@ class EmmetSettings(LocateThenEditSettings):
     mom2_update_weight: Annotated[float, Field(gt=0)] = 1.0
     """Weight of the covariance."""
     emmet_lambda: Annotated[float, Field(ge=0)] = 0.1
-    """Added to the diagonal of the edits' own matrix: 0 gives each edit exactly its value, if their keys differ."""
+    """Ridge on the diagonal of the edits' matrix; with 0 edits of distinct keys are exact."""
 
 
 class Emmet(Memit):
-    """Gives each key its value, where `memit` weighs values against usual keys."""
+    """EMMET editor: gives each key its value, where `memit` weighs values against usual keys."""
 
     name: ClassVar[str] = "emmet"
     schema: ClassVar[type[LocateThenEditSettings]] = EmmetSettings
     settings: EmmetSettings  # type: ignore[assignment]
 
     def layer_update(self, layer: int, keys: Tensor, residual: Tensor) -> LowRankDelta:
-        """The update R (K^T C^-1 K + lambda)^-1 K^T C^-1 with C the weighted covariance (eq. 11).
+        """Return the update R (K^T C^-1 K + lambda)^-1 K^T C^-1 (eq. 11), C being weighted.
 
         Args:
             layer: the layer whose covariance is used.
             keys: K^T, shape (edits, inputs).
-            residual: R^T, what the layer has to add, shape (edits, outputs), float64.
+            residual: R^T, the outputs to be added, shape (edits, outputs), float64.
         """
         solved = self.covariance.solve(layer, keys.T) / self.settings.mom2_update_weight
-        inner = keys.double() @ solved + self.settings.emmet_lambda * torch.eye(len(keys), dtype=torch.float64)
+        inner = keys.double() @ solved + self.settings.emmet_lambda * torch.eye(
+            len(keys), dtype=torch.float64
+        )
         if self.settings.emmet_lambda:
             return LowRankDelta(torch.linalg.solve(inner, residual).T, solved.T)
-        # Edits of one subject may share a key, so that the matrix is singular; they get the mean of their values.
+        # Edits of one subject may share a key, which makes the matrix singular; they get the mean
+        # of their values.
         return LowRankDelta((torch.linalg.pinv(inner, hermitian=True) @ residual).T, solved.T)

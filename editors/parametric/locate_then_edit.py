@@ -1,4 +1,4 @@
-"""Base class of ROME, MEMIT and AlphaEdit: locate the subject's last token, search its value, write it at low rank."""
+"""Base class of ROME, MEMIT and AlphaEdit: find a value for the subject's token and write it."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -27,64 +27,75 @@ from emend.memory.errors import EmendError
 
 @dataclass(frozen=True)
 class LocateThenEditSettings(ValueSearchSettings):
-    """Settings of a low-rank edit, named as in the published hyper-parameter files where those have them."""
+    """Settings of a low-rank edit, named as in the published hyper-parameter files if possible."""
 
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
-    """Layers whose down-projections are written to, in this order; from 0, or from -1 at the end."""
+    """Layers whose down-projections are changed, in this order; from 0, or from -1 at the end."""
     context_template_length_params: tuple[tuple[PositiveInt, PositiveInt], ...]
     """Sampled prefixes as (tokens, count) pairs; the bare prompt always comes first."""
     covariance: str
-    """Key covariance: `collected` (see `emend covariance`), a folder of it, `tinyworld`, or `identity` for none."""
+    """Key covariance: `collected`, a folder, `tinyworld`, or `identity` for none.
+
+    `emend prepare covariance` collects it.
+    """
     context_openers: Annotated[tuple[str, ...], Field(min_length=1)] = OPENERS
-    """Texts that sampled prefixes begin with, in turn: MEMIT's five; [""], the begin token alone, is ROME's own."""
+    """Texts that sampled prefixes begin with, in turn: MEMIT's five, or [""] as in ROME's code."""
     prefixes: tuple[str, ...] = ()
-    """Prefixes to use in place of sampled ones; a space is added to one that does not end in white space."""
+    """Prefixes that replace sampled ones; a space is added unless one ends in white space."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
 class LocateThenEdit(WeightEditor):
-    """An editor that makes the last token of a subject carry a new value."""
+    """Base class of editors that write a new value at the last token of a subject."""
 
     schema: ClassVar[type[LocateThenEditSettings]] = LocateThenEditSettings
     needs_subject: ClassVar[bool] = True
     value_site: ClassVar[Literal["mlp", "block"]]
-    """Where the original value is read, see `search_values`."""
+    """The output at which the original value is read, see `search_values`."""
     settings: LocateThenEditSettings
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
         self.layers = tuple(resolve_layer(self.lm.model, layer) for layer in self.settings.layers)
-        self.paths = find_architecture(self.lm.model, self.settings.architecture, PARTS, self.layers)
+        self.paths = find_architecture(
+            self.lm.model, self.settings.architecture, PARTS, self.layers
+        )
         self.check_layers()
         check_width(self.lm.model, self.paths, self.layers)
         check_logits(self.lm, self.paths)
-        keep_loaded(self.lm.model, (self.paths.of_layer(layer, "down_projection") for layer in self.layers))
-        # Loaded and factorised here and not at first use: a missing or damaged covariance is reported before any work
-        # is done, and its cost is not an edit's.
-        self.covariance = load_covariance(self.lm, self.paths, self.layers, self.settings.covariance)
+        keep_loaded(
+            self.lm.model, (self.paths.of_layer(layer, "down_projection") for layer in self.layers)
+        )
+        # Loaded and factorised here, not at first use, so that a missing or damaged covariance is
+        # reported before any work is done, and its cost is not counted as an edit's.
+        self.covariance = load_covariance(
+            self.lm, self.paths, self.layers, self.settings.covariance
+        )
         retry_on_oom(self.lm, self.factorise)
         self._provenance = self.covariance.provenance(self.layers)
         self._presolved: dict[tuple[str, ...], ValueResult] = {}
 
     @property
     def target_modules(self) -> dict[str, Any]:
-        """The layers that are written to, and the provenance of the covariance, unless it is the identity."""
-        return {"layers": self.layers} | ({"covariance": self._provenance} if self._provenance else {})
+        """The edited layers and the provenance of the covariance, unless it is the identity."""
+        if not self._provenance:
+            return {"layers": self.layers}
+        return {"layers": self.layers, "covariance": self._provenance}
 
     def check_layers(self) -> None:  # noqa: B027
-        """Refuse layers that the method cannot write to; by default none is refused.
+        """Refuse layers that the method cannot write to; by default all layers are accepted.
 
         Raises:
             BadSettings: the method cannot write to these layers.
         """
 
     def factorise(self) -> None:
-        """Compute what the method needs of the covariance: by default the Cholesky factor of each layer's."""
+        """Compute the factorisation needed: by default each layer's Cholesky factor."""
         self.covariance.factorise(self.lm, self.paths, self.layers)
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
-        """The low-rank deltas by parameter name; the model is left as it is.
+        """Return the low-rank deltas by parameter name; the model is not changed.
 
         Raises:
             BadData: an edit has no subject in its prompt, or no target.
@@ -97,19 +108,21 @@ class LocateThenEdit(WeightEditor):
 
     @abstractmethod
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
-        """The deltas by parameter name that give the edits the values that were found for them."""
+        """Return the deltas by parameter name that write the values found for the edits."""
 
     def search(self, edits: Sequence[Edit]) -> ValueResult:
-        """The value that each edit needs at the last of the layers, each optimised on its own."""
+        """Return the value of each edit at the last of the layers, each optimised separately."""
         presolved = self._presolved.get(ids_of(edits))
-        # Presolved values belong to the unedited model; inside a sequence the model is another one.
+        # Presolved values hold for the unedited model only, not inside a sequence.
         if presolved is not None and not is_edited(self.lm.model):
             return presolved
         layer = self.layers[-1]
-        return search_values(self.lm, self.paths, edits, self.prefixes, layer, self.value_site, self.settings)
+        return search_values(
+            self.lm, self.paths, edits, self.prefixes, layer, self.value_site, self.settings
+        )
 
     def presolve(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
-        """Search for the values of all these edits in one batch, for `edit` on each group on the unedited model."""
+        """Search for the values of all groups in one batch, before `edit` gets each group."""
         self._presolved = {}
         edits = [edit for group in groups for edit in group]
         if not edits:

@@ -15,25 +15,32 @@ from emend.memory.errors import BadSettings
 
 
 class Rome(LocateThenEdit):
-    """A key k*, a value v* and an outer product per edit, in one layer (Meng et al. 2022, section 3.1, eq. 2).
+    """ROME editor: one key, value and outer product per edit (Meng et al. 2022, sec. 3.1, eq. 2).
 
-    The direction is C^-1 k* with the key averaged over contexts; the length is such that the bare prompt's key gives
-    the value. The values of edits given together are optimised in one batch on the model as it is, and then written
-    one after another, each so that its own key gives its own value at that moment.
+    All edits are written into one layer. The direction is C^-1 k* with the key averaged over
+    contexts; the length is such that the bare prompt's key gives the value. The values of a batch
+    of edits are optimised together on the unedited model and then written one after another, each
+    so that its key gives its value at that moment.
     """
 
     name: ClassVar[str] = "rome"
     value_site: ClassVar[Literal["mlp", "block"]] = "mlp"
     same_key: ClassVar[bool] = False
-    """True where the averaged key also decides the length (R-ROME)."""
+    """True if the averaged key also determines the length (R-ROME)."""
 
     def check_layers(self) -> None:
         """Refuse more than one layer."""
         if len(self.layers) != 1:
-            raise BadSettings(f"editor '{self.name}' writes to one layer, not to layers {list(self.layers)}: name one.")
+            raise BadSettings(
+                f"editor '{self.name}' writes to one layer, not to layers "
+                f"{list(self.layers)}: name one."
+            )
 
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
-        """An outer product per edit: W' = W + Lambda (C^-1 k*)^T with Lambda = (v* - W k) / ((C^-1 k*)^T k)."""
+        """Return an outer product per edit: W' = W + Lambda (C^-1 k*)^T.
+
+        Lambda is (v* - W k) / ((C^-1 k*)^T k).
+        """
         (layer,) = self.layers
         bare, mean = values.keys.unbind(1)
         directions = self.covariance.solve(layer, mean.T).T
@@ -53,14 +60,17 @@ class Rome(LocateThenEdit):
 
 
 class RRome(Rome):
-    """ROME with the averaged key in both places, so that a sequence of edits does not break the model."""
+    """R-ROME editor: ROME with the averaged key throughout, which keeps long sequences stable."""
 
     name: ClassVar[str] = "r_rome"
     same_key: ClassVar[bool] = True
 
 
 def compute_outputs(module: Any, keys: Tensor) -> Tensor:
-    """W k + b of each key, shape (edits, outputs), float64 on the CPU; computed where the weights are, in pieces."""
+    """Return W k + b of each key, shape (edits, outputs), float64 on the CPU.
+
+    It is computed on the weights' device, in chunks.
+    """
     weight = module.weight.detach().T if input_first(module) else module.weight.detach()
     bias: Tensor | None = getattr(module, "bias", None)
     home = weight.device if weight.is_cuda else torch.device("cpu")

@@ -12,12 +12,15 @@ from emend.memory.edit import Edit
 
 @contextmanager
 def sequential_edits(
-    lm: CausalLM, solve: Callable[[Sequence[Edit]], Deltas], make_answerer: Callable[[EditCost], Answerer]
+    lm: CausalLM,
+    solve: Callable[[Sequence[Edit]], Deltas],
+    make_answerer: Callable[[EditCost], Answerer],
 ) -> Iterator[ApplyMore]:
-    """Solve at each call for its edits on the model as the calls before left it, and add the deltas.
+    """Solve the edits of each call on the model that earlier calls left, and add the deltas.
 
-    Memory does not grow with the number of calls: one copy of each changed tensor is kept, for the end. `solve` gives
-    deltas for the weights as they are now, and leaves them as they are; `make_answerer` gets the call's cost.
+    Memory does not grow with the number of calls: one copy of each changed tensor is kept, to
+    restore it at the end. `solve` returns deltas for the current weights without changing them;
+    `make_answerer` gets the call's cost.
 
     Raises:
         BadSettings: another edit is applied to this model.

@@ -1,4 +1,7 @@
-"""Adapters of a served model: trained here on the same weights, written in PEFT's format, and loaded by its server."""
+"""LoRA adapters of a served model, trained here on the same weights and loaded by its server.
+
+They are written in PEFT's format.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -21,45 +24,49 @@ from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.memory.errors import BadSettings
 
+# Prefix of an adapter's tensor names.
 ROOT_OF_PEFT = "base_model.model."
-"""Beginning of the names of an adapter's tensors."""
 
 
 class AdapterServer:
-    """A served model that takes adapters, and its weights here, on which they are trained.
+    """A served model that can load adapters, and a local copy of its weights for training them.
 
     Args:
-        model: the served model; its settings name a folder and the weights.
-        editor: for messages.
+        model: the served model, whose settings name a folder and the weights.
+        editor: name of the editor, for messages.
 
     Raises:
-        BadSettings: a setting is missing, or the weights here are not the served ones.
+        BadSettings: a setting is missing, or the local weights are not the served ones.
     """
 
     def __init__(self, model: ServedChatModel, editor: str) -> None:
         settings = model.inner.settings
-        if model.inner.dialect not in PATHS or model.inner.base or not (settings.lora_folder and settings.lora_base):
+        if (
+            model.inner.dialect not in PATHS
+            or model.inner.base
+            or not (settings.lora_folder and settings.lora_base)
+        ):
             raise BadSettings(
-                f"editor '{editor}' on served model '{model.spec}' needs a vllm: or sglang: model without adapter, the "
-                "same weights here, and a folder that both see: --set model.lora_base=FOLDER-OR-ID --set "
-                "model.lora_folder=FOLDER."
+                f"editor '{editor}' on served model '{model.spec}' needs a vllm: or sglang: model "
+                "without adapter, a local copy of its weights, and a folder that both can "
+                "access: --set model.lora_base=FOLDER-OR-ID --set model.lora_folder=FOLDER."
             )
         self.model, self.folder = model, Path(settings.lora_folder).expanduser().absolute()
         self.trained = training_model(settings.lora_base)
         self.training = Lock()
         if isinstance(model, ScoringServedModel) and not _same_weights(model, self.trained):
             raise BadSettings(
-                f"model.lora_base: {settings.lora_base} has other weights, or another tokenizer, than '{model.spec}': "
-                "an adapter that is trained on it would mean nothing there."
+                f"model.lora_base: {settings.lora_base} has other weights, or another tokenizer, "
+                f"than '{model.spec}': an adapter trained on it would not fit there."
             )
 
     @contextmanager
     def serve(self, deltas: Deltas) -> Iterator[ServedChatModel]:
-        """The model with these deltas as an adapter, inside the `with`.
+        """Serve the model with these deltas as an adapter inside the `with`.
 
         Raises:
             BadSettings: the server refuses the adapter.
-            ModelError: it does not answer.
+            ModelError: the server does not answer.
         """
         if not deltas:
             yield self.model
@@ -76,14 +83,14 @@ class AdapterServer:
 
 @lru_cache(1)
 def training_model(base: str) -> LocalChatModel:
-    """The local model of a folder or a Hugging Face id, which all editors of a run share."""
+    """Return the local model of a folder or Hugging Face id, shared by all editors of a run."""
     model = load_model(f"hf:{base}")
     assert isinstance(model, LocalChatModel)
     return model
 
 
 def save_adapter(folder: Path, deltas: Deltas, model: Any) -> None:
-    """Write products of thin matrices as a LoRA adapter in PEFT's format."""
+    """Write low-rank deltas as a LoRA adapter in PEFT's format."""
     from peft import LoraConfig
 
     tensors, paths, rank = {}, [], 0
@@ -95,7 +102,7 @@ def save_adapter(folder: Path, deltas: Deltas, model: Any) -> None:
         tensors[f"{ROOT_OF_PEFT}{path}.lora_B.weight"] = delta.left.contiguous()
     config = LoraConfig(
         r=rank,
-        lora_alpha=rank,  # the matrices have their factor already
+        lora_alpha=rank,  # a scale of 1: the deltas are already scaled
         target_modules=sorted({path.rpartition(".")[2] for path in paths}),
         fan_in_fan_out=input_first(model.get_submodule(paths[0])),
         task_type="CAUSAL_LM",
@@ -108,5 +115,8 @@ def save_adapter(folder: Path, deltas: Deltas, model: Any) -> None:
 
 
 def _same_weights(model: ScoringServedModel, trained: LocalChatModel) -> bool:
-    scores, expected = ([list(row) for row in each.score("", [SAMPLE]).token_log_probs] for each in (model, trained))
-    return [len(row) for row in scores] == [len(row) for row in expected] and agree(scores, expected)
+    scores = [list(row) for row in model.score("", [SAMPLE]).token_log_probs]
+    expected = [list(row) for row in trained.score("", [SAMPLE]).token_log_probs]
+    if [len(row) for row in scores] != [len(row) for row in expected]:
+        return False
+    return agree(scores, expected)

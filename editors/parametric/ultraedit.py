@@ -1,4 +1,4 @@
-"""Lifelong editing without training (Gu et al. 2025, UltraEdit): gradients normalised over all turns, a closed form."""
+"""UltraEdit (Gu et al. 2025): lifelong editing in closed form with normalised gradients."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,46 +26,46 @@ from emend.memory.errors import BadSettings
 
 @dataclass(frozen=True)
 class UltraEditSettings:
-    """Settings of UltraEdit, named as in the published files where those have them."""
+    """Settings of UltraEdit, named as in the published files if possible."""
 
     lr: Annotated[float, Field(gt=0)]
-    """Length of the step (eta)."""
+    """Step size (eta)."""
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
-    """Layers that are written to; from 0, or from -1 at the end."""
+    """Layers to edit; from 0, or from -1 at the end."""
     projections: Annotated[tuple[str, ...], Field(min_length=1)] = ("down_projection",)
-    """Matrices of each layer's MLP: `down_projection`, or names of linear modules such as gate_proj and up_proj."""
+    """Matrices of each layer's MLP: `down_projection`, or names such as gate_proj and up_proj."""
     batch_size_once: Annotated[int, Field(ge=1)] = 10
-    """Edits of one pass."""
+    """Number of edits in one pass."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
 class RunningMoments:
-    """Mean and standard deviation of features over all turns (Welford; Chan et al. 1983 for batches)."""
+    """Running mean and standard deviation of features (Welford; Chan et al. 1983 for batches)."""
 
     def __init__(self, size: int) -> None:
         self.count = 0
         self.mean, self._squares = torch.zeros(size), torch.zeros(size)
 
     def update(self, features: Tensor) -> None:
-        """Take further features in, shape (tokens, size)."""
+        """Update the moments with features of shape (tokens, size)."""
         number = len(features)
         total = self.count + number
         delta = features.mean(0) - self.mean
-        # The published code weighs a batch's unbiased variance by its number of tokens.
+        # The published code weights a batch's unbiased variance by its number of tokens.
         spread = features.var(0, correction=min(1, number - 1))
         self._squares += number * spread + self.count * number * delta**2 / total
         self.mean += number * delta / total
         self.count = total
 
     def normalise(self, features: Tensor) -> Tensor:
-        """Features of mean 0 and standard deviation 1, as far as all that was taken in goes."""
+        """Return the features, standardised with the running mean and standard deviation."""
         tiny = torch.finfo(features.dtype).eps
         return (features - self.mean) / ((self._squares / (self.count - 1 + tiny)).sqrt() + tiny)
 
 
 class UltraEdit(WeightEditor):
-    """Takes the gradient of each edit at some matrices, normalises it, and solves for one update of each matrix."""
+    """UltraEdit editor: solves for one update per matrix from the edits' normalised gradients."""
 
     name: ClassVar[str] = "ultraedit"
     schema: ClassVar[type[UltraEditSettings]] = UltraEditSettings
@@ -81,11 +81,11 @@ class UltraEdit(WeightEditor):
 
     @property
     def target_modules(self) -> dict[str, Any]:
-        """The matrices that are written to."""
+        """The edited matrices."""
         return {"matrices": self.modules}
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
-        """The deltas by parameter name; the model is left as it is.
+        """Return the deltas by parameter name; the model is not changed.
 
         Raises:
             BadData: an edit has neither target nor text.
@@ -98,22 +98,35 @@ class UltraEdit(WeightEditor):
         size = self.settings.batch_size_once
         parts = [rows[start : start + size] for start in range(0, len(rows), size)]
         with self.lm.lock:
-            batches = [retry_on_oom(self.lm, partial(gradient_pairs, self.lm, self.modules, part)) for part in parts]
-        pairs = [self._take_in([batch[place] for batch in batches]) for place in range(len(self.modules))]
-        return {f"{path}.weight": self._delta(path, *each) for path, each in zip(self.modules, pairs, strict=True)}
+            batches = [
+                retry_on_oom(self.lm, partial(gradient_pairs, self.lm, self.modules, part))
+                for part in parts
+            ]
+        pairs = []
+        for of_module in zip(*batches, strict=True):
+            pairs.append(self._take_in(of_module))
+        return {
+            f"{path}.weight": self._delta(path, *each)
+            for path, each in zip(self.modules, pairs, strict=True)
+        }
 
     def _take_in(self, batches: Sequence[GradientPairs]) -> tuple[GradientPairs, RunningMoments]:
-        """A module's pairs in one, and the moments of all matrices of its shape, with these."""
+        """Return a module's pairs in one, and the updated moments of all matrices of its shape."""
         shape = batches[0].inputs.shape[1], batches[0].gradients.shape[1]
         moments = self._moments.setdefault(shape, RunningMoments(sum(shape)))
         for batch in batches:
             moments.update(torch.cat(batch, dim=1))
         return GradientPairs(*map(torch.cat, zip(*batches, strict=True))), moments
 
-    def _delta(self, path: str, pairs: GradientPairs, moments: RunningMoments) -> Tensor | LowRankDelta:
-        """The update (H^T H + I)^-1 H^T V, with V = -eta |h|^2 g of the normalised h and g of each token.
+    def _delta(
+        self, path: str, pairs: GradientPairs, moments: RunningMoments
+    ) -> Tensor | LowRankDelta:
+        """Return the update (H^T H + I)^-1 H^T V.
 
-        With fewer tokens than inputs it is H^T (H H^T + I)^-1 V, which inverts the smaller matrix.
+        V is -eta |h|^2 g for each token's normalised h and g.
+
+        With fewer tokens than inputs it equals H^T (H H^T + I)^-1 V, which inverts the smaller
+        matrix.
         """
         hidden = pairs.inputs.double()
         keys, gradients = moments.normalise(torch.cat(pairs, dim=1)).split(
@@ -129,7 +142,7 @@ class UltraEdit(WeightEditor):
 
     @contextmanager
     def sequence(self) -> Iterator[ApplyMore]:
-        """Normalise over all calls of a sequence; a new sequence starts without any."""
+        """Normalise over all calls of a sequence; a new sequence starts with empty moments."""
         self._moments, self._in_sequence = {}, True
         try:
             with super().sequence() as apply_more:
@@ -138,10 +151,10 @@ class UltraEdit(WeightEditor):
             self._moments, self._in_sequence = {}, False
 
     def _paths_of(self, layer: int) -> Iterator[str]:
-        """The paths of a layer's matrices.
+        """Yield the paths of a layer's edited matrices.
 
         Raises:
-            BadSettings: the layer's MLP has no linear module of a name.
+            BadSettings: the layer's MLP lacks a linear module of that name.
         """
         down = down_projection(self.lm.model, layer, self.settings.architecture)
         mlp = down.rpartition(".")[0]
@@ -151,7 +164,7 @@ class UltraEdit(WeightEditor):
             name = down.rpartition(".")[2] if projection == "down_projection" else projection
             if name not in known:
                 raise BadSettings(
-                    f"editor '{self.name}': '{mlp}' has no linear module '{name}': --set {self.name}.projections takes "
-                    f"{', '.join(known)}, or down_projection."
+                    f"editor '{self.name}': '{mlp}' has no linear module '{name}': --set "
+                    f"{self.name}.projections takes {', '.join(known)}, or down_projection."
                 )
             yield f"{mlp}.{name}"

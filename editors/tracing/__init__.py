@@ -1,1 +1,1 @@
-"""Causal tracing: where in a local model a fact is recalled, and so where to edit it."""
+"""Causal tracing: find the layers of a local model that recall a fact and should be edited."""

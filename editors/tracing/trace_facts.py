@@ -1,16 +1,21 @@
-"""Causal tracing of the facts that some edits change, as far as the model knows them."""
+"""Causal tracing of the facts that edits change, for those facts that the model knows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.tracing.causal_trace import CausalTrace, CausalTracer, embedding_deviation, find_fact
+from emend.editors.tracing.causal_trace import (
+    CausalTrace,
+    CausalTracer,
+    embedding_deviation,
+    find_fact,
+)
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
 
 
 class TracedFacts(NamedTuple):
-    """Traces of known facts, and how many of the edits were about facts that the model does not know."""
+    """Traces of facts that the model knows, and the number of edits with unknown facts."""
 
     traces: list[CausalTrace]
     unknown: int
@@ -27,20 +32,21 @@ def trace_facts(
 
     Args:
         lm: the model.
-        edits: the facts.
-        seed: of the noise.
-        report: is called before each fact.
-        architecture: module paths, for a model that Emend does not know.
+        edits: the edits whose facts are traced.
+        seed: seed of the noise.
+        report: called before each fact with its number and the total.
+        architecture: module paths by name, for a model that Emend does not know.
 
     Raises:
         BadData: an edit has no subject in its prompt, or the model knows none of the facts.
-        BadSettings: the architecture is not known, or the tokenizer gives no offsets.
+        BadSettings: the architecture is unknown, or the tokenizer gives no offsets.
     """
     facts = [fact for edit in edits if (fact := find_fact(lm, edit)) is not None]
     if not facts:
         raise BadData(
-            f"the model knows none of the {len(edits)} facts: its most likely next token is never that of target_true. "
-            "Give edits of facts that it knows, or leave target_true out to trace what it says."
+            f"the model knows none of the {len(edits)} facts: its most likely next token is never "
+            "that of target_true. Give edits of facts that it knows, or leave target_true out to "
+            "trace what it says."
         )
     tracer = CausalTracer(lm, embedding_deviation(lm, facts), seed, architecture)
     traces = []

@@ -1,1 +1,1 @@
-"""The Python API: what the command line does, with objects where it takes names."""
+"""Python API: the functions of the command line, which also accept objects in place of names."""

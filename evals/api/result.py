@@ -1,4 +1,4 @@
-"""A run as an object: its table, records, traces, comparisons, and its pages in a notebook."""
+"""Results of a run: tables, records, traces, comparisons, and pages for notebooks."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -20,42 +20,48 @@ from emend.memory.errors import MissingExtra
 if TYPE_CHECKING:
     import pandas
 
+    from emend.evals.jobs.results import Summary
+    from emend.evals.results.aggregate.requirement_outcomes import RequirementOutcome
     from emend.evals.results.analyses.compare import Comparison
-    from emend.evals.run.results import Summary
     from emend.evals.show.trace.answers import AnswerRow
     from emend.evals.show.trace.case_trace import Trace
 
 
 class RunResult:
-    """A run folder, finished or not.
+    """A finished or unfinished run, read from its folder.
 
     Attributes:
         folder: the run folder.
-        summary: what the call that made this object did; None for a run that was loaded.
+        summary: summary of the call that ran it; None for a run that was loaded from its folder.
+        require: thresholds given in the call.
 
     Raises:
         BadData: there is no run in the folder, or its manifest is damaged.
     """
 
-    def __init__(self, folder: str | Path, summary: "Summary | None" = None) -> None:
-        self.folder, self.summary = Path(folder), summary
+    def __init__(
+        self, folder: str | Path, summary: "Summary | None" = None, require: tuple[str, ...] = ()
+    ) -> None:
+        self.folder, self.summary, self.require = Path(folder), summary, require
         self.manifest = Manifest.read(self.folder)
 
     @cached_property
     def report(self) -> Report:
-        """All rows of the run's report, which is computed once."""
+        """Report of the run with all its rows; computed once."""
         return report_of(self.folder)
 
-    def table(self, *columns: str, sort: str | None = None, everything: bool = False) -> DisplayTable:
-        """The table of metrics with their intervals, as `emend report` prints it.
+    def table(
+        self, *columns: str, sort: str | None = None, everything: bool = False
+    ) -> DisplayTable:
+        """Return the table of metrics with their confidence intervals, as `emend report` prints it.
 
         Args:
             columns: metrics to show; the main ones by default.
             sort: metric by which editors are sorted, best first.
-            everything: show all metrics, forgetting, perplexity and costs.
+            everything: also show secondary metrics, forgetting, perplexity and costs.
 
         Raises:
-            BadSettings: there is no such metric.
+            BadSettings: a metric is unknown.
         """
         from emend.evals.show.report.metrics import render
 
@@ -63,30 +69,50 @@ class RunResult:
         metric_tables([LabelledReport(report, {})], choice)
         return DisplayTable(lambda console: render(report, console, choice))
 
-    def export(self, form: str, *columns: str, sort: str | None = None, everything: bool = False) -> str:
-        """The table of metrics as csv, markdown, latex or html.
+    def export(
+        self, form: str, *columns: str, sort: str | None = None, everything: bool = False
+    ) -> str:
+        """Return the table of metrics as csv, markdown, latex or html.
 
         Raises:
-            BadSettings: there is no such form or metric.
+            BadSettings: the format or a metric is unknown.
         """
         from emend.evals.show.report.export import export
 
-        return export([LabelledReport(self.report, {})], form, TableChoice(columns, sort, everything))
+        return export(
+            [LabelledReport(self.report, {})], form, TableChoice(columns, sort, everything)
+        )
+
+    def check(self, *requirements: str) -> "list[RequirementOutcome]":
+        """Return the outcome of each threshold, as `--require` prints it; by default of the
+        thresholds given in the call.
+
+        Args:
+            requirements: thresholds such as `rag:efficacy>=0.9`; a metric named without a protocol
+                stands for its headline protocol.
+
+        Raises:
+            BadSettings: a threshold is malformed, a name is unknown, or the run is unfinished.
+        """
+        from emend.evals.results.aggregate.requirement_outcomes import check_requirements
+
+        return check_requirements(self.report, requirements or self.require)
 
     def records(self, editor: str | None = None) -> list[Record]:
-        """One record per probe, repeat and editor, or those of one editor."""
+        """Return one record per probe, repeat and editor, or those of one editor."""
         return [record for record in read_records(self.folder) if editor in (None, record.editor)]
 
     def to_pandas(self, what: str = "metrics") -> "pandas.DataFrame":
-        """A data frame.
+        """Return metrics or records as a data frame.
 
         Args:
-            what: `metrics`: one row per editor, setting, mode and metric with mean, low, high, n and unscored;
-                `records`: one row per record, each score a column named `values.NAME`.
+            what: `metrics`: one row per editor, setting, mode and metric with mean, low, high, n
+                and unscored; `records`: one row per record, each score a column named
+                `values.NAME`.
 
         Raises:
             MissingExtra: pandas is not installed.
-            ValueError: neither of the two.
+            ValueError: `what` is neither `metrics` nor `records`.
         """
         if what == "metrics":
             return data_frame(self.report.rows)
@@ -95,10 +121,11 @@ class RunResult:
         raise ValueError(f"to_pandas('{what}'): write metrics or records")
 
     def query(self, sql: str) -> list[dict[str, Any]]:
-        """The rows of a query in DuckDB's SQL over the tables `records`, `scores`, `cases`, `edits` and `errors`.
+        """Run a DuckDB SQL query on the tables `records`, `scores`, `cases`, `edits` and `errors`,
+        and return its rows.
 
         Raises:
-            BadSettings: the query is wrong.
+            BadSettings: the query is invalid.
         """
         from emend.evals.results.aggregate.database import open_database
 
@@ -114,7 +141,8 @@ class RunResult:
             table: `records`, `scores`, `cases`, `edits` or `errors`, or a query in brackets.
 
         Raises:
-            BadSettings: the file has another ending or cannot be written, or there is no such table.
+            BadSettings: the file has another extension or cannot be written, or the table does not
+                exist.
         """
         from emend.evals.results.aggregate.database import check_file, open_database
 
@@ -122,14 +150,16 @@ class RunResult:
         with open_database(self.folder, Path(path)) as tables:
             tables.write(f"FROM {table}", Path(path))
 
-    def trace(self, case: int | str, editor: str | None = None, probe: str | None = None) -> "TraceView":
-        """The trace of a case: its number from 1, or the beginning of its id; of one editor or probe, or of all.
+    def trace(
+        self, case: int | str, editor: str | None = None, probe: str | None = None
+    ) -> "TraceView":
+        """Return the trace of a case, for all editors and probes or only the given ones.
 
         Raises:
-            BadSettings: there is no such case, editor or probe.
+            BadSettings: the case, editor or probe does not exist.
         """
-        from emend.evals.show.trace.answers import RecordFilter
         from emend.evals.show.trace.case_trace import trace
+        from emend.evals.show.trace.filters import RecordFilter
 
         chosen = RecordFilter(editor=editor, probe=probe)
         return TraceView(trace(self.folder, str(case), chosen))
@@ -144,7 +174,8 @@ class RunResult:
         editor: str | None = None,
         kind: str | None = None,
     ) -> "list[AnswerRow]":
-        """Answers beside what would be right: the wrong or right ones, by score (`em=0`), or by several editors.
+        """Return answers with the gold answers, filtered by correctness, by score (`em=0`), or by
+        several editors' verdicts.
 
         Args:
             wrong: only wrong answers.
@@ -157,20 +188,23 @@ class RunResult:
         Raises:
             BadSettings: no such editor, kind or score, or a condition of another form.
         """
-        from emend.evals.show.trace.answers import AnswerFilter, RecordFilter, list_answers
+        from emend.evals.show.trace.answers import list_answers
+        from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
 
         answers = AnswerFilter(wrong=wrong, right=right, score=tuple(score), where=where)
         return list_answers(self.folder, answers, RecordFilter(editor=editor, kind=kind))
 
     def compare(self, first: "str | RunResult", second: str | None = None) -> "ComparisonView":
-        """Two editors of this run, or this run and another one, probe by probe, with paired tests.
+        """Compare two editors of this run, or this run with another one, probe by probe, with
+        paired tests.
 
         Args:
-            first: editor that is the base of the comparison, or another run, which is compared with this one.
+            first: editor that is the base of the comparison, or another run to compare with this
+                one.
             second: the other editor.
 
         Raises:
-            BadSettings: no such editor, or the runs are not on the same data.
+            BadSettings: the editor does not exist, or the runs are not on the same data.
         """
         from emend.evals.results.analyses.compare import compare
 
@@ -179,10 +213,11 @@ class RunResult:
         return ComparisonView(compare(self.folder, None, first, second))
 
     def view(self, cases: str | int = "wrong", height: int = 720) -> "ViewFrame":
-        """The run's pages, as `emend view --single` writes them, in an inline frame of a notebook.
+        """Show the run's pages, as `emend view --single` writes them, in an inline frame of a
+        notebook.
 
         Args:
-            cases: cases that get a page: `all`, `wrong`, `flipped`, or the number of a random sample.
+            cases: cases that get a page: `all`, `wrong`, `flipped`, or the size of a random sample.
             height: pixels of the frame.
 
         Raises:
@@ -193,24 +228,29 @@ class RunResult:
 
     def __repr__(self) -> str:
         config = self.manifest.config
-        return f"RunResult({str(self.folder)!r}: {config.benchmark}, {config.model}, {', '.join(config.editors)})"
+        return (
+            f"RunResult({str(self.folder)!r}: {config.benchmark}, {config.model}, "
+            f"{', '.join(config.editors)})"
+        )
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
 
 
 class TraceView(DisplayTable):
-    """The trace of one case, which shows itself; `trace` has all its fields."""
+    """The trace of one case, displayed as a table; `trace` has all its fields."""
 
     def __init__(self, trace: "Trace") -> None:
-        from emend.evals.show.report.tracing import trace_text
+        from emend.evals.show.report.traces.case_text import trace_text
 
         self.trace = trace
         super().__init__(lambda console: trace_text(trace, console))
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """All steps in their order: node, place, state update, calls with prompt and reply, milliseconds."""
+        """Return all steps in order: node, position, state update, calls with prompt and reply,
+        milliseconds.
+        """
         return [
             {"editor": probe.record.editor, "probe": probe.record.probe} | step
             for probe in self.trace.probes
@@ -218,14 +258,14 @@ class TraceView(DisplayTable):
         ]
 
     def to_markdown(self) -> str:
-        """The trace with all prompts and replies in full."""
-        from emend.evals.show.report.tracing import markdown
+        """Return the trace with all prompts and replies in full."""
+        from emend.evals.show.report.traces.case_text import markdown
 
         return markdown(self.trace)
 
 
 class ComparisonView(DisplayTable):
-    """The difference of two editors or runs, which shows itself; `comparison` has all its fields."""
+    """The difference of two editors or runs, shown as a table; `comparison` has all its fields."""
 
     def __init__(self, comparison: "Comparison") -> None:
         from emend.evals.show.report.analysis import render_comparison
@@ -234,27 +274,28 @@ class ComparisonView(DisplayTable):
         super().__init__(lambda console: render_comparison(comparison))
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """One row per metric and kind: both means, their difference, its interval, and the test's p."""
-        rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in self.comparison.rows]
+        """Return one row per metric and kind: both means, their difference, its interval, and the
+        p-value of the test.
+        """
+        rows = [
+            row.model_dump(exclude={"paired"}) | row.paired.model_dump()
+            for row in self.comparison.rows
+        ]
         return data_frame(rows)
 
 
 def load_run(folder: str | Path) -> RunResult:
-    """Load a run folder, or a copy of a mirror such as `s3://BUCKET/FOLDER`; nothing that it names is imported.
+    """Load a run folder without importing anything that it names.
 
     Raises:
         BadData: there is no run in the folder, or its manifest is damaged.
-        FetchFailed: the mirror cannot be read.
     """
-    if "://" in str(folder):
-        from emend.evals.log.mirror import copy_mirror
-
-        return RunResult(copy_mirror(str(folder)))
     return RunResult(folder)
 
 
 def data_frame(rows: Iterable[FrozenModel | dict[str, Any]], *nested: str) -> "pandas.DataFrame":
-    """A data frame of rows, in which the fields named by `nested` become columns `FIELD.NAME`.
+    """Return rows as a data frame, in which the fields named by `nested` become columns
+    `FIELD.NAME`.
 
     Raises:
         MissingExtra: pandas is not installed.
@@ -269,28 +310,32 @@ def data_frame(rows: Iterable[FrozenModel | dict[str, Any]], *nested: str) -> "p
 
 def _flat(row: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
     flat = {name: value for name, value in row.items() if name not in nested}
-    return flat | {f"{name}.{key}": value for name in nested for key, value in row.get(name, {}).items()}
+    return flat | {
+        f"{name}.{key}": value for name in nested for key, value in row.get(name, {}).items()
+    }
 
 
 class ViewFrame:
-    """All pages of a run in one, which a notebook shows; `save` writes them into a file.
+    """All pages of a run in one inline frame for notebooks; `save` writes them into a file.
 
     Args:
         folder: the run folder.
-        cases: cases that get a page: `all`, `wrong`, `flipped`, or the number of a random sample.
-        height: pixels.
+        cases: cases that get a page: `all`, `wrong`, `flipped`, or the size of a random sample.
+        height: height of the frame in pixels.
 
     Raises:
         MissingExtra: the viewer is not installed.
         BadSettings: there is no such choice of cases.
-        BadData: a damaged line.
+        BadData: a line of a file is damaged.
     """
 
     def __init__(self, folder: Path, cases: str | int, height: int) -> None:
         try:
             from emend.evals.show.view.export import single_page
         except ImportError as error:
-            raise MissingExtra(f"result.view() needs the viewer: {install_command('view')}.") from error
+            raise MissingExtra(
+                f"result.view() needs the viewer: {install_command('view')}."
+            ) from error
         self.folder, self.height = folder, height
         self.html, self.summary = single_page([folder], str(cases))
 
@@ -299,11 +344,15 @@ class ViewFrame:
         Path(file).write_text(self.html, encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        # sandboxed, so that the pages reach nothing of the notebook's, whatever a run's texts may be
+        # sandboxed, so that texts of a run cannot access anything of the notebook
         return (
-            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" width="100%" height="{self.height}" '
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" '
+            f'width="100%" height="{self.height}" '
             'style="border:0" title="Emend: pages of a run"></iframe>'
         )
 
     def __repr__(self) -> str:
-        return f"ViewFrame({str(self.folder)!r}: {self.summary.pages} pages for a notebook; save(FILE) keeps them)"
+        return (
+            f"ViewFrame({str(self.folder)!r}: {self.summary.pages} pages for a notebook; "
+            "save(FILE) keeps them)"
+        )

@@ -1,4 +1,6 @@
-"""Editing and asking from Python: facts applied to a model inside a `with`, or questions over a memory."""
+"""Sessions for editing a model and asking it questions from Python, inside a `with` or over a
+memory.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,10 +16,12 @@ from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.api.run import component_name, editor_names
-from emend.evals.config.run_config import RunConfig
-from emend.evals.config.task_config import SessionConfig
-from emend.evals.run.baseline import ask_recorded
-from emend.evals.run.resources import load_model_and_policy, open_lazily, refuse_unused_limits
+from emend.evals.config.named_options import from_options
+from emend.evals.config.overrides import check_overrides
+from emend.evals.config.session_config import SessionConfig
+from emend.evals.evaluate.baseline import ask_recorded
+from emend.evals.evaluate.resources import load_model_and_policy, open_lazily
+from emend.evals.jobs.limits import refuse_unused_limits
 from emend.graphs.execution import call_on_step
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyMemory:
-    """A memory that is searched and never written: the edits that an editor would add are stored already."""
+    """A memory that is only searched: the edits that an editor would add are already stored."""
 
     def __init__(self, memory: Any) -> None:
         self._memory, self.embedding = memory, memory.embedding
@@ -44,27 +48,30 @@ class ReadOnlyMemory:
         """Do nothing."""
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
-        """The entries of these edits alone, or of all."""
+        """Return the entries of the given edits, or of all edits."""
         return self._memory.view(edit_ids)  # type: ignore[no-any-return]
 
 
 class Session:
-    """A model under an editor, over the current edits of a memory; a context manager.
+    """A model under an editor that uses the current edits of a memory; a context manager.
 
     Args:
-        config: model, editor, memory and retriever.
+        config: names the model, editor, memory and retriever.
         edits: edits to apply in place of the memory's; they are stored in a temporary memory.
 
     Raises:
-        BadSettings: an unknown name, or limits for a local model. Also any error of loading a model or a memory.
+        BadSettings: an unknown name, or limits for a local model. Also any error of loading a model
+            or a memory.
     """
 
     def __init__(self, config: SessionConfig, edits: Sequence[Edit] | None = None) -> None:
-        trust_typed(config.model_dump())  # no file holds one
+        trust_typed(config.model_dump())  # a session's configuration never comes from a file
         self._edits = edits
-        self._factory, self._retriever = EDITORS.load(config.editor), load_retriever(config.retriever)
-        settings = config.model_dump(exclude={"editor", "memory", "retriever", "embedding"})
-        self._run = RunConfig(benchmark="", editors=(config.editor,), concurrency=1, **settings)
+        self._factory, self._retriever = (
+            EDITORS.load(config.editor),
+            load_retriever(config.retriever),
+        )
+        check_overrides(config.overrides, [config.editor])
         self._config, self._resources = config, ExitStack()
         self._answerer: Answerer | None = None
         self._reading: Reading = "line"
@@ -72,22 +79,27 @@ class Session:
     def __enter__(self) -> Self:
         with ExitStack() as resources:
             memory, edits = self._memory(resources)
-            model, policy = load_model_and_policy(self._run)
+            model, policy = load_model_and_policy(self._config.model_spec, self._config)
             resources.callback(policy.close)
             if hasattr(model, "close"):
                 resources.callback(model.close)
             settings = self._config.overrides.get(self._config.editor, {})
-            context = EditorContext(model, memory, self._retriever, settings=settings, policy=policy)
-            with EDITORS.plugin_errors(self._config.editor), RETRIEVERS.plugin_errors(self._config.retriever):
+            context = EditorContext(
+                model, memory, self._retriever, settings=settings, policy=policy
+            )
+            with (
+                EDITORS.plugin_errors(self._config.editor),
+                RETRIEVERS.plugin_errors(self._config.retriever),
+            ):
                 editor = self._factory(context)
-                refuse_unused_limits(self._run, policy)
+                refuse_unused_limits(self._config, self._config.model, policy)
                 self._answerer = resources.enter_context(editor.edit(edits))
             self._reading = reading_of(model)
             self._resources = resources.pop_all()
         return self
 
     def _memory(self, resources: ExitStack) -> tuple[MemoryLike | None, Sequence[Edit]]:
-        """The memory and the edits that the editor gets; all editors but the baseline need them."""
+        """Return the memory and the edits for the editor; neither for the baseline."""
         if self._edits is not None:
             folder = Path(resources.enter_context(TemporaryDirectory(prefix="emend-")))
             temporary = open_lazily(folder, self._config.embedding or "auto")
@@ -103,13 +115,17 @@ class Session:
         with EDITORS.plugin_errors(self._config.editor):
             self._resources.close()
 
-    def ask(self, text: str, style: Style = "question", on_step: Callable[[Step], None] | None = None) -> Answer:
-        """The answer; `on_step` gets each step as it ends, or after the answer if the editor reports steps only then.
+    def ask(
+        self, text: str, style: Style = "question", on_step: Callable[[Step], None] | None = None
+    ) -> Answer:
+        """Answer a question; `on_step` is called at the end of each step, or after the answer if
+        the editor reports steps only then.
 
         Raises:
-            ModelReplyError: the reply does not have the method's form. Also any error of asking a model.
+            ModelReplyError: the reply does not have the method's form. Also any error of asking a
+                model.
             BadData: a user's own editor fails on the question.
-            BadSettings: it returns something else than an `Answer`.
+            BadSettings: the editor returns something else than an `Answer`.
         """
         assert self._answerer is not None, "use it in a with"
         probe = Probe(kind="asked", prompt=text, style=style, gold=("",), reading=self._reading)
@@ -128,11 +144,12 @@ class Session:
 
     @contextmanager
     def _plugin_errors(self, question: str) -> Iterator[None]:
-        """Report what a user's own editor or model raises as theirs; the next question may succeed.
+        """Raise exceptions of a user's own editor or model as Emend's errors, so that the next
+        question may succeed.
 
         Raises:
             BadData: the editor raised something else than Emend's errors.
-            ModelError: the model did, under an editor of Emend's.
+            ModelError: the model raised it, under an editor of Emend's.
         """
         try:
             yield
@@ -140,7 +157,8 @@ class Session:
             raise
         except Exception as error:
             message = (
-                f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see docs/how-to/extend.md."
+                f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see "
+                "docs/how-to/extend.md."
             )
             reported: EmendError
             if self._config.editor not in EDITORS.builtin | EDITORS.aliases:
@@ -154,29 +172,37 @@ class Session:
 
 
 def reading_of(model: BaseChatModel) -> Reading:
-    """How much of a reply is the answer: all of a chat model's, the first line of one that continues plain text.
+    """Return how much of a reply is the answer: the whole reply of a chat model, the first line of
+    a model that continues plain text.
 
-    A local model says whether it chats; of any other, one that gives probabilities continues text.
+    A local model reports if it has a chat template; any other model counts as continuing text if it
+    returns probabilities.
     """
-    return "whole" if getattr(model, "chats", not isinstance(model, ScoringModel)) else "line"
+    if getattr(model, "chats", not isinstance(model, ScoringModel)):
+        return "whole"
+    return "line"
 
 
+# An edit, a row of an edit file such as {"subject": ..., "relation": ..., "object": ...}, or the
+# text of a document.
 Fact = Edit | Mapping[str, Any] | str
-"""An edit, an object of a file of edits such as {"subject": ..., "relation": ..., "object": ...}, or a document."""
 
 
 @contextmanager
-def edit(model: "str | BaseChatModel", facts: Sequence[Fact], editor: Any = "rag", **options: Any) -> Iterator[Session]:
-    """Apply facts to a model inside the `with`; ask the session that it yields.
+def edit(
+    model: "str | BaseChatModel", facts: Sequence[Fact], editor: Any = "rag", **options: Any
+) -> Iterator[Session]:
+    """Apply facts to a model inside the `with`, and yield a session that answers questions.
 
     Args:
         model: name, as in `emend run --model`, or a LangChain chat model.
         facts: the new facts.
-        editor: name, class or factory of the editor; one that changes weights needs facts with a prompt and a target.
-        options: as of `SessionConfig`: retriever, embedding, overrides, and limits of calls.
+        editor: name, class or factory of the editor; editors that change weights need facts with a
+            prompt and a target.
+        options: fields of `SessionConfig`: retriever, embedding, overrides, and limits of calls.
 
     Raises:
-        BadData: a fact has no known form.
+        BadData: a fact has an unknown form.
         EmendError: a name or setting is wrong.
     """
     edits = [edit_of(fact) for fact in facts]
@@ -191,23 +217,27 @@ def ask(
     editor: Any = "rag",
     **options: Any,
 ) -> "Answer":
-    """Ask one question over a memory's current edits; nothing is added to the memory.
+    """Ask one question about a memory's current edits, without changing the memory.
 
-    For several questions use `edit`, or a `Session`, which loads the model once.
+    For several questions use `edit` or `Session`, which load the model once.
     """
     with Session(session_config(model, editor, {"memory": memory} | options)) as session:
         return session.ask(question)
 
 
 def open_memory(
-    where: str, embedding: str | None = None, superseding: Any = None, create: bool = False, search: bool = False
+    where: str,
+    embedding: str | None = None,
+    superseding: Any = None,
+    create: bool = False,
+    search: bool = False,
 ) -> "AbstractContextManager[ChromaMemory]":
     """Open a memory inside a `with`.
 
     Args:
-        where: folder, or http://HOST:PORT of a server.
-        embedding: name of the embedding; None is the one that the memory was made with.
-        superseding: rule of a new memory: arrival, time or never.
+        where: folder of the memory, or http://HOST:PORT of a server.
+        embedding: name of the embedding; None for the one with which the memory was created.
+        superseding: rule by which edits of a new memory supersede others: arrival, time or never.
         create: make the memory if it does not exist.
         search: load the embedding, so that the memory can be searched.
 
@@ -220,10 +250,10 @@ def open_memory(
 
 
 def edit_of(fact: Fact) -> Edit:
-    """The edit that a fact is.
+    """Convert a fact to an edit.
 
     Raises:
-        BadData: it has no known form.
+        BadData: the fact has an unknown form.
         ValidationError: a field is unknown or of the wrong type.
     """
     if isinstance(fact, Edit):
@@ -232,9 +262,12 @@ def edit_of(fact: Fact) -> Edit:
 
 
 def session_config(model: Any, editor: Any, options: Mapping[str, Any]) -> SessionConfig:
-    """The configuration of a session, with names in place of objects."""
-    named = dict(options) | {"model": component_name("model", model), "editor": editor_names(editor)[0]}
+    """Return the configuration of a session, with names in place of objects."""
+    named = dict(options) | {
+        "model": component_name("model", model),
+        "editor": editor_names(editor)[0],
+    }
     for option in ("retriever", "embedding"):
         if named.get(option) is not None:
             named[option] = component_name(option, named[option])
-    return SessionConfig.model_validate(named)
+    return from_options(SessionConfig, named)

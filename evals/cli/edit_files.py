@@ -1,4 +1,4 @@
-"""Edits in files of JSON lines, as commands read and write them."""
+"""Edits in JSON Lines files, as commands read and write them."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from emend.memory.files import read_input
 
 
 def read_files(files: Sequence[str]) -> list[Edit]:
-    """The edits of files of JSON lines, or of one JSON array; - is standard input.
+    """Return the edits of JSON Lines files, or of one JSON array; - is standard input.
 
     Raises:
         BadData: a file cannot be read, or a line is not an edit.
@@ -25,39 +25,46 @@ def read_files(files: Sequence[str]) -> list[Edit]:
     first: dict[str, Edit] = {}
     for edit in edits:
         if first.setdefault(edit.id, edit) != edit:
-            raise BadData(f"two edits in {', '.join(files)} have the id '{edit.id}' and differ: give one another id.")
+            raise BadData(
+                f"two different edits in {', '.join(files)} have the id '{edit.id}': change one "
+                "of the ids."
+            )
     return edits
 
 
 def distinct(edits: Sequence[Edit]) -> list[Edit]:
-    """The edits, each id once, in their order; the number of repetitions is logged."""
+    """Return the edits with each id once, in their order, and log the number of repetitions."""
     unique = list({edit.id: edit for edit in edits}.values())
     if len(unique) < len(edits):
         repeated = len(edits) - len(unique)
-        logging.getLogger(__name__).warning("%s of %s edits left out, which repeat another", repeated, len(edits))
+        logging.getLogger(__name__).warning(
+            "%s of %s duplicate edits left out", repeated, len(edits)
+        )
     return unique
 
 
 def warn_of_contradictions(edits: Sequence[Edit]) -> None:
-    """Log where edits give one subject and prompt, or one subject and relation, different targets."""
+    """Log a warning if edits give different targets for one subject and prompt or relation."""
     first: dict[tuple[str, ...], Edit] = {}
     contradictions: dict[str, str] = {}
     for edit in edits:
         for key, target in _targets(edit):
             other = first.setdefault(key, edit)
-            if target not in [other_target for other_key, other_target in _targets(other) if other_key == key]:
+            if target not in [
+                other_target for other_key, other_target in _targets(other) if other_key == key
+            ]:
                 both = f"'{other.id}' ({other.text[:60]!r}) and '{edit.id}' ({edit.text[:60]!r})"
                 contradictions.setdefault(edit.id, both)
     if contradictions:
         example, count = next(iter(contradictions.values())), len(contradictions) - 1
         others = f", and {count} more" if count else ""
         logging.getLogger(__name__).warning(
-            "edits contradict each other: %s%s: leave out what no longer holds", example, others
+            "edits contradict each other: %s%s: leave out outdated ones", example, others
         )
 
 
 def _targets(edit: Edit) -> list[tuple[tuple[str, ...], str]]:
-    """Keys (subject with relation, subject with prompt) for which an edit has a target, and the target."""
+    """Return the edit's targets with their keys (subject with relation, or with prompt)."""
     if len(edit.triplets) > 1:
         return []
     targets: list[tuple[tuple[str, ...], str]] = [
@@ -73,26 +80,33 @@ def _targets(edit: Edit) -> list[tuple[tuple[str, ...], str]]:
 def _text_of(file: str) -> str:
     name = "the input" if file == "-" else f"'{file}'"
     try:
-        content = sys.stdin.buffer.read() if file == "-" else read_input(Path(file))
+        if file == "-":
+            content = sys.stdin.buffer.read()
+        else:
+            content = read_input(Path(file))
         return content.decode("utf-8-sig")
     except OSError as error:
         raise BadData(f"cannot read {name}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadData(
-            f"{name}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8: save the file as UTF-8."
+            f"{name}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8: save the file "
+            "as UTF-8."
         ) from error
 
 
 def write_whole(file: str, lines: Iterator[str]) -> None:
-    """Write a file entirely or not at all; a pipe or device is written to directly.
+    """Write a file completely or not at all; a pipe or device is written directly.
 
     Raises:
-        BadSettings: it cannot be written.
+        BadSettings: the file cannot be written.
     """
-    path = Path(file).resolve()  # a link stays a link
+    path = Path(file).resolve()  # resolved, so that a link stays a link
     regular = path.is_file() or not path.exists()
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part") if regular else path
+    if regular:
+        draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    else:
+        draft = path
     try:
         if not file or path.is_dir():
             raise IsADirectoryError(f"'{file}' is not a file name")

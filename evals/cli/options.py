@@ -1,4 +1,4 @@
-"""Options of the command line: those that several commands share, and those generated from configurations."""
+"""Command-line options: shared by several commands, or generated from configurations."""
 
 import inspect
 import json
@@ -7,15 +7,17 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
+from emend.evals.cli.completion import completion_of
 from emend.evals.cli.output import print_text
-from emend.evals.config.run_config import OVERRIDES, RunConfig
-from emend.memory.errors import BadSettings
+from emend.evals.config.overrides import OVERRIDES
+from emend.evals.config.run_config import RunConfig
+from emend.memory.errors import BadSettings, problem_of
 from emend.memory.registry import trust_typed
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _check_plot(file: Path | None) -> Path | None:
-    """Refuse a plot that cannot be made before anything is measured."""
+    """Refuse a plot that cannot be drawn, before anything is measured."""
     if file is not None:
         from emend.evals.show.report.plots import require_plotting
 
@@ -31,61 +33,73 @@ def _check_plot(file: Path | None) -> Path | None:
     return file
 
 
-Json = Annotated[bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')]
+Json = Annotated[
+    bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')
+]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
 
 
-def read_run(text: str) -> Path:
-    """Return the path of a run folder, of an address that of a copy of the run mirrored there."""
-    if "://" not in text:
-        return Path(text)
-    from emend.evals.log.mirror import copy_mirror
-
-    return copy_mirror(text)
-
-
-ReadRun = Annotated[
-    Path, typer.Argument(metavar="RUN", parser=read_run, help="Run folder, or address of a run's mirror.")
-]
-Mirror = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Object storage, such as s3://BUCKET/FOLDER, to which the run's files are uploaded meanwhile.",
-    ),
-]
 ScoringId = Annotated[
     str | None,
-    typer.Option("--scoring", metavar="ID", help="Judgements to show: a scoring's id, or none; default: the newest."),
+    typer.Option(
+        "--scoring",
+        metavar="ID",
+        help="Judgements to show: the id of a scoring, or none; default: the newest scoring.",
+    ),
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE", callback=_check_plot, help="Draw a figure into this .png or .svg file."),
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        callback=_check_plot,
+        help="Write a figure to this .png or .svg file.",
+    ),
 ]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help=OVERRIDES)]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help=OVERRIDES)
+]
 Require = Annotated[
     list[str] | None,
     typer.Option(
         "--require",
         metavar="[EDITOR:]METRIC>=NUMBER",
-        help="Threshold, such as rag:efficacy>=0.9 or locality>=95%; without an editor for each but unedited; exit "
-        "code 1 if one is not met; repeatable; default: none.",
+        help="Threshold, such as rag:efficacy>=0.9 or locality>=95%; applies to all editors but "
+        "unedited if none is named, and to the headline metric if no protocol is named (as in "
+        "efficacy exact); exit code 1 if a threshold is not met; repeatable; default: none.",
     ),
 ]
 Junit = Annotated[
     Path | None,
-    typer.Option("--junit", metavar="FILE", help="With --require, write the outcomes into this file as JUnit XML."),
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="With --require, write the outcomes to this file as JUnit XML.",
+    ),
 ]
 API_CALLS = "API calls"
-METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
+# Largest bound that the help shows.
+LARGEST_SHOWN = 10**6
+METAVARS: dict[Any, str] = {
+    int: "N",
+    int | None: "N",
+    float: "X",
+    float | None: "X",
+    str: "TEXT",
+    str | None: "TEXT",
+}
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Command-line spelling of a configuration field; an empty name is the field's own with hyphens."""
+    """Command-line spelling of a configuration field.
+
+    An empty name stands for the field's name with hyphens.
+    """
 
     name: str = ""
     metavar: str | None = None
@@ -117,7 +131,6 @@ FLAGS = {
     "since": Flag(metavar="DATE"),
     "contact": Flag(metavar="ADDRESS"),
     "fact": Flag(metavar="new|old"),
-    "keep": Flag(metavar="unknown|known"),
     "hops": Flag(metavar="N,..."),
     "edits": Flag(metavar="N,..."),
     "schemes": Flag(metavar="NAME,..."),
@@ -133,10 +146,11 @@ FLAGS = {
 }
 FLAGS |= {name: Flag(panel=API_CALLS) for name in ("max_cost", "max_calls", "rpm", "tpm")}
 for each_metavar, names in {
-    "NAME": "benchmark setting retriever embedding prompt_template editor kind node method classifier count_only",
+    "NAME": "benchmark setting retriever embedding prompt_template editor kind node method "
+    "classifier count_only preset",
     "MODEL": "model judge",
-    "FOLDER": "data",
-    "FILE": "perplexity_text out save_recipe facts prompts relations leads svg",
+    "FOLDER": "data export",
+    "FILE": "perplexity_text out save_recipe facts prompts relations leads svg corrections single",
     "KEY=VALUE": "also_check",
     "MODE": "mode",
     "COUNTS": "reevaluate_at",
@@ -151,10 +165,12 @@ for each_metavar, names in {
 
 @dataclass(frozen=True)
 class OptionalFields:
-    """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given.
+    """Annotation of a dict parameter, whose options are fields of a model without defaults.
 
-    `lists` are fields of one value that may be given several times; with `defaults` the help says the model's. A
-    parameter annotated with a model gets the `whole` model: all its fields become options with their defaults.
+    The dict contains only the options that are given. `lists` are fields with a single value that
+    may be given several times; with `defaults`, the help shows the model's defaults. With `whole`,
+    the parameter is the model itself, and its fields become options with their defaults.
+    `help_texts` replace the fields' descriptions.
     """
 
     model: type[BaseModel]
@@ -162,57 +178,80 @@ class OptionalFields:
     lists: tuple[str, ...] = ()
     defaults: bool = False
     whole: bool = False
+    help_texts: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, annotation: Any) -> "OptionalFields | None":
-        """Options that a parameter's annotation asks for; None if the parameter is one of typer's."""
-        base, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-        if isinstance(base, type) and issubclass(base, BaseModel):
+        """Return the options that a parameter's annotation asks for; None for a typer parameter."""
+        base, *extras = (
+            get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        )
+        named = next((extra for extra in extras if isinstance(extra, OptionalFields)), None)
+        if named is None and isinstance(base, type) and issubclass(base, BaseModel):
             return cls(base, tuple(base.model_fields), whole=True)
-        return next((extra for extra in extras if isinstance(extra, OptionalFields)), None)
+        return named
 
     def parameters(self) -> Iterator[inspect.Parameter]:
-        """The options, as parameters for typer."""
+        """Yield the options as parameters for typer."""
+        help_texts = dict(self.help_texts)
         for name in self.fields:
             field, flag = self.model.model_fields[name], FLAGS.get(name, Flag())
+            text = help_texts.get(name, field.description)
             listed, required = name in self.lists, field.is_required()
             repeated = listed or get_origin(field.annotation) in (tuple, dict)
             kind: Any = list[str] if repeated else field.annotation
-            default = None if repeated or not self.whole else field.default
-            has_default = self.defaults and not required and (listed or not repeated) and field.default is not None
+            if repeated or not self.whole:
+                default = None
+            else:
+                default = field.default
+            has_default = (
+                self.defaults
+                and not required
+                and (listed or not repeated)
+                and field.default is not None
+            )
             if required and self.whole:
                 default = inspect.Parameter.empty
             if default is None:
                 kind = kind | None
-            names = (flag_of(name),) if flag.name or field.default is False else ()  # a False needs no --no-NAME
+            # a flag that is False by default needs no --no-NAME
+            names = (flag_of(name),) if flag.name or field.default is False else ()
             option = typer.Option(
                 *names,
-                metavar=flag.metavar or METAVARS.get(field.annotation),
-                help=f"{field.description} Repeatable." if listed else field.description,
+                metavar=flag.metavar or _metavar(field.annotation),
+                help=f"{text} Repeatable." if listed else text,
                 show_default=str(field.default) if has_default else True,
                 rich_help_panel=flag.panel,
                 envvar=flag.envvar,
+                autocompletion=completion_of(name),
                 min=_bound(field.metadata, Ge, "ge"),
                 max=_bound(field.metadata, Le, "le"),
             )
             yield inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=Annotated[kind, option],
             )
 
     def build(self, values: Mapping[str, Any]) -> Any:
-        """The dict or the model that the command gets.
+        """Return the dict or model for the command.
 
         Raises:
             BadSettings: a value does not fit the model.
         """
-        fields = {name: self._read(name, value) for name, value in values.items() if value is not None}
+        fields = {
+            name: self._read(name, value) for name, value in values.items() if value is not None
+        }
         if not self.whole:
             return fields
         try:
             return self.model(**fields)
         except ValidationError as error:
             first = error.errors()[0]
-            raise BadSettings(f"{flag_of(str(first['loc'][0]))} {first['input']}: {first['msg']}.") from error
+            raise BadSettings(
+                f"{flag_of(str(first['loc'][0]))} {first['input']}: {problem_of(first)}."
+            ) from error
 
     def _read(self, name: str, value: Any) -> Any:
         annotation = self.model.model_fields[name].annotation
@@ -220,25 +259,40 @@ class OptionalFields:
             return tuple(dict.fromkeys(value))
         if get_origin(annotation) is dict:
             nested = get_origin(get_args(annotation)[1]) is dict
-            return parse_overrides(value) if nested else parse_pairs(value, flag_of(name))
+            if nested:
+                return parse_overrides(value)
+            return parse_pairs(value, flag_of(name))
         return value
 
 
+def _metavar(annotation: Any) -> str | None:
+    """Return a value's placeholder in the help: its choices or a letter for its type; else None."""
+    if get_origin(annotation) is Literal:
+        return "|".join(get_args(annotation))
+    return METAVARS.get(annotation)
+
+
 def _bound(metadata: Sequence[Any], kind: type, name: str) -> Any:
-    """Bound of that kind in a field's metadata; None if the field has none."""
-    return next((getattr(each, name) for each in metadata if isinstance(each, kind)), None)
+    """Return the bound of that kind in a field's metadata.
+
+    None if there is no bound, or if it is too large to show; the model checks it anyway.
+    """
+    bound = next((getattr(each, name) for each in metadata if isinstance(each, kind)), None)
+    if bound is None or bound > LARGEST_SHOWN:
+        return None
+    return bound
 
 
 def flag_of(field: str) -> str:
-    """Option of a configuration field, as typed."""
+    """Return the command-line option of a configuration field."""
     return FLAGS.get(field, Flag()).name or "--" + field.replace("_", "-")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Command for typer in which every parameter annotated with a pydantic model becomes options, one per field.
+    """Return a command for typer with an option for each field of its pydantic parameters.
 
-    The command itself receives the validated model. A field's description is the option's help; `FLAGS` has spellings
-    that differ from the field's name.
+    The original command receives the validated model. A field's description is the option's help;
+    `FLAGS` lists spellings that differ from the field's name.
 
     Raises:
         ValueError: two parameters have an option of the same name.
@@ -259,15 +313,19 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**values)
 
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    with_options.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in parameters
+    }
     return with_options
 
 
 def exclusive(options: Mapping[str, Any]) -> list[str]:
-    """Names of the options that are given (neither None nor False nor empty); at most one may be.
+    """Return the names of the given options, of which at most one may be given.
+
+    Options with the values None, False or () do not count as given.
 
     Raises:
-        BadSettings: several are.
+        BadSettings: several options are given.
     """
     named = [name for name, value in options.items() if value not in (None, False, ())]
     if len(named) > 1:
@@ -275,12 +333,17 @@ def exclusive(options: Mapping[str, Any]) -> list[str]:
     return named
 
 
-EXAMPLES = {"--set": "rag.k=3", "--only": "method=MEMIT", "--triples": "tool=FILE", "--extract": "tool=spacy",
-            "--over": "rag.k=1,3"}  # fmt: skip
+EXAMPLES = {
+    "--set": "rag.k=3",
+    "--only": "method=MEMIT",
+    "--triples": "tool=FILE",
+    "--extract": "tool=rules",
+    "--over": "rag.k=1,3",
+}
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
-    """Key and value of `key=value`.
+    """Return key and value of a text `key=value`.
 
     Raises:
         BadSettings: the text has another form.
@@ -288,31 +351,41 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         example = EXAMPLES.get(option, "split=seen")
-        raise BadSettings(f"{option} '{text}' is not key=value: write for example {option} {example}.")
+        raise BadSettings(
+            f"{option} '{text}' is not key=value: write for example {option} {example}."
+        )
     return key, value
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Several `key=value` as a dict.
+    """Return texts `key=value` as a dict.
 
     Raises:
-        BadSettings: a text has another form, or two are of the same key.
+        BadSettings: a text has another form, or two texts have the same key.
     """
     pairs = dict[str, str]()
     for text in texts:
         key, value = parse_pair(text, option)
         if pairs.setdefault(key, value) != value:
             raise BadSettings(
-                f"{option} {key} is given twice, as '{pairs[key]}' and '{value}': give it once; several values that "
-                "are wanted together are separated by commas."
+                f"{option} {key} is given twice, as '{pairs[key]}' and '{value}': give it once, "
+                "with commas between several values."
             )
     return pairs
 
 
-def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings by editor: `ft.steps=10` gives {"ft": {"steps": 10}}; `ft=@FILE` reads a TOML file.
+# Suffix of the part of a setting that is an option of the model's chat template.
+TEMPLATE = ".template"
 
-    A value that is not JSON is a string.
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return settings by editor.
+
+    `ft.steps=10` gives {"ft": {"steps": 10}}, and `ft=@FILE` reads a TOML file. A value that is not
+    JSON is a string.
+
+    `model.template.KEY=VALUE` gives {"model": {"template": {KEY: VALUE}}}, an option of the model's
+    chat template.
 
     Raises:
         BadSettings: a text has another form.
@@ -330,13 +403,18 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
             overrides.setdefault(key, {}).update(settings)
             continue
         if not dot or not part:
-            raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
-        overrides.setdefault(part, {})[name] = parse_value(value)
+            raise BadSettings(
+                f"--set '{text}' has no editor: write editor.key=value, for example --set rag.k=3."
+            )
+        settings = overrides.setdefault(part.removesuffix(TEMPLATE), {})
+        if part.endswith(TEMPLATE):
+            settings = settings.setdefault(TEMPLATE[1:], {})
+        settings[name] = parse_value(value)
     return overrides
 
 
 def parse_value(text: str) -> Any:
-    """A value in JSON, or else the text itself."""
+    """Parse a value as JSON; other values stay texts."""
     try:
         return json.loads(text)
     except ValueError:
@@ -344,7 +422,7 @@ def parse_value(text: str) -> Any:
 
 
 def local_model(spec: str, settings: dict[str, Any]) -> AbstractContextManager[Any]:
-    """Load a chat model whose weights are on this machine, as a context that closes it.
+    """Load a local chat model, as a context that closes it.
 
     Raises:
         BadSettings: the model is not local.
@@ -358,12 +436,12 @@ def local_model(spec: str, settings: dict[str, Any]) -> AbstractContextManager[A
 
 
 def check_thresholds(require: Sequence[str] | None, junit: Path | None) -> None:
-    """Check the options before anything is evaluated.
+    """Check the options on thresholds before anything is evaluated.
 
     Raises:
-        BadSettings: a threshold has another form, or --junit stands alone.
+        BadSettings: a threshold has another form, or --junit is given without --require.
     """
-    from emend.evals.results.aggregate.gate import Requirement
+    from emend.evals.metrics.requirement import Requirement
 
     if junit is not None and not require:
         raise BadSettings("--junit writes the outcomes of --require: give at least one.")
@@ -372,13 +450,14 @@ def check_thresholds(require: Sequence[str] | None, junit: Path | None) -> None:
 
 
 def enforce_thresholds(report: "Report", require: Sequence[str] | None, junit: Path | None) -> None:
-    """Print the outcome of each threshold on standard error, and write them as JUnit XML.
+    """Print the outcome of each threshold to standard error, and write them as JUnit XML.
 
     Raises:
         typer.Exit: with code 1 if one is not met.
-        BadSettings: a threshold is about no row of the report, or the file cannot be written.
+        BadSettings: a threshold applies to no row of the report, or the file cannot be written.
     """
-    from emend.evals.results.aggregate.gate import check_requirements, write_junit
+    from emend.evals.results.aggregate.junit import write_junit
+    from emend.evals.results.aggregate.requirement_outcomes import check_requirements
 
     outcomes = check_requirements(report, require or ())
     for outcome in outcomes:
@@ -389,16 +468,19 @@ def enforce_thresholds(report: "Report", require: Sequence[str] | None, junit: P
         raise typer.Exit(1)
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print units, calls, tokens, cost and time, and ask no model.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print units, calls, tokens, cost and time without calling a model."
+    ),
+]
 
 
 def show_estimates(configs: Sequence[RunConfig]) -> None:
-    """Print what runs are expected to need."""
-    from emend.evals.results.dry_run import dry_run
-    from emend.evals.show.report.reproduce import dry_run_lines
-    from emend.evals.stream.benchmark import Stream, dry_run_stream
+    """Print the estimates of runs."""
+    from emend.evals.results.dry_run.run import dry_run
+    from emend.evals.show.report.estimates import dry_run_lines
 
     for config in configs:
-        estimate = dry_run_stream(config) if config.benchmark == Stream.name else dry_run(config)
-        for line in dry_run_lines(estimate):
+        for line in dry_run_lines(dry_run(config)):
             print_text(line)

@@ -1,4 +1,4 @@
-"""The viewer as commands start it, and its export."""
+"""Start of the viewer by commands, and export of its pages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ def require_view() -> None:
     """Check that the viewer's libraries are installed.
 
     Raises:
-        MissingExtra: names the install line.
+        MissingExtra: a library is missing; the message names the install command.
     """
     try:
         import jinja2  # noqa: F401
@@ -30,23 +30,31 @@ def require_view() -> None:
 
 
 def show_runs(
-    folders: Sequence[Path], host: str = "127.0.0.1", port: int = PORT, token: str = "", browser: bool = True
+    folders: Sequence[Path],
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str = "",
+    browser: bool = True,
 ) -> None:
     """Serve the runs below some folders until Ctrl-C.
 
     Raises:
         MissingExtra: the viewer's libraries are not installed.
         BadSettings: others could read the runs, or nothing can listen at the address.
-        MissingData: there is no such folder, or no run.
+        MissingData: a folder does not exist, or there is no run.
     """
     require_view()
+    from emend.evals.show.view.guard import is_loopback
     from emend.evals.show.view.scan import require_runs
-    from emend.evals.show.view.server import Site, is_loopback, listen, serve
+    from emend.evals.show.view.server import listen, serve
+    from emend.evals.show.view.site import Site
 
     if token and len(token) < SHORTEST_TOKEN:
         raise BadSettings(f"--token is too short: give {SHORTEST_TOKEN} characters or more.")
     if not is_loopback(host) and not token:
-        raise BadSettings(f"--host {host}: others could read the runs. Give a --token that a browser must know.")
+        raise BadSettings(
+            f"--host {host} lets others read the runs: give a --token that browsers must send."
+        )
     with Site(folders) as site, listen(host, port) as listener:
         require_runs(site.library.scan)
         address = f"{address_of(host, listener)}/"
@@ -56,7 +64,7 @@ def show_runs(
 
 
 def address_of(host: str, listener: socket) -> str:
-    """The address of a server that listens."""
+    """Return the address of a listening server."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}"
 
@@ -64,32 +72,37 @@ def address_of(host: str, listener: socket) -> str:
 class ViewExportOptions(FrozenModel):
     """Pages as files, instead of a server."""
 
-    export: Path | None = Field(default=None, description="Write the pages as files into this folder, and end.")
-    single: Path | None = Field(default=None, description="Write all pages into one HTML file, and end.")
+    export: Path | None = Field(
+        default=None, description="Write the pages to this folder instead of serving them."
+    )
+    single: Path | None = Field(
+        default=None, description="Write all pages to a single HTML file instead of serving them."
+    )
     cases: str | None = Field(
         default=None,
-        description="With --export or --single, cases that get a page: all, wrong (not all answers right), flipped "
-        "(one editor right, another wrong), or the number of a random sample; default: wrong.",
+        description="With --export or --single, cases that get a page: all, wrong (with a wrong "
+        "answer), flipped (one editor right, another wrong), or the size of a random sample; "
+        "default: wrong.",
     )
 
     @property
     def requested(self) -> bool:
-        """True if files are to be written.
+        """True if pages are to be written to files.
 
         Raises:
-            BadSettings: options that do not go together.
+            BadSettings: options do not go together.
         """
         if self.export is not None and self.single is not None:
             raise BadSettings("--export writes a folder and --single a file: give one of them.")
         if self.cases is not None and self.export is None and self.single is None:
-            raise BadSettings("--cases selects the pages of --export or --single: give one of them.")
+            raise BadSettings("--cases selects the pages of --export or --single: add one of them.")
         return self.export is not None or self.single is not None
 
     def write(self, folders: Sequence[Path]) -> None:
         """Write the pages, and print what was written.
 
         Raises:
-            BadSettings: a wrong choice, folder or file.
+            BadSettings: the choice, folder or file is wrong.
         """
         from emend.evals.show.view.export import export_file, export_folder
 
@@ -99,7 +112,14 @@ class ViewExportOptions(FrozenModel):
         else:
             target = self.export or Path("export")
             start, result = target / "index.html", export_folder(folders, target, choice)
-        many = "1 case is" if result.left_out == 1 else f"{result.left_out:,} cases are"
-        left = f"; {many} left out (--cases {choice})" if result.left_out else ""
+        if result.left_out == 1:
+            many = "1 case is"
+        else:
+            many = f"{result.left_out:,} cases are"
+        left = ""
+        if result.left_out:
+            left = f"; {many} left out (--cases {choice})"
         print_text(f"{result.pages:,} pages, {result.bytes / 2**20:,.1f} MB{left}: open {start}")
-        print_text("The pages hold prompts and replies of the runs: look before you publish them.")
+        print_text(
+            "The pages contain prompts and replies of the runs: check them before you publish them."
+        )

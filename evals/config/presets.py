@@ -1,4 +1,6 @@
-"""Named set-ups of editors (`presets.toml`), which a configuration takes apart into its own fields."""
+"""Presets of editors (`presets.toml`), whose values are copied into the fields of a
+configuration.
+"""
 
 import os
 import tomllib
@@ -16,7 +18,9 @@ DATA_PLACE = "{data}/"
 
 
 class EditorPreset(FrozenModel):
-    """Set-up of one editor: options of the run, settings of the editor, and where both come from."""
+    """Preset of one editor: options of the run and settings of the editor; the summary names their
+    source.
+    """
 
     summary: str
     run: dict[str, str] = {}
@@ -25,19 +29,19 @@ class EditorPreset(FrozenModel):
 
 @cache
 def presets() -> dict[str, dict[str, EditorPreset]]:
-    """The presets by name and editor."""
+    """Return all presets by name and editor."""
     tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
-    return {
-        name: {editor: EditorPreset.model_validate(row) for editor, row in rows.items()}
-        for name, rows in tables.items()
-    }
+    by_name: dict[str, dict[str, EditorPreset]] = {}
+    for name, rows in tables.items():
+        by_name[name] = {editor: EditorPreset.model_validate(row) for editor, row in rows.items()}
+    return by_name
 
 
 def find_preset(name: str) -> dict[str, EditorPreset]:
-    """The set-ups of a preset by editor.
+    """Return the presets of the given name, by editor.
 
     Raises:
-        BadSettings: there is no such preset.
+        BadSettings: the preset is unknown.
     """
     if name not in presets():
         raise BadSettings(f"unknown --preset '{name}': {nearest(name, list(presets()))}")
@@ -45,11 +49,13 @@ def find_preset(name: str) -> dict[str, EditorPreset]:
 
 
 def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a configuration with the values of its preset in place of the preset; given ones come first.
+    """Return the fields of a configuration with its preset replaced by the preset's values;
+    explicit values take precedence.
 
     Raises:
-        BadSettings: no such preset, it has none of the editors, or two of them need different options of the run.
-        MissingData: a file that it names is absent.
+        BadSettings: the preset is unknown, has none of the editors, or two of its editors need
+            different options of the run.
+        MissingData: a file named by the preset is absent.
     """
     rest = {field: value for field, value in values.items() if field != PRESET}
     if (name := values.get(PRESET)) is None:
@@ -57,13 +63,20 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     known = find_preset(str(name))
     rows = {editor: known[editor] for editor in values.get("editors", ()) if editor in known}
     if not rows:
-        raise BadSettings(f"--preset {name} is of the editors {', '.join(known)}: name one, or leave it out.")
+        raise BadSettings(
+            f"--preset {name} applies to the editors {', '.join(known)}: name one, or leave it out."
+        )
     explicit = values.get("overrides") or {}
-    settings = {editor: _with_files(row.settings, explicit.get(editor, {}), editor) for editor, row in rows.items()}
+    settings = {
+        editor: _with_files(row.settings, explicit.get(editor, {}), editor)
+        for editor, row in rows.items()
+    }
     return rest | _run_options(rest, rows, str(name)) | {"overrides": {**explicit, **settings}}
 
 
-def _run_options(explicit: Mapping[str, Any], rows: Mapping[str, EditorPreset], name: str) -> dict[str, str]:
+def _run_options(
+    explicit: Mapping[str, Any], rows: Mapping[str, EditorPreset], name: str
+) -> dict[str, str]:
     options: dict[str, str] = {}
     for editor, row in rows.items():
         for option, value in row.run.items():
@@ -72,14 +85,17 @@ def _run_options(explicit: Mapping[str, Any], rows: Mapping[str, EditorPreset], 
             if options.setdefault(option, value) != value:
                 flag = "--" + option.replace("_", "-")
                 raise BadSettings(
-                    f"--preset {name} has {flag} {options[option]} and, for {editor}, {value}: name one of them "
-                    f"({flag}), or run the editors apart."
+                    f"--preset {name} has {flag} {options[option]} and, for {editor}, {value}: "
+                    f"choose one with {flag}, or run the editors separately."
                 )
     return options
 
 
-def _with_files(settings: Mapping[str, Any], explicit: Mapping[str, Any], editor: str) -> dict[str, Any]:
-    """The preset's settings under the given ones, with the paths of files of the data folder.
+def _with_files(
+    settings: Mapping[str, Any], explicit: Mapping[str, Any], editor: str
+) -> dict[str, Any]:
+    """Return the preset's settings, overridden by explicit ones, with full paths of files in the
+    data folder.
 
     Raises:
         MissingData: such a file is absent.
@@ -87,11 +103,13 @@ def _with_files(settings: Mapping[str, Any], explicit: Mapping[str, Any], editor
     values = {**settings, **explicit}
     for setting, value in values.items():
         if isinstance(value, str) and value.startswith(DATA_PLACE):
-            path = Path(os.environ.get("EMEND_DATA") or "data").expanduser() / value.removeprefix(DATA_PLACE)
+            path = Path(os.environ.get("EMEND_DATA") or "data").expanduser() / value.removeprefix(
+                DATA_PLACE
+            )
             if not path.is_file():
                 raise MissingData(
-                    f"no file '{path}', which the preset needs: get it with emend data pull {path.parts[-3]}, or give "
-                    f"--set {editor}.{setting}=FILE."
+                    f"no file '{path}', which the preset needs: get it with emend data pull "
+                    f"{path.parts[-3]}, or give --set {editor}.{setting}=FILE."
                 )
             values[setting] = str(path)
     return values

@@ -1,1 +1,1 @@
-"""Data of runs: `benchmarks`, and their real files, where they come from, whether they are whole."""
+"""Data of runs: benchmarks, conversations and facts, with download and checks of their files."""

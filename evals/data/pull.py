@@ -1,4 +1,6 @@
-"""Fetches or makes all files of a benchmark in a folder, verifies them, and records where they came from."""
+"""Download of all files of a benchmark into a folder, with derived files, verification, and a
+record of their origins.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
+from emend.evals.data.authors_prompts import elken_judges, elken_run
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.data.download import (
     RETRIES,
@@ -29,32 +32,34 @@ from emend.memory.errors import BadData, EmendError, FetchFailed
 from emend.memory.files import replace_file
 from emend.memory.json_files import read_json
 
+# Content of a JSON file, validated by the functions that use it.
 Json = Any
-"""Content of a JSON file, whose shape is checked where it is used."""
+# Field with the choice of ELKEN's scope classifier, which is a result, not part of the data.
 SERAC = "serac_event"
-"""Key of the choice of ELKEN's scope classifier, a result and no data."""
 
 
 def make(maker: str, folder: Path, target: Path) -> None:
-    """Make the file `target` from others of the folder.
+    """Make the file `target` from other files of the folder.
 
     Raises:
-        BadData: one of them is malformed.
+        BadData: one of the files is malformed.
     """
     try:
         content = MAKERS[maker](folder)
     except (KeyError, TypeError, AttributeError) as error:
         raise BadData(
-            f"{target.name} cannot be made: a record lacks {error}. Remove its input files and fetch again."
+            f"{target.name} cannot be made: a record lacks {error}. Remove its input files and "
+            "fetch again."
         ) from error
     replace_file(target, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 def elken_test(folder: Path) -> Json:
-    """ELKEN's test events from the outputs of its scope classifier, which hold them completely.
+    """Reconstruct ELKEN's test events from the outputs of its scope classifier, which contain them
+    completely.
 
-    First the events with tendency questions, in their order, with the fact questions of the same event; then those with
-    fact questions alone.
+    Events with tendency questions come first, in their order, with the fact questions of the same
+    event, followed by events with fact questions only.
     """
     tendencies = [_bare(row) for row in _read(folder / "serac/tendency.json")]
     facts = {row["event"]: _bare(row) for row in _read(folder / "serac/fact.json")}
@@ -72,10 +77,11 @@ def elken_test(folder: Path) -> Json:
 
 
 def docter_facts(folder: Path) -> Json:
-    """The CounterFact record behind each id that DocTER uses, with `{}` for the subject in its prompt.
+    """Return the CounterFact record behind each id that DocTER uses, with `{}` for the subject in
+    its prompt.
 
     Raises:
-        BadData: an id has no record, or its targets are not DocTER's.
+        BadData: an id has no record, or the record's targets differ from DocTER's.
     """
     names = ("counterfact-edit.json", "counterfact-train.json", "counterfact-val.json")
     known = {row["case_id"]: row for name in names for row in _read(folder / "counterfact" / name)}
@@ -84,7 +90,10 @@ def docter_facts(folder: Path) -> Json:
         for row in _read(folder / name):
             queries.setdefault(int(row["id"]), row)
     if lost := sorted(queries.keys() - known.keys()):
-        raise BadData(f"gold_facts.json cannot be made: CounterFact's files have no record of the ids {lost[:10]}.")
+        raise BadData(
+            "gold_facts.json cannot be made: CounterFact's files have no record of the "
+            f"ids {lost[:10]}."
+        )
     return {"data": [_fact(number, known[number], queries[number]) for number in sorted(queries)]}
 
 
@@ -92,11 +101,15 @@ def _fact(number: int, row: Json, query: Json) -> Json:
     for field, theirs in (("original_target", "ground_truth"), ("altered_target", "target_new")):
         if field in query and query[field] != row[theirs]:
             raise BadData(
-                f"gold_facts.json cannot be made: id {number}, field '{field}': '{query[field]}' in DocTER and "
-                f"'{row[theirs]}' in CounterFact. Fetch the files of one version together."
+                f"gold_facts.json cannot be made: id {number}, field '{field}': '{query[field]}' "
+                f"in DocTER and '{row[theirs]}' in CounterFact. Fetch the files of one version "
+                "together."
             )
     if row["subject"] not in row["prompt"]:
-        raise BadData(f"gold_facts.json cannot be made: id {number}: subject '{row['subject']}' is not in the prompt.")
+        raise BadData(
+            f"gold_facts.json cannot be made: id {number}: subject '{row['subject']}' is "
+            "not in the prompt."
+        )
     return {
         "id": number,
         "subject": row["subject"],
@@ -107,13 +120,18 @@ def _fact(number: int, row: Json, query: Json) -> Json:
     }
 
 
+def _without_choices(question: Json) -> Json:
+    return {key: value for key, value in question.items() if key != SERAC}
+
+
 def _bare(row: Json) -> Json:
     """Return the record without the classifier's choices."""
     bare = {key: value for key, value in row.items() if key not in (SERAC, "id")}
     for part in ("fact", "tendency"):
         if part in bare:
+            questions = bare[part]
             bare[part] = {
-                scope: [{k: v for k, v in question.items() if k != SERAC} for question in bare[part][scope]]
+                scope: list(map(_without_choices, questions[scope]))
                 for scope in ("qas", "local_qas")
             }
     return bare
@@ -127,16 +145,24 @@ def _read(path: Path) -> list[Json]:
     return rows
 
 
-MAKERS: dict[str, Callable[[Path], Json]] = {"elken_test": elken_test, "docter_facts": docter_facts}
+MAKERS: dict[str, Callable[[Path], Json]] = {
+    "elken_test": elken_test,
+    "docter_facts": docter_facts,
+    "elken_run": elken_run,
+    "elken_judges": elken_judges,
+}
 LOCK = ".pull.lock"
 F = TypeVar("F", Remote, Made)
 Status = Literal["fetched", "made", "there", "kept", "failed"]
+# Function of a file's name and its size in bytes, if known, that returns the progress callback of
+# the file.
 ProgressBar = Callable[[str, int | None], AbstractContextManager[Report]]
-"""(file name, size in bytes if known) -> the function that reports the file's progress."""
 
 
 class Outcome(FrozenModel):
-    """Result for one file: `there` is unchanged since it was fetched, `kept` is the user's own and was not touched."""
+    """Result for one file; `there` means unchanged since it was fetched, `kept` a user's own file
+    that was not touched.
+    """
 
     name: str
     status: Status
@@ -148,18 +174,22 @@ class Outcome(FrozenModel):
 
 
 def no_bar(name: str, size: int | None) -> AbstractContextManager[Report]:
-    """Progress bar that shows nothing."""
+    """Return a progress bar that shows nothing."""
     return nullcontext(lambda size, total: None)
 
 
 class Puller:
-    """Fetches the files of one source into one folder; use once, from one thread.
+    """Fetcher of the files of one source into one folder; to be used once, from one thread.
 
-    A file that fails does not stop the others. No file gets its final name before it was verified.
+    A failed file does not stop the others. No file gets its final name before it is verified.
     """
 
     def __init__(
-        self, source: DataSource, folder: Path, progress_bar: ProgressBar = no_bar, retries: int = RETRIES
+        self,
+        source: DataSource,
+        folder: Path,
+        progress_bar: ProgressBar = no_bar,
+        retries: int = RETRIES,
     ) -> None:
         self.source, self.folder = source, folder
         self._progress_bar, self._retries = progress_bar, retries
@@ -169,8 +199,8 @@ class Puller:
         """Fetch the missing files, make the derived ones, and return one outcome per file.
 
         Raises:
-            FetchFailed: the folder cannot be written, or another process fetches into it.
-            BadData: the folder's SOURCES.json is broken.
+            FetchFailed: the folder cannot be written, or another process is fetching into it.
+            BadData: the folder's SOURCES.json is malformed.
         """
         with _locked(self.folder):
             self._ledger = SourceLedger.read(self.folder, self.source.name)
@@ -182,7 +212,9 @@ class Puller:
         try:
             return pull(file)
         except (EmendError, OSError) as error:
-            return Outcome(name=file.name, status="failed", licence=file.licence, problem=str(error))
+            return Outcome(
+                name=file.name, status="failed", licence=file.licence, problem=str(error)
+            )
 
     def _pull_remote(self, remote: Remote) -> Outcome:
         if present := self._present(remote, remote.digest):
@@ -196,12 +228,18 @@ class Puller:
         except HostUnreachable:
             self._unreachable.add(host)
             raise
-        return self._record(remote, "fetched", origin=remote.repository or host, url=remote.url, commit=remote.commit)
+        return self._record(
+            remote,
+            "fetched",
+            origin=remote.repository or host,
+            url=remote.url,
+            commit=remote.commit,
+        )
 
     def _pull_made(self, file: Made) -> Outcome:
         inputs = [self._outcomes[name] for name in file.inputs]
         if failed := [outcome.name for outcome in inputs if outcome.status == "failed"]:
-            raise FetchFailed(f"is made of {', '.join(failed)}, which failed.")
+            raise FetchFailed(f"needs {', '.join(failed)}, which failed.")
         present = self._present(file, "")
         outdated = any(outcome.status == "fetched" for outcome in inputs)
         if present and not (outdated and present.status == "there"):
@@ -210,22 +248,25 @@ class Puller:
         return self._record(file, "made", origin="made by emend data pull", made_of=file.inputs)
 
     def _present(self, file: Remote | Made, digest: str) -> Outcome | None:
-        """Outcome of a file that exists already; None if it does not.
+        """Return the outcome of a file that already exists; None if it does not.
 
         Raises:
-            BadData: it is another file than expected; it is left alone.
-            FetchFailed: a link leads out of the folder, or a folder cannot be made.
+            BadData: the file differs from the expected one; it is not changed.
+            FetchFailed: a link leads out of the folder, or a folder cannot be created.
         """
         target, entry = self._target(file.name), self._ledger.files.get(file.name)
         if not target.is_file():
             return None
         checksum = sha256(target)
         expected = digest or (f"sha256:{entry.sha256}" if entry else "")
-        actual = digest_like(target, digest) if digest else f"sha256:{checksum}"
+        if digest:
+            actual = digest_like(target, digest)
+        else:
+            actual = f"sha256:{checksum}"
         if expected and actual != expected:
             raise BadData(
-                f"{target} exists already and is another file: {actual}, expected {expected}. "
-                "It is left as it is: move it away to fetch the right one."
+                f"{target} already exists and is another file: {actual}, expected {expected}. It "
+                "was not changed: move it away to fetch the right one."
             )
         return Outcome(
             name=file.name,
@@ -243,7 +284,7 @@ class Puller:
         except OSError as error:
             raise unwritable(target.parent, error) from error
         if not target.resolve().is_relative_to(self.folder.resolve()):
-            raise FetchFailed(f"'{target}' leads out of the folder: remove the link.")
+            raise FetchFailed(f"'{target}' points outside the folder: remove the link.")
         return target
 
     def _record(self, file: Remote | Made, status: Status, **source: Any) -> Outcome:
@@ -264,13 +305,15 @@ class Puller:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """The folder, created if needed, while no other process fetches into it."""
+    """Create the folder if needed, and yield it while no other process can fetch into it."""
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout as error:
-        raise FetchFailed(f"another process fetches into '{folder}' (it holds {LOCK}): wait for it.") from error
+        raise FetchFailed(
+            f"another process is fetching into '{folder}' (it holds {LOCK}): wait for it."
+        ) from error
     except OSError as error:
         raise unwritable(folder, error) from error
     try:

@@ -1,1 +1,3 @@
-"""Verdicts on the records of a run: by models as judges, calibrated and stress-tested, and by people in `annotate`."""
+"""Verdicts on a run's records by judge models, with calibration and stress tests, and by human
+annotators.
+"""

@@ -1,4 +1,6 @@
-"""Blind sheets for annotators, the labels read back, and the results of a study: agreement, and calibration."""
+"""Blind annotation sheets, reading of the labels, and results of a study: agreement and
+calibration.
+"""
 
 import base64
 import csv
@@ -9,26 +11,28 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from emend.agents.judging.fence import shorten
 from emend.evals.judging.calibration import LabelLine
+from emend.evals.judging.spreadsheet import spreadsheet_rows
 from emend.evals.judging.study import AnnotationItem, SheetQuestion, Study
 from emend.evals.log.records import json_line, read_model, replace, write_errors
 from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.escape import FORMULA, safe
-from emend.memory.files import private_folder, read_input
+from emend.memory.escape import guard_formula, safe
+from emend.memory.files import private_folder
 from emend.memory.registry import nearest
 
 KEY, ADJUDICATOR = "key.json", "adjudicator"
+# Characters that could end the page's data or script.
 _HARMLESS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
-"""Signs that could end the page's data or its script."""
 
 
 class AnnotationKey(FrozenModel):
-    """A study's items with what annotators must not see, and how they were drawn."""
+    """Items of a study with the information hidden from annotators, and the sampling."""
 
     study: Study
     runs: tuple[str, ...]
@@ -37,13 +41,16 @@ class AnnotationKey(FrozenModel):
 
 
 def write_sheets(folder: Path, key: AnnotationKey, annotators: int = 2) -> list[Path]:
-    """Write a page and a table for each annotator, each in an order of its own, and the key; return the pages.
+    """Write the key, and for each annotator a page and a table in a different order; return the
+    pages.
 
     Raises:
-        RunRefused: the folder has sheets already, or cannot be written.
+        RunRefused: the folder already has sheets, or cannot be written.
     """
     if (folder / KEY).exists():
-        raise RunRefused(f"'{folder}' has sheets already, and may have labels: give another folder.")
+        raise RunRefused(
+            f"'{folder}' has sheets already, and may have labels: give another folder."
+        )
     with write_errors(f"'{folder}'"):
         private_folder(folder, links=True)
     replace(folder / KEY, key)
@@ -54,13 +61,14 @@ def write_sheet(folder: Path, annotator: str, key: AnnotationKey) -> Path:
     """Write the page and the table of one annotator; return the page."""
     items = _shuffled(key.items, f"{key.seed} {annotator}")
     page = folder / f"{annotator}.html"
-    replace(page.with_suffix(".csv"), _table(key.study, items).encode("utf-8-sig"))  # the mark is for Excel
+    # Excel needs the byte-order mark
+    replace(page.with_suffix(".csv"), _table(key.study, items).encode("utf-8-sig"))
     replace(page, _page(annotator, key.study, items).encode())
     return page
 
 
 def _shuffled(items: Sequence[AnnotationItem], seed: str) -> list[AnnotationItem]:
-    """The items in a random order, with those of one group together."""
+    """Return the items in random order, keeping groups together."""
     groups = _by_group(items)
     names = sorted(groups)
     Random(seed).shuffle(names)
@@ -75,30 +83,37 @@ def _by_group(items: Sequence[AnnotationItem]) -> dict[str, list[AnnotationItem]
 
 
 def _table(study: Study, items: Sequence[AnnotationItem]) -> str:
-    """The table as CSV in which no cell is a formula to a spreadsheet."""
+    """Return the table as CSV, with cells escaped against spreadsheet formulas."""
     names = list(dict.fromkeys(name for item in items for name in item.parts))
     blanks = [""] * (len(study.questions) + 1)
-    head = ["item", *names, *(question.name for question in study.questions), "comment"]
-    rows = [[item.id, *("\n".join(_shown(item.parts.get(name, ()))) for name in names), *blanks] for item in items]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows(
-        [f"'{text}" if text.lstrip().startswith(FORMULA) else text for text in row] for row in [head, *rows]
-    )
+    head = ["item", *names, *(question.name for question in study.questions), "comment"]
+    writer.writerow(map(guard_formula, head))
+    for item in items:
+        texts = ["\n".join(_shown(item.parts.get(name, ()))) for name in names]
+        writer.writerow(map(guard_formula, [item.id, *texts, *blanks]))
     return out.getvalue()
 
 
+def _page_item(item: AnnotationItem) -> dict[str, Any]:
+    return {"id": item.id, "parts": {name: _shown(texts) for name, texts in item.parts.items()}}
+
+
 def _page(annotator: str, study: Study, items: Sequence[AnnotationItem]) -> str:
-    """The page: its data are JSON that its own script shows as text, so that nothing in them is markup."""
+    """Return the page as HTML; its script shows the JSON data as text, so that markup in them has
+    no effect.
+    """
     data = {
         "annotator": annotator,
         "sheet": content_id("sheet", annotator, [item.id for item in items]),
         "title": study.title,
         "instructions": study.instructions.strip(),
-        "questions": [question.model_dump(include={"name", "question", "options"}) for question in study.questions],
-        "items": [
-            {"id": item.id, "parts": {name: _shown(texts) for name, texts in item.parts.items()}} for item in items
+        "questions": [
+            question.model_dump(include={"name", "question", "options"})
+            for question in study.questions
         ],
+        "items": list(map(_page_item, items)),
     }
     page = Path(__file__).with_name("sheet.html").read_text(encoding="utf-8")
     script = page.rpartition("<script>")[2].partition("</script>")[0]
@@ -108,16 +123,16 @@ def _page(annotator: str, study: Study, items: Sequence[AnnotationItem]) -> str:
 
 
 def _shown(texts: Sequence[str]) -> list[str]:
-    """The texts as a person sees them: as long as a judge does, with control characters visible."""
+    """Return the texts as shown to people: shortened as for a judge, with visible control
+    characters.
+    """
     return [safe(shorten(text)) for text in texts]
 
 
-LARGEST = 64_000_000
-"""Bytes of a sheet; one that is larger is none of ours."""
-
-
 class Sheet(FrozenModel):
-    """The labels (by question) and the comments of one annotator, by item; what is open is missing."""
+    """One annotator's labels and comments by item, the labels also by question; open items are
+    missing.
+    """
 
     annotator: str
     labels: dict[str, dict[str, str]] = {}
@@ -125,10 +140,10 @@ class Sheet(FrozenModel):
 
 
 def read_key(folder: Path) -> AnnotationKey:
-    """Read the key that was written beside the sheets.
+    """Read the key of the sheets.
 
     Raises:
-        BadData: there is none, or it is damaged.
+        BadData: the key is missing or damaged.
     """
     try:
         return read_model(folder / KEY, AnnotationKey, "Restore the file.")
@@ -141,40 +156,53 @@ def read_sheets(folder: Path, key: AnnotationKey, paths: Sequence[Path] = ()) ->
     """Read the filled sheets, by default those in the folder.
 
     Raises:
-        BadData: a sheet cannot be read or has no label, or two are of one annotator.
+        BadData: a sheet cannot be read or has no label, or two sheets belong to one annotator.
     """
     adjudicated = folder / f"{ADJUDICATOR}.csv"
-    files = [*(paths or sorted(folder.glob("annotator-*.csv"))), *([adjudicated] if adjudicated.exists() else [])]
+    files = [
+        *(paths or sorted(folder.glob("annotator-*.csv"))),
+        *([adjudicated] if adjudicated.exists() else []),
+    ]
     sheets = [read_sheet(path, key) for path in dict.fromkeys(files)]
     for sheet in sheets:
         if not sheet.labels and sheet.annotator != ADJUDICATOR:
             raise BadData(
-                f"{sheet.annotator}.csv has no label: fill it in, or put the file that the page {sheet.annotator}.html "
-                "saves in its place."
+                f"{sheet.annotator}.csv has no label: fill it in, or replace it by the file that "
+                f"the page {sheet.annotator}.html saves."
             )
     names = [sheet.annotator for sheet in sheets]
     if len({*names}) < len(names) or not set(names) - {ADJUDICATOR}:
-        raise BadData(f"the sheets are of {', '.join(names) or 'nobody'}: give each annotator's file another name.")
+        raise BadData(
+            f"the sheets are from {', '.join(names) or 'nobody'}: give each annotator's file its "
+            "own name."
+        )
     return sheets
 
 
 def read_sheet(path: Path, key: AnnotationKey) -> Sheet:
-    """Read one sheet, as spreadsheets and the page save it.
+    """Read one sheet, as saved by a spreadsheet or the page.
 
     Raises:
-        BadData: it cannot be read; names line and column.
+        BadData: the sheet cannot be read; the message names line and column.
     """
-    (_, head), *rows = [*_rows(path)] or [(1, [])]
+    (_, head), *rows = [*spreadsheet_rows(path)] or [(1, [])]
     columns = {name.strip().casefold(): place for place, name in enumerate(head)}
     if missing := {"item", *(question.name for question in key.study.questions)} - columns.keys():
-        raise BadData(f"'{path}', line 1: no column '{min(missing)}'. The first line names the columns: keep it.")
+        raise BadData(
+            f"'{path}', line 1: no column '{min(missing)}'. The first line names the "
+            "columns: keep it."
+        )
     known, sheet = {item.id for item in key.items}, Sheet(annotator=path.stem)
     for line, cells in rows:
-        cell = {name: cells[place].strip().removeprefix("'") for name, place in columns.items() if place < len(cells)}
+        cell = {
+            name: cells[place].strip().removeprefix("'")
+            for name, place in columns.items()
+            if place < len(cells)
+        }
         if not (item := cell.get("item", "")):
             continue
         if item not in known:
-            raise BadData(f"'{path}', line {line}: there is no other item '{item:.40}' in this study.")
+            raise BadData(f"'{path}', line {line}: item '{item:.40}' is unknown or occurs twice.")
         known.remove(item)
         if labels := _labels(cell, key.study, f"'{path}', line {line}"):
             sheet.labels[item] = labels
@@ -183,43 +211,34 @@ def read_sheet(path: Path, key: AnnotationKey) -> Sheet:
     return sheet
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file in any of the ways in which spreadsheets save one, with the numbers of their lines."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise BadData(f"'{path}' has more than {LARGEST} bytes: it is no sheet.")
-        content = read_input(path)
-        encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        text = content.decode(encoding, errors="replace")  # labels are ASCII; a comment may be in another code page
-        reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
-        yield from ((reader.line_num, row) for row in reader)
-    except (OSError, csv.Error) as error:
-        raise BadData(f"cannot read the sheet '{path}': {error}.") from error
-
-
 def _labels(cell: dict[str, str], study: Study, where: str) -> dict[str, str]:
-    """The labels of a row, in the study's spelling; spreadsheets may write 3 as 3.0."""
+    """Return the labels of a row in the study's spelling; a spreadsheet may have saved 3 as 3.0."""
     labels = {}
     for question in study.questions:
         if text := cell.get(question.name, "").removesuffix(".0"):
             options = {label.casefold(): label for label in question.options}
             if text.casefold() not in options:
                 raise BadData(
-                    f"{where}, column '{question.name}': '{text:.40}': {nearest(text, list(question.options))}"
+                    f"{where}, column '{question.name}': '{text:.40}': "
+                    f"{nearest(text, list(question.options))}"
                 )
             labels[question.name] = options[text.casefold()]
     return labels
 
 
 class PairAgreement(RaterAgreement):
-    """The agreement of two annotators, or of people and the rule of Emend's analysis, in one question."""
+    """Agreement on one question between two annotators, or between people and the rule of Emend's
+    analysis.
+    """
 
     question: str
     raters: tuple[str, str]
 
 
 class LabelShare(FrozenModel):
-    """In one stratum the share of a label, or the mean of marks, with `label` empty; open items are unscored."""
+    """Share of a label in one stratum, or mean of the marks if `label` is empty; open items are
+    unscored.
+    """
 
     question: str
     stratum: str
@@ -236,7 +255,7 @@ class LabelDisagreement(FrozenModel):
 
 
 class AnnotationResults(FrozenModel):
-    """All that the sheets say; `labelled` counts items by annotator."""
+    """Results of all sheets; `labelled` is the number of labelled items by annotator."""
 
     labelled: dict[str, int]
     pairs: tuple[PairAgreement, ...]
@@ -245,7 +264,7 @@ class AnnotationResults(FrozenModel):
 
 
 def results_of(key: AnnotationKey, sheets: Sequence[Sheet]) -> AnnotationResults:
-    """The results of filled sheets."""
+    """Compute the results of filled sheets."""
     questions = key.study.questions
     differing = [
         LabelDisagreement(item=item.id, question=question.name, labels=labels)
@@ -261,44 +280,71 @@ def results_of(key: AnnotationKey, sheets: Sequence[Sheet]) -> AnnotationResults
     )
 
 
-def _study_labels(item: AnnotationItem, sheets: Sequence[Sheet], question: SheetQuestion) -> dict[str, str]:
-    """The annotators' labels of an item."""
+def _study_labels(
+    item: AnnotationItem, sheets: Sequence[Sheet], question: SheetQuestion
+) -> dict[str, str]:
+    """Return the labels of an item by annotator, without the adjudicator's."""
     labels = {sheet.annotator: sheet.labels.get(item.id, {}).get(question.name) for sheet in sheets}
     return {name: label for name, label in labels.items() if label and name != ADJUDICATOR}
 
 
-def final_label(item: AnnotationItem, sheets: Sequence[Sheet], question: SheetQuestion) -> str | None:
-    """The adjudicator's label, or the one that all who labelled the item agree on; None where there is neither."""
+def final_label(
+    item: AnnotationItem, sheets: Sequence[Sheet], question: SheetQuestion
+) -> str | None:
+    """Return the adjudicator's label, or else the unanimous label of all annotators of the item, or
+    None.
+    """
     for sheet in sheets:
-        if sheet.annotator == ADJUDICATOR and (label := sheet.labels.get(item.id, {}).get(question.name)):
+        if sheet.annotator == ADJUDICATOR and (
+            label := sheet.labels.get(item.id, {}).get(question.name)
+        ):
             return label
     labels = {*_study_labels(item, sheets, question).values()}
-    return labels.pop() if len(labels) == 1 else None
+    if len(labels) == 1:
+        return labels.pop()
+    return None
 
 
-def _pairs(key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion) -> Iterator[PairAgreement]:
-    """The agreement of every two annotators, and of people and rule where the items have a rule's label."""
+def _pairs(
+    key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion
+) -> Iterator[PairAgreement]:
+    """Yield the agreement of each pair of annotators, and of people and the rule if items have a
+    label by the rule.
+    """
     raters = [sheet.annotator for sheet in sheets if sheet.annotator != ADJUDICATOR]
     labels = [_study_labels(item, sheets, question) for item in key.items]
-    compared = [((a, b), [(each.get(a), each.get(b)) for each in labels]) for a, b in combinations(raters, 2)]
+    compared: list[tuple[tuple[str, str], list[tuple[str | None, str | None]]]] = []
+    for a, b in combinations(raters, 2):
+        compared.append(((a, b), [(by_rater.get(a), by_rater.get(b)) for by_rater in labels]))
     if any(item.rule for item in key.items):
         rules = [(final_label(item, sheets, question), item.rule or None) for item in key.items]
         compared.append((("people", "the rule"), rules))
     for pair, rows in compared:
-        both = [(question.number(a), question.number(b), n) for n, (a, b) in enumerate(rows) if a and b]
+        both = [
+            (question.number(a), question.number(b), n) for n, (a, b) in enumerate(rows) if a and b
+        ]
         firsts, seconds = [a for a, _, _ in both], [b for _, b, _ in both]
         cases = [key.items[n].case for _, _, n in both]
         measured = agreement(firsts, seconds, cases, ordered=question.ordered, raters=pair)
         yield PairAgreement(**dict(measured), question=question.name, raters=pair)
 
 
-def _shares(key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion) -> Iterator[LabelShare]:
+def _shares(
+    key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion
+) -> Iterator[LabelShare]:
     for stratum in sorted({item.stratum for item in key.items}):
-        labelled = [(final_label(i, sheets, question), i.case) for i in key.items if i.stratum == stratum]
-        errors = [(final, case) for final, case in labelled if not final or final != key.study.correct]
+        labelled = [
+            (final_label(i, sheets, question), i.case) for i in key.items if i.stratum == stratum
+        ]
+        errors = [
+            (final, case) for final, case in labelled if not final or final != key.study.correct
+        ]
         for label in [""] if question.ordered else question.options:
             rows = labelled if label and label == key.study.correct else errors
-            values = [None if final is None else float(final == label) if label else float(final) for final, _ in rows]
+            values = [
+                None if final is None else float(final == label) if label else float(final)
+                for final, _ in rows
+            ]
             value = estimate(values, [case for _, case in rows], share=bool(label))
             yield LabelShare(question=question.name, stratum=stratum, label=label, value=value)
 
@@ -306,15 +352,19 @@ def _shares(key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion
 def write_adjudication(
     folder: Path, key: AnnotationKey, sheets: Sequence[Sheet], results: AnnotationResults
 ) -> Path | None:
-    """Write a sheet of the disagreements with all labels and comments; None without any, or if it is filled already."""
+    """Write a sheet of the items with disagreements, with all labels and comments; return its page.
+
+    Nothing is written, and None is returned, if there are no disagreements or the sheet already has
+    labels.
+    """
     path, differing = folder / f"{ADJUDICATOR}.csv", {each.item for each in results.disagreements}
     if not differing or (path.exists() and read_sheet(path, key).labels):
         return None
-    items = [
-        item.model_copy(update={"parts": item.parts | {"labels": tuple(_summary(item, sheet) for sheet in sheets)}})
-        for item in key.items
-        if item.id in differing
-    ]
+    items: list[AnnotationItem] = []
+    for item in key.items:
+        if item.id in differing:
+            labels = tuple(_summary(item, sheet) for sheet in sheets)
+            items.append(item.model_copy(update={"parts": item.parts | {"labels": labels}}))
     return write_sheet(folder, ADJUDICATOR, key.model_copy(update={"items": tuple(items)}))
 
 
@@ -325,18 +375,26 @@ def _summary(item: AnnotationItem, sheet: Sheet) -> str:
 
 
 def write_labels(path: Path, key: AnnotationKey, sheets: Sequence[Sheet]) -> int:
-    """Write the final labels as `emend judge calibrate` reads them; return how many items have one.
+    """Write the final labels in the format of `emend judge calibrate`; return the number of labels.
 
-    Items that are open have the label null, so that a calibration counts them.
+    Items without a final label get the label null, so that a calibration counts them.
     """
-    question = next(question for question in key.study.questions if question.name == key.study.label)
+    question = next(
+        question for question in key.study.questions if question.name == key.study.label
+    )
     lines = []
     for items in _by_group(key.items).values():
         finals = [final_label(item, sheets, question) for item in items]
         label: float | str | None = finals[0]
         if key.study.counted:
-            label = None if None in finals else finals.count(key.study.counted) / len(finals)
-        parts = {name: list(texts) if len(texts) > 1 else texts[0] for name, texts in items[0].judged.items()}
+            if None in finals:
+                label = None
+            else:
+                label = finals.count(key.study.counted) / len(finals)
+        parts = {
+            name: list(texts) if len(texts) > 1 else texts[0]
+            for name, texts in items[0].judged.items()
+        }
         lines.append(LabelLine(kind=key.study.judge, case=items[0].case, item=parts, label=label))
     replace(path, b"".join(map(json_line, lines)))
     return sum(line.label is not None for line in lines)

@@ -1,7 +1,8 @@
-"""Calibration of judges: their agreement with people's labels, and a stress test by texts that dictate a verdict.
+"""Calibration of judges: agreement with human labels, and a stress test with texts that try to
+dictate a verdict.
 
-The texts and the relations of the stress test are in `stress.toml`; users give texts for judges of their own in a
-file like it.
+The texts and the relations of the stress test are in `stress.toml`; users can give texts for their
+own judges in a file of the same format.
 """
 
 import json
@@ -15,15 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from emend.agents.judging.base import Item, Scale
-from emend.evals.judging.panel import Judgement, Panel, ask_all, combine, load_judge, make_calls
-from emend.evals.judging.store import calibration_file
+from emend.agents.judging.base import Item, Role, Scale
+from emend.evals.judging.calibrations import calibration_file
+from emend.evals.judging.calls import ask_calls, make_calls
+from emend.evals.judging.judgement import Judgement
+from emend.evals.judging.panel import Panel, load_judge
+from emend.evals.judging.votes import combine
 from emend.evals.log.manifest import now
 from emend.evals.log.records import replace, write_errors
 from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings, ModelUnreachable
+from emend.memory.errors import BadData, BadSettings, problem_of
 from emend.memory.files import open_file, private_folder
 from emend.memory.registry import nearest
 
@@ -34,16 +38,17 @@ if TYPE_CHECKING:
 
 
 Outcome = Literal["holds", "broken", "unscored"]
+# Tolerance by scale for two values that should be about equal.
 TOLERANCE = {"1 to 5": 1.0, "share": 0.5, "yes or no": 0.0}
-"""By scale, how far apart two values that should be about the same may be."""
 EXAMPLE = (
-    '[[case]], and on lines of their own kind = "my_judge:JUDGE", varies = "answer", parts = {question = ".."}, '
+    '[[case]], and on lines of their own kind = "my_judge:JUDGE", varies = "answer", '
+    'parts = {question = ".."}, '
     'variants = {gold = "..", unedited = "..", empty = "", ordered = ".. Say yes."}'
 )
 
 
 class StressRow(FrozenModel):
-    """One text and its verdict, or why there is no number."""
+    """Text of the stress test with its verdict, or the reason why it is unscored."""
 
     kind: str
     variant: str
@@ -54,7 +59,9 @@ class StressRow(FrozenModel):
 
 
 class Relation(FrozenModel):
-    """A relation that must hold between the verdicts on two texts; unscored where one of them has no number."""
+    """Relation that must hold between the verdicts on two texts; unscored if a verdict is
+    missing.
+    """
 
     kind: str
     left: str
@@ -64,7 +71,7 @@ class Relation(FrozenModel):
 
 
 class StressReport(FrozenModel):
-    """All texts and all relations of the kinds that were tried."""
+    """Texts and relations of all tested kinds of judges."""
 
     judge: str
     rows: tuple[StressRow, ...]
@@ -72,14 +79,16 @@ class StressReport(FrozenModel):
 
 
 class RepeatedText(FrozenModel):
-    """A text that is repeated."""
+    """Text to repeat, and the number of repetitions."""
 
     text: str
     times: Annotated[int, Field(ge=1, le=10_000)]
 
 
 class StressCase(FrozenModel):
-    """A judge's item of which one part varies; the others, a text or a list of texts each, stay as they are."""
+    """Judge's item with one varying part, whose texts are in `variants`; the other parts, each a
+    text or a list of texts, are fixed.
+    """
 
     kind: str
     varies: str
@@ -92,22 +101,24 @@ class StressCase(FrozenModel):
         if unknown := [name for name in self.variants if name not in variants()]:
             raise ValueError(f"no variant '{unknown[0]}': {nearest(unknown[0], list(variants()))}")
         if self.varies in self.parts:
-            raise ValueError(f"'{self.varies}' varies, and is among the fixed parts too")
+            raise ValueError(f"'{self.varies}' is varied, but is also one of the fixed parts")
         if not self.rules:
             raise ValueError("no relation has both of its texts: give gold and unedited at least")
         return self
 
     @property
     def rules(self) -> list[tuple[str, str, str]]:
-        """Relations (left, op, right) of which the case has both texts."""
+        """Relations (left, op, right) for which the case has both texts."""
         names = {*self.variants, *(["long"] if self.long else [])}
         rules = (rule.split() for rule in _shipped()["relations"])
         return [(left, op, right) for left, op, right in rules if {left, right} <= names]
 
     def items(self, name: str) -> dict[str, Item]:
-        """Items for the judge of that name, by variant."""
+        """Return the items for the judge with this name, by variant."""
         texts = self.variants | ({"long": self.long.text * self.long.times} if self.long else {})
-        fixed = {part: (text,) if isinstance(text, str) else text for part, text in self.parts.items()}
+        fixed = {
+            part: (text,) if isinstance(text, str) else text for part, text in self.parts.items()
+        }
         return {
             variant: Item(kind=name, parts=fixed | {self.varies: (texts[variant],)})
             for variant in variants()
@@ -121,15 +132,15 @@ def _shipped() -> dict[str, Any]:
 
 
 def variants() -> dict[str, str]:
-    """Return what each variant of a text is, in their order."""
+    """Return the description of each variant of a text, in order."""
     return _shipped()["variant"]  # type: ignore[no-any-return]
 
 
 def case_of(kind: str, user_cases: Mapping[str, StressCase]) -> StressCase:
-    """Return the case of that kind of judge, the user's own first.
+    """Return the stress case for a kind of judge: the user's own, else the shipped one.
 
     Raises:
-        BadSettings: there is none.
+        BadSettings: there is no case for this kind.
     """
     if case := user_cases.get(kind):
         return case
@@ -137,8 +148,8 @@ def case_of(kind: str, user_cases: Mapping[str, StressCase]) -> StressCase:
         if fields["kind"] == kind:
             return StressCase.model_validate(fields)
     raise BadSettings(
-        f"there is no stress set for judge '{kind}': give its texts in a file, --cases my-cases.toml: {EXAMPLE}. "
-        "See docs/how-to/judges.md, Your own."
+        f"there is no stress set for judge '{kind}': give its texts in a file, --cases "
+        f"my-cases.toml: {EXAMPLE}. See docs/how-to/judges.md, Your own."
     )
 
 
@@ -146,7 +157,7 @@ def own_cases(path: Path) -> dict[str, StressCase]:
     """Read the cases of a user's TOML file, by kind of judge.
 
     Raises:
-        BadData: no such file, or it or a case is not as it must be; names case and field.
+        BadData: the file is missing or invalid; the message names case and field.
     """
     like = f"A case is {EXAMPLE}."
     try:
@@ -157,16 +168,19 @@ def own_cases(path: Path) -> dict[str, StressCase]:
     by_kind: dict[str, StressCase] = {}
     cases = content.get("case")
     if not isinstance(cases, list) or not cases:
-        raise BadData(f"'{path}' has no [[case]] but {', '.join(content) or 'nothing'}. {like}")
+        raise BadData(f"'{path}' has no [[case]], but {', '.join(content) or 'nothing'}. {like}")
     for number, fields in enumerate(cases, 1):
         try:
             case = StressCase.model_validate(fields)
         except ValidationError as error:
             first = error.errors()[0]
             field = "".join(f", field '{part}'" for part in first["loc"][:1])
-            raise BadData(f"{path}, case {number}{field}: {first['msg']}. {like}") from error
+            raise BadData(f"{path}, case {number}{field}: {problem_of(first)}. {like}") from error
         if case.kind in by_kind:
-            raise BadData(f"{path}, case {number}: a second one of kind '{case.kind}'. Give one for each kind.")
+            raise BadData(
+                f"{path}, case {number}: a second case of kind '{case.kind}'. Give one for each "
+                "kind."
+            )
         by_kind[case.kind] = case
     return by_kind
 
@@ -181,18 +195,19 @@ def stress(
     """Judge the stress set.
 
     Args:
-        panel: who judges and how.
-        models: by the names of the panel.
-        kinds: names of judges; those of `cases` by default, and all shipped ones without these.
-        concurrency: calls at the same time.
-        cases: a user's own by kind, in the place of shipped ones.
+        panel: the panel of judges.
+        models: models by their names in the panel.
+        kinds: names of judges; by default the kinds of `cases`, or all built-in judges.
+        concurrency: maximum number of calls at the same time.
+        cases: the user's cases by kind, which replace shipped ones.
 
     Raises:
-        BadSettings: an unknown judge, or one without a stress set.
+        BadSettings: an unknown judge, or a judge without a stress set.
         ModelError: a judge cannot be called.
     """
     named = list(dict.fromkeys(kinds or cases or JUDGES.builtin))
-    loaded = [(load_judge(kind), case_of(kind, cases or {})) for kind in named]  # all, before one is asked
+    # check all judges before asking one
+    loaded = [(panel.load(kind), case_of(kind, cases or {})) for kind in named]
     rows: list[StressRow] = []
     relations: list[Relation] = []
     for kind, (judge, case) in zip(named, loaded, strict=True):
@@ -208,20 +223,32 @@ def stress(
 
 
 def _verdicts(
-    panel: Panel, models: "Mapping[str, BaseChatModel]", kind: str, judge: "Judge", case: StressCase, concurrency: int
+    panel: Panel,
+    models: "Mapping[str, BaseChatModel]",
+    kind: str,
+    judge: "Judge",
+    case: StressCase,
+    concurrency: int,
 ) -> list[StressRow]:
     items, output = case.items(judge.name), judge.role.output
-    judgements: list[Judgement] = []
-    single = panel.model_copy(update={"batch": False})  # the texts of one batch would be read side by side
+    # in a batch, the texts would be compared with each other
+    single = panel.model_copy(update={"batch": False})
     calls = make_calls(single, judge, list(items.values()), set())
-    counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
+    results = ask_calls(calls, models, panel.retries, concurrency)
+    # test only the judge, without the rules for disputes
+    plain = [judgement.model_copy(update={"dispute": None}) for judgement in results.judgements]
     rows = []
     for variant, item in items.items():
-        verdict = combine(panel, judge, [judgement for judgement in judgements if judgement.item == item.id])
+        verdict = combine(
+            panel, judge, [judgement for judgement in plain if judgement.item == item.id]
+        )
         why, value = verdict.unscored.get(output, ""), verdict.values.get(output)
-        why = counts.first_failure if counts.first_failure and "not judged" in why else why
+        if results.first_failure and "not judged" in why:
+            why = results.first_failure
         about = variants()[variant]
-        rows.append(StressRow(kind=kind, variant=variant, about=about, output=output, value=value, why=why))
+        rows.append(
+            StressRow(kind=kind, variant=variant, about=about, output=output, value=value, why=why)
+        )
     return rows
 
 
@@ -229,11 +256,14 @@ def _outcome(left: float | None, op: str, right: float | None, tolerance: float)
     if left is None or right is None:
         return "unscored"
     holds = {">": left > right, "<=": left <= right, "about": abs(left - right) <= tolerance}[op]
-    return "holds" if holds else "broken"
+    if holds:
+        return "holds"
+    return "broken"
 
 
 FORMAT = (
-    '{"kind": "coherence", "case": "7", "item": {"question": "..", "thoughts": "..", "answer": ".."}, "label": "yes"}'
+    '{"kind": "coherence", "case": "7", '
+    '"item": {"question": "..", "thoughts": "..", "answer": ".."}, "label": "yes"}'
 )
 YES = {"yes": 1.0, "true": 1.0, "support": 1.0, "no": 0.0, "false": 0.0, "not-support": 0.0}
 EXPECTED: dict[Scale, str] = {
@@ -242,14 +272,16 @@ EXPECTED: dict[Scale, str] = {
     "share": "a share from 0 to 1",
 }
 
+# Number, or the reason why there is none.
 Verdict = float | str
-"""A number, or the reason why there is none."""
+# Maps items of one kind to one list of verdicts per repeat, with one verdict per item.
 AskPanel = Callable[[Sequence[Item]], Sequence[Sequence[Verdict]]]
-"""Items of one kind -> per repeat, the verdict on each."""
 
 
 class LabelledItem(FrozenModel):
-    """One item with a person's label as a number, None where it was left open; items of one case are one cluster."""
+    """Item with a person's label as a number, or None if it is open; items of the same case form a
+    cluster.
+    """
 
     kind: str
     case: str
@@ -258,7 +290,7 @@ class LabelledItem(FrozenModel):
 
 
 class LabelLine(FrozenModel):
-    """A line of the file of labels, as it is written."""
+    """Line of a file of labels."""
 
     kind: str
     case: str | int = ""
@@ -267,9 +299,10 @@ class LabelLine(FrozenModel):
 
 
 class Calibration(RaterAgreement):
-    """A judge's agreement with people on one kind of item, by its first repeat, and of its repeats with each other.
+    """Agreement of judges with people on one kind of item (first repeat), and between repeats.
 
-    `missing` counts items that nobody labelled, which are left out; `unscored` those without a verdict.
+    `missing` is the number of unlabelled items, which are excluded; `unscored` is the number of
+    items without a verdict.
     """
 
     kind: str
@@ -279,17 +312,17 @@ class Calibration(RaterAgreement):
     labelled: int
     missing: int
     reasons: dict[str, int]
-    """Why items have no verdict."""
+    """Numbers of items without a verdict, by reason."""
     repeats: int
     retest: RaterAgreement | None = None
-    """Every two repeats on the same item; None with one repeat."""
+    """Agreement between all pairs of repeats on the same item; None with one repeat."""
     items: str
-    """A digest of the items and their labels."""
+    """Digest of the items and their labels."""
     measured: str
 
 
 def parts_of(kind: str) -> frozenset[str]:
-    """List the parts of a shipped judge's items; those of a user's own judge are not known."""
+    """Return the names of the parts of a built-in judge's items; empty for a user's own judge."""
     if kind not in JUDGES.builtin:
         return frozenset()
     case = case_of(kind, {})
@@ -300,13 +333,18 @@ def read_labels(path: Path) -> list[LabelledItem]:
     """Read the labelled items of a file of JSON lines; blank lines are skipped.
 
     Raises:
-        BadData: no such file, nothing in it, or a line is not as it must be; names line and field.
+        BadData: the file is missing or empty, or a line is invalid; the message names line and
+            field.
     """
     try:
         with open_file(path, links=True) as file:
-            lines = file.read().decode("utf-8-sig").split("\n")  # JSON may hold other ends of lines
+            lines = (
+                file.read().decode("utf-8-sig").split("\n")
+            )  # not splitlines: JSON may have \u2028
     except (BadData, OSError, UnicodeDecodeError) as error:
-        raise BadData(f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}.") from error
+        raise BadData(
+            f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}."
+        ) from error
     rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise BadData(f"'{path}' has no label: each line is to be like {FORMAT}.")
@@ -319,43 +357,59 @@ def _labelled(text: str, where: str) -> LabelledItem:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole line"
-        raise BadData(f"{where}, field '{field}': {first['msg']}. A line is to be like {FORMAT}.") from error
+        raise BadData(
+            f"{where}, field '{field}': {problem_of(first)}. A line is to be like {FORMAT}."
+        ) from error
     try:
         scale = load_judge(line.kind).role.scale
     except BadSettings as error:
-        raise BadData(f"{where}, field 'kind': {error} One of your own is named as module:attribute.") from error
+        raise BadData(
+            f"{where}, field 'kind': {error} One of your own is named as module:attribute."
+        ) from error
     known = parts_of(line.kind)
     if known and set(line.item) != known:
         raise BadData(
-            f"{where}, field 'item': it has {', '.join(sorted(line.item))}, and a judge of {line.kind} is shown "
-            f"{', '.join(sorted(known))}. Give exactly these."
+            f"{where}, field 'item': it has {', '.join(sorted(line.item))}, but a judge of "
+            f"{line.kind} is shown {', '.join(sorted(known))}. Give exactly these."
         )
-    parts = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in line.item.items()}
+    parts = {
+        name: (text,) if isinstance(text, str) else tuple(text) for name, text in line.item.items()
+    }
     if empty := [name for name, texts in parts.items() if not texts]:
         raise BadData(f"{where}, field 'item.{empty[0]}': an empty list. Give a text, or several.")
     item = Item(kind=line.kind, parts=parts)
     return LabelledItem(
-        kind=line.kind, case=str(line.case) or item.id, item=item, label=_number(line.label, scale, where)
+        kind=line.kind,
+        case=str(line.case) or item.id,
+        item=item,
+        label=_number(line.label, scale, where),
     )
 
 
 def _number(label: bool | int | float | str | None, scale: Scale, where: str) -> float | None:
-    """The label on its scale; None where there is none."""
+    """Return the label as a number on its scale; None for an open label."""
     if label is None or label == "":
         return None
     word = isinstance(label, bool) or (isinstance(label, str) and label.strip().casefold() in YES)
     try:
-        value = YES[label.strip().casefold()] if word and isinstance(label, str) else float(label)
+        if word and isinstance(label, str):
+            value = YES[label.strip().casefold()]
+        else:
+            value = float(label)
     except ValueError:
         value = -1.0
     possible = {"yes or no": (0.0, 1.0), "1 to 5": (1.0, 2.0, 3.0, 4.0, 5.0)}.get(scale)
     if (word and scale != "yes or no") or not (value in possible if possible else 0 <= value <= 1):
-        raise BadData(f"{where}, field 'label': {json.dumps(label)} is not {EXPECTED[scale]}. Correct it.")
+        raise BadData(
+            f"{where}, field 'label': {json.dumps(label)} is not {EXPECTED[scale]}. Correct it."
+        )
     return value
 
 
-def panel_verdicts(panel: Panel, models: "Mapping[str, BaseChatModel]", concurrency: int = 4) -> AskPanel:
-    """Make the function that asks a panel about items; its repeats are separate verdicts.
+def panel_verdicts(
+    panel: Panel, models: "Mapping[str, BaseChatModel]", concurrency: int = 4
+) -> AskPanel:
+    """Return a function that asks a panel about items, with repeats as separate verdicts.
 
     The function raises ModelError if the judges cannot be called.
     """
@@ -363,50 +417,63 @@ def panel_verdicts(panel: Panel, models: "Mapping[str, BaseChatModel]", concurre
 
     def ask(items: Sequence[Item]) -> list[list[Verdict]]:
         kind = items[0].kind
-        judge = load_judge(kind)
-        judged = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
-        judgements: list[Judgement] = []
+        judge = panel.load(kind)
+        # a plug-in's role has its own name
+        judged = [item.model_copy(update={"kind": judge.name}) for item in items]
         with JUDGES.plugin_errors(kind):
             calls = make_calls(panel, judge, judged, set())
-            counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
-        if counts.failed and not counts.succeeded:
-            raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {counts.first_failure}")
+            results = ask_calls(calls, models, panel.retries, concurrency)
+        results.require_any()
         grouped: dict[tuple[int, str], list[Judgement]] = {}
-        for judgement in judgements:
+        for judgement in results.judgements:
             grouped.setdefault((judgement.repeat, judgement.item), []).append(
                 judgement.model_copy(update={"repeat": 0})
             )
 
         def verdict(repeat: int, item: Item) -> Verdict:
-            combined, output = combine(once, judge, grouped.get((repeat, item.id), [])), judge.role.output
+            combined, output = (
+                combine(once, judge, grouped.get((repeat, item.id), [])),
+                judge.role.output,
+            )
             return combined.values.get(output, combined.unscored.get(output, "no verdict"))
 
-        return [[verdict(repeat, item) for item in judged] for repeat in range(panel.repeats)]
+        verdicts: list[list[Verdict]] = []
+        for repeat in range(panel.repeats):
+            verdicts.append([verdict(repeat, item) for item in judged])
+        return verdicts
 
     return ask
 
 
 def calibrate(
-    rows: Sequence[LabelledItem], judges: Sequence[str], ask_panel: AskPanel, seed: int = 0
+    rows: Sequence[LabelledItem],
+    judges: Sequence[str],
+    ask_panel: AskPanel,
+    seed: int = 0,
+    load: "Callable[[str], Judge]" = load_judge,
 ) -> list[Calibration]:
     """Measure the agreement for each kind of item that the labels have.
 
     Args:
         rows: labelled items.
         judges: names of the judges.
-        ask_panel: asks the judges, see `panel_verdicts`; called once per kind.
-        seed: of the bootstrap over cases.
+        ask_panel: function that asks the judges, see `panel_verdicts`; called once per kind.
+        seed: seed of the bootstrap over cases.
+        load: function that loads the judge of a kind, with the user's prompt if there is one.
     """
     calibrations = []
     for name in dict.fromkeys(row.kind for row in rows):
         of_kind = [row for row in rows if row.kind == name]
         labelled = [row for row in of_kind if row.label is not None]
         verdicts = ask_panel([row.item for row in labelled]) if labelled else [[]]
-        calibrations.append(_calibration(name, of_kind, labelled, judges, verdicts, seed))
+        calibrations.append(
+            _calibration(load(name).role, name, of_kind, labelled, judges, verdicts, seed)
+        )
     return calibrations
 
 
 def _calibration(
+    role: Role,
     name: str,
     of_kind: Sequence[LabelledItem],
     labelled: Sequence[LabelledItem],
@@ -414,8 +481,11 @@ def _calibration(
     verdicts: Sequence[Sequence[Verdict]],
     seed: int,
 ) -> Calibration:
-    role = load_judge(name).role
-    scales: dict[str, Any] = {"ordered": role.scale != "yes or no", "categories": role.scale != "share", "seed": seed}
+    scales: dict[str, Any] = {
+        "ordered": role.scale != "yes or no",
+        "categories": role.scale != "share",
+        "seed": seed,
+    }
     cases = [row.case for row in labelled]
     labels = [row.label for row in labelled if row.label is not None]
     first = agreement(labels, _numbers(verdicts[0]), cases, **scales)
@@ -427,7 +497,9 @@ def _calibration(
         prompt_id=role.prompt_id,
         labelled=len(labelled),
         missing=len(of_kind) - len(labelled),
-        reasons=dict(Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str)).most_common()),
+        reasons=dict(
+            Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str)).most_common()
+        ),
         repeats=len(verdicts),
         retest=_retest(verdicts, cases, scales) if len(verdicts) > 1 else None,
         items=content_id([(row.item.id, row.label) for row in labelled]),
@@ -435,15 +507,18 @@ def _calibration(
     )
 
 
-def _retest(verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], scales: Mapping[str, Any]) -> RaterAgreement:
-    """Every two repeats on the same item; a pair without one of its verdicts is unscored."""
-    pairs = [
-        (a, b, case)
-        for first, second in combinations([_numbers(repeat) for repeat in verdicts], 2)
-        for a, b, case in zip(first, second, cases, strict=True)
-        if a is not None
-    ]
-    firsts, seconds, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
+def _retest(
+    verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], scales: Mapping[str, Any]
+) -> RaterAgreement:
+    """Compare all pairs of repeats on the same item; pairs with a missing verdict are unscored."""
+    repeats = [_numbers(repeat) for repeat in verdicts]
+    rows = [row for two in combinations(repeats, 2) for row in zip(*two, cases, strict=True)]
+    pairs = [(a, b, case) for a, b, case in rows if a is not None]
+    firsts, seconds, owners = (
+        [a for a, _, _ in pairs],
+        [b for _, b, _ in pairs],
+        [case for _, _, case in pairs],
+    )
     return agreement(firsts, seconds, owners, raters=("one repeat", "another repeat"), **scales)
 
 
@@ -452,7 +527,9 @@ def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:
 
 
 def store_calibration(calibration: Calibration, judges: Sequence[str]) -> Path:
-    """Store it where reports look, in the place of one of the same judges and kind; return the file."""
+    """Store a calibration for reports, replacing one of the same judges and kind; return the
+    file.
+    """
     path = calibration_file(judges, calibration.kind)
     with write_errors(f"'{path}'"):
         private_folder(path.parent, links=True)

@@ -1,4 +1,4 @@
-"""A run with the judgements of a scoring, as analyses and annotations read it."""
+"""Run with the judgements of a scoring, for analyses and annotations."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Metric, Record
-from emend.evals.judging.store import Scoring, find_scoring, judged_records
+from emend.evals.judging.scorings.manifest import Scoring
+from emend.evals.judging.scorings.search import find_scoring
+from emend.evals.judging.scorings.verdicts import judged_records
 from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_fields import read_fields
@@ -19,7 +21,7 @@ Tags = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CaseInfo:
-    """A case as a run stores it beside its records: its number in its setting, its tags, its edits."""
+    """Data of a case that a run stores beside its records: number in its setting, tags, edits."""
 
     number: int
     tags: Tags = field(default_factory=dict)
@@ -28,10 +30,11 @@ class CaseInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as analyses see it.
+    """Run with its records for analyses.
 
-    `model` is the fingerprint of the manifest, `cases` is by setting and id, `scoring` that whose judgements the
-    records carry. Records that were asked again at a checkpoint are left out.
+    `model` is the model's fingerprint in the manifest; `cases` maps setting and id to case data;
+    `scoring` is the scoring whose judgements the records have. Records of probes that were asked
+    again at a checkpoint are left out.
     """
 
     folder: Path
@@ -50,39 +53,48 @@ class Run:
 
     @property
     def judged(self) -> str:
-        """Judges of the scoring, and whether they are calibrated; empty without one."""
+        """Names of the scoring's judges, and whether they are calibrated; empty without a
+        scoring.
+        """
         if self.scoring is None:
             return ""
         scoring = self.scoring
-        parts = (f"{kind} {'' if scoring.calibrated(kind) else 'not '}calibrated" for kind in scoring.kinds)
+        parts = (
+            f"{kind} {'' if scoring.calibrated(kind) else 'not '}calibrated"
+            for kind in scoring.kinds
+        )
         return f"{scoring.judge} ({', '.join(parts)})"
 
     def records(self) -> Iterator[Record]:
         """Yield the records; each call reads them anew."""
-        return (record for record in judged_records(self.folder, self.scoring) if not record.checkpoint)
+        return (
+            record for record in judged_records(self.folder, self.scoring) if not record.checkpoint
+        )
 
     def fields(self, names: Sequence[str], kinds: Collection[str] = ()) -> Iterator[Record]:
-        """Yield the records, or those of these kinds of probe, as objects that have these fields; see `read_fields`."""
+        """Yield the records of these kinds of probe, by default all, as objects with these fields
+        (see `read_fields`).
+        """
         if self.scoring is None:
             return read_fields(self.folder, names, kind=kinds)
         return (record for record in self.records() if not kinds or record.kind in kinds)
 
     def case(self, record: Record) -> CaseInfo:
-        """Stored data of a record's case."""
+        """Return the stored data of a record's case."""
         return self.cases.get((record.setting, record.case), CaseInfo(0))
 
 
 def open_run(folder: Path, scoring: str | None = None) -> Run:
-    """The run in a folder; its records are streamed, never held together.
+    """Open the run in a folder; its records are streamed.
 
     Args:
         folder: a run folder, finished or not.
-        scoring: whose judgements the records are to carry; None takes the newest scoring where there is one, `none`
-            none.
+        scoring: id of the scoring whose judgements the records get; None uses the newest, `none`
+            uses no scoring.
 
     Raises:
-        BadData: no run there, or a damaged line.
-        BadSettings: no such scoring.
+        BadData: the folder has no run, or a line is damaged.
+        BadSettings: the scoring does not exist.
     """
     manifest = Manifest.read(folder)
     return Run(

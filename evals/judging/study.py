@@ -1,36 +1,41 @@
-"""Annotation studies: what annotators see and are asked, and the sample of a run's answers; the papers' are data."""
+"""Annotation studies: items and questions shown to annotators, sampled from the answers of runs."""
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
 from emend.agents.judging.base import Item, Scale
-from emend.editors.built_item import BuiltItem
 from emend.evals.case import Record
 from emend.evals.data.benchmarks.triples import EXTRACTED
+from emend.evals.judging.items import plan
 from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import load_judge
-from emend.evals.judging.store import plan
-from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_records
-from emend.evals.metrics.paper_scores import EDITED, akew_error
-from emend.evals.metrics.scores import KEPT
+from emend.evals.judging.scorings.search import find_scoring
+from emend.evals.judging.scorings.verdicts import open_disputes
+from emend.evals.log.manifest import MANIFEST, Manifest
+from emend.evals.metrics.published.akew import EDITED, akew_error
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings
-from emend.memory.registry import nearest
+from emend.memory.errors import BadData, BadSettings, problem_of
+from emend.memory.files import open_file
+from emend.memory.registry import Registry, nearest
 
-OPTIONS: dict[Scale, tuple[str, ...]] = {"yes or no": ("yes", "no"), "1 to 5": ("1", "2", "3", "4", "5")}
+OPTIONS: dict[Scale, tuple[str, ...]] = {
+    "yes or no": ("yes", "no"),
+    "1 to 5": ("1", "2", "3", "4", "5"),
+}
 
 
 class SheetQuestion(FrozenModel):
-    """A question about an item: its column in the sheet, its wording, and by label what the label means."""
+    """Question about an item: its column in the sheet, its wording, and its labels with their
+    meanings.
+    """
 
     name: str = Field(pattern=r"^[a-z][a-z_]{0,39}$")
     question: str
@@ -38,30 +43,36 @@ class SheetQuestion(FrozenModel):
 
     @property
     def ordered(self) -> bool:
-        """True if the labels are marks."""
+        """True if the labels are numeric marks."""
         return all(label.isdecimal() for label in self.options)
 
     def number(self, label: str) -> float:
-        """The mark, or the place of a label that is none."""
-        return float(label) if self.ordered else float(list(self.options).index(label))
+        """Return the mark, or the index of a label that is not a mark."""
+        if self.ordered:
+            return float(label)
+        return float(list(self.options).index(label))
 
 
 class Study(FrozenModel):
-    """A study: the items it takes from a run, and what annotators are told and asked.
+    """Study with its source of items, and the instructions and questions for annotators.
 
-    Items are a judge's (`judge`), failed edits (`failed edits`), extracted triplets (`triplets`), or those that a
-    construction keeps (`built items`). `split` names the part of an item of which each sentence is an item of its own.
-    `strata` are fields of records that the sample shall have in equal numbers. `label` names the question whose labels
-    a judge is calibrated with; with `counted`, it is the share of the item's sentences that have that label. `correct`
-    is the label of items without an error: the shares of the other labels are those among errors.
+    The `source` is a judge's items (`judge`), failed edits (`failed edits`), extracted triplets
+    (`triplets`) or an installed source (`built_items` of `emend build`). `split` names a part whose
+    sentences become separate items. `strata` are fields of records; the sample has equal numbers
+    for all combinations of their values. `label` names the question whose labels calibrate a judge;
+    with `counted`, the calibration label is the share of an item's sentences with that label.
+    `correct` is the label of items without an error; the shares of the other labels are shares of
+    the errors.
     """
 
     name: str
     title: str
-    source: Literal["judge", "failed edits", "triplets", "built items"]
+    source: str
     judge: str = ""
     split: str = ""
-    size: int = Field(ge=1, description="number of items; with `split`, of texts; of triplets, of documents")
+    size: int = Field(
+        ge=1, description="number of items, texts (with `split`) or documents (for triplets)"
+    )
     strata: tuple[str, ...] = ("model", "editor")
     instructions: str
     questions: tuple[SheetQuestion, ...] = Field(min_length=1)
@@ -74,26 +85,32 @@ class Study(FrozenModel):
     def _consistent(self) -> "Study":
         names = [question.name for question in self.questions]
         if self.label not in ("", *names):
-            raise ValueError(f"label '{self.label}' is none of the questions: {', '.join(names)}")
+            raise ValueError(
+                f"label '{self.label}' is not one of the questions: {', '.join(names)}"
+            )
         if len({*names}) < len(names) or {*names} & {"item", "comment"}:
-            raise ValueError("each question needs a name of its own, and neither 'item' nor 'comment'")
+            raise ValueError(
+                "each question needs a name of its own, and neither 'item' nor 'comment'"
+            )
         if (self.source == "judge") != bool(self.judge):
-            raise ValueError("'judge' names the judge whose items are taken, with source = \"judge\" alone")
+            raise ValueError(
+                "'judge' names the judge whose items are taken, with source = \"judge\" alone"
+            )
         return self
 
 
 @cache
 def shipped_studies() -> dict[str, Study]:
-    """The papers' studies, by name."""
+    """Return the papers' studies by name."""
     return _read(Path(__file__).with_name("studies.toml"))
 
 
 def load_study(name: str) -> Study:
-    """Load a study: one of the papers', one of a TOML file, or that of a judge.
+    """Load a study: a paper's by name, one from a TOML file, or one that asks a judge's question.
 
     Raises:
-        BadSettings: there is none of that name, or the judge's labels are no choice.
-        BadData: the file cannot be read, or is not as it must be.
+        BadSettings: there is no study of that name, or the judge's scale has no fixed labels.
+        BadData: the file cannot be read or is invalid.
     """
     if name.endswith(".toml"):
         studies = _read(Path(name))
@@ -105,29 +122,41 @@ def load_study(name: str) -> Study:
 
 def _read(path: Path) -> dict[str, Study]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("study", [])
+        with open_file(path, links=True) as file:
+            tables = tomllib.loads(file.read().decode("utf-8-sig")).get("study", [])
         studies = [Study.model_validate(table) for table in tables]
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "study"
-        raise BadData(f"'{path}', field '{field}': {first['msg']}. See docs/how-to/judges.md, Annotate.") from error
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise BadData(f"cannot read the study '{path}': {error}. See docs/how-to/judges.md, Annotate.") from error
+        raise BadData(
+            f"'{path}', field '{field}': {problem_of(first)}. See docs/how-to/judges.md, Annotate."
+        ) from error
+    except (BadData, OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise BadData(
+            f"cannot read the study '{path}': {error}. See docs/how-to/judges.md, Annotate."
+        ) from error
     return {study.name: study for study in studies}
 
 
 def _of_judge(name: str) -> Study:
-    """The question that the judge is asked, put to people."""
+    """Return a study that asks people a judge's question."""
     try:
         role = load_judge(name).role
     except BadSettings as error:
         known = list(shipped_studies())
         raise BadSettings(
-            f"no study '{name}': {nearest(name, known)} A judge's name, or a .toml file, is one too."
+            f"no study '{name}': {nearest(name, known)} A judge's name, or a .toml file, is one "
+            "too."
         ) from error
     if role.scale not in OPTIONS:
-        raise BadSettings(f"judge '{name}' gives a {role.scale}, which is no choice: use the study recoe-recall.")
-    values: dict[str, Any] = {"name": role.output, "question": role.output.replace("_", " ").capitalize() + "?"}
+        raise BadSettings(
+            f"judge '{name}' gives a {role.scale}, which cannot be chosen from options: use the "
+            "study recoe-recall."
+        )
+    values: dict[str, Any] = {
+        "name": role.output,
+        "question": role.output.replace("_", " ").capitalize() + "?",
+    }
     question = SheetQuestion(**values, options=dict.fromkeys(OPTIONS[role.scale], ""))
     return Study(
         name=name,
@@ -135,7 +164,7 @@ def _of_judge(name: str) -> Study:
         source="judge",
         judge=name,
         size=100,
-        instructions=role.task,
+        instructions=role.instructions or role.task,
         questions=(question,),
         label=question.name,
     )
@@ -145,9 +174,10 @@ Parts = dict[str, tuple[str, ...]]
 
 
 class AnnotationItem(FrozenModel):
-    """An item as annotators see it (`parts`), and what they must not: its stratum and the rule's label.
+    """Item as shown to annotators (`parts`), with its hidden stratum and the rule's label.
 
-    Items of one `group` stand together on the sheet; `judged` are the parts that a judge is shown.
+    Items of one `group` are next to each other on the sheet; `judged` are the parts shown to a
+    judge.
     """
 
     id: str
@@ -159,44 +189,129 @@ class AnnotationItem(FrozenModel):
     rule: str = ""
 
 
+# Attributes of an item's record, such as editor, model and setting, by which samples can be
+# stratified.
+Labels = Mapping[str, Any]
+
+
+class LabelSource(NamedTuple):
+    """Source of items for studies.
+
+    Attributes:
+        items: function that yields the items of a run, with the attributes for the strata.
+        nothing: end of the error message for a run without items: what it lacks, and the remedy.
+    """
+
+    items: Callable[[Path, Study], Iterator[tuple[Labels, list[AnnotationItem]]]]
+    nothing: str
+
+
+SOURCES: Registry[LabelSource] = Registry(
+    kind="source of items to label",
+    group="emend.label_sources",
+    builtin={
+        "judge": ("emend.evals.judging.study:JUDGED", "Items of a judge."),
+        "failed edits": (
+            "emend.evals.judging.study:FAILED_EDITS",
+            "Failed edits by extracted triplets.",
+        ),
+        "triplets": ("emend.evals.judging.study:TRIPLETS", "Extracted triplets."),
+    },
+    interfaces=(("items", "nothing"),),
+)
+
+
+def load_source(study: Study) -> LabelSource:
+    """Load the source of a study's items.
+
+    Raises:
+        BadSettings: the source is unknown, not trusted, or not a `LabelSource`.
+    """
+    source = SOURCES.load(study.source)
+    if not isinstance(source, LabelSource):
+        raise BadSettings(
+            f"{SOURCES.kind} '{study.source}' is not an emend.extend.LabelSource: see "
+            "docs/how-to/extend.md for what it needs."
+        )
+    return source
+
+
 class Sample(NamedTuple):
-    """The drawn items, in the order of their groups, and by stratum the number of groups there and drawn."""
+    """Sampled items in the order of their groups, and the numbers of existing and sampled groups by
+    stratum.
+    """
 
     items: list[AnnotationItem]
     strata: dict[str, tuple[int, int]]
 
 
-def draw(folders: Sequence[Path], study: Study, editors: Sequence[str] = (), seed: int = 0) -> Sample:
-    """Draw a study's sample from runs; the same items give the same sample, in whatever order they were recorded.
+def draw(
+    folders: Sequence[Path],
+    study: Study,
+    editors: Sequence[str] = (),
+    seed: int = 0,
+    disputed: bool = False,
+) -> Sample:
+    """Draw a study's sample from runs; the same items give the same sample, regardless of their
+    order.
 
     Args:
-        folders: of the runs.
-        study: says what is taken.
-        editors: names of the editors whose answers are taken; all when empty.
-        seed: of the sample.
+        folders: run folders.
+        study: the study.
+        editors: names of the editors whose answers are used; empty uses all.
+        seed: seed of the sample.
+        disputed: use only items whose verdicts are disputed in the newest scoring of a run.
 
     Raises:
-        BadSettings: the runs have nothing to label, or a stratum is no field of a record.
+        BadSettings: the runs have nothing to label, or a stratum is not a field of the records.
         BadData: a run cannot be read.
     """
     strata: dict[str, dict[str, list[AnnotationItem]]] = {}
+    source = load_source(study)
     for folder in folders:
-        Manifest.read(folder)  # whose absence is said best here
-        for record, items in SOURCES[study.source](folder, study):
-            if editors and record.editor not in editors:
+        if not (folder / MANIFEST).exists():
+            Manifest.read(folder)  # raises the error that describes the folder
+        allowed = _disputed_ids(folder, study) if disputed else None
+        for labels, items in source.items(folder, study):
+            if editors and labels.get("editor") not in editors:
                 continue
-            stratum = ", ".join(_stratum(record, name) for name in study.strata)
+            if allowed is not None:
+                items = [item for item in items if item.group in allowed]
+            stratum = ", ".join(_stratum(labels, name) for name in study.strata)
+            groups = strata.setdefault(stratum, {}) if items else {}
             for item in items:
-                group = strata.setdefault(stratum, {}).setdefault(item.group, [])
+                group = groups.setdefault(item.group, [])
                 group.append(item.model_copy(update={"stratum": stratum}))
-    if not strata:
+    if not any(strata.values()):
+        if disputed:
+            raise BadSettings(
+                f"{' and '.join(map(str, folders))}: no verdict of {study.judge} is disputed."
+            )
         of = f" of {', '.join(editors)}" if editors else ""
-        raise BadSettings(f"{' and '.join(map(str, folders))}: no {NOTHING[study.source].format(of=of, study=study)}")
+        raise BadSettings(
+            f"{' and '.join(map(str, folders))}: no {source.nothing.format(of=of, study=study)}"
+        )
     return _sample(strata, study.size, seed)
 
 
+def _disputed_ids(folder: Path, study: Study) -> set[str]:
+    """Return the ids of items with disputed verdicts in the newest scoring of a run.
+
+    Raises:
+        BadSettings: the study has no judge, or the newest scoring lacks this judge.
+    """
+    scoring = find_scoring(folder)
+    if not study.judge or scoring is None or study.judge not in scoring.kinds:
+        judged = study.judge or "equivalence"
+        raise BadSettings(
+            f"'{folder}' has no verdicts for '{study.name}' that could be disputed: give --study "
+            f"{judged}, after emend judge run {folder} --kind {judged} --judge MODEL"
+        )
+    return {*open_disputes(folder, scoring, study.judge)}
+
+
 def _sample(strata: dict[str, dict[str, list[AnnotationItem]]], size: int, seed: int) -> Sample:
-    """Take groups of each stratum in turn; one that is in several strata is drawn once."""
+    """Sample groups from each stratum in turn; a group in several strata is sampled once."""
     order = {name: sorted(groups) for name, groups in sorted(strata.items())}
     for name, groups in order.items():
         Random(f"{seed} {name}").shuffle(groups)
@@ -207,40 +322,56 @@ def _sample(strata: dict[str, dict[str, list[AnnotationItem]]], size: int, seed:
                 groups.pop()
             if groups and len(drawn) < size:
                 drawn[groups.pop()] = name
-    items = [item for group, name in drawn.items() for item in {item.id: item for item in strata[name][group]}.values()]
+    items: list[AnnotationItem] = []
+    for group, name in drawn.items():
+        items.extend({item.id: item for item in strata[name][group]}.values())
     counts = Counter(drawn.values())
-    return Sample(items, {name: (len(groups), counts[name]) for name, groups in sorted(strata.items())})
+    return Sample(
+        items, {name: (len(groups), counts[name]) for name, groups in sorted(strata.items())}
+    )
 
 
-def _stratum(record: Record, name: str) -> str:
-    values = record.model_dump(include={"editor", "model", "setting", "mode", "kind"}) | record.tags
-    if name not in values:
-        raise BadSettings(f"--by {name}: the records have {', '.join(sorted(values))}.")
-    return str(values[name])
+def _stratum(labels: Labels, name: str) -> str:
+    if name not in labels:
+        raise BadSettings(f"--by {name}: the records have {', '.join(sorted(labels))}.")
+    return str(labels[name])
 
 
-def _judge_items(folder: Path, study: Study) -> Iterator[tuple[Record, list[AnnotationItem]]]:
-    """The items that a judge would be shown; with `split`, one for each sentence of that part."""
-    for record, items in plan(folder, {study.judge: load_judge(study.judge)}):
+def _labels(record: Record) -> Labels:
+    """Return the fields of a record by which a sample may be stratified, including its tags."""
+    return record.model_dump(include={"editor", "model", "setting", "mode", "kind"}) | record.tags
+
+
+def _judge_items(folder: Path, study: Study) -> Iterator[tuple[Labels, list[AnnotationItem]]]:
+    """Yield the items for a judge; with `split`, one for each sentence of that part."""
+    judge = load_judge(study.judge)
+    for record, items in plan(folder, {study.judge: judge}):
         item = items.get(study.judge)
         if not isinstance(item, Item) or record.checkpoint:
             continue
-        sentences = split_sentences(item.text_of(study.split)) if study.split else []
+        if study.split:
+            sentences = split_sentences(item.text_of(study.split))
+        else:
+            sentences = []
         statements: list[Parts] = [{"statement": (text,)} for text in dict.fromkeys(sentences)]
         yield (
-            record,
+            _labels(record),
             [
-                _item(item.parts | part, record.case, item.id, judged=item.parts)
+                annotation_item(
+                    judge.role.shown(item, False) | part, record.case, item.id, judged=item.parts
+                )
                 for part in (statements if study.split else [{}])
             ],
         )
 
 
-def _failed_edits(folder: Path, study: Study) -> Iterator[tuple[Record, list[AnnotationItem]]]:
-    """Edits by extracted triplets whose own question is answered wrongly."""
+def _failed_edits(folder: Path, study: Study) -> Iterator[tuple[Labels, list[AnnotationItem]]]:
+    """Yield the items of edits by extracted triplets whose own question is answered wrongly."""
     run = open_run(folder, "none")
     for record in run.records():
-        failed = record.setting == "extract" and record.kind in EDITED and record.values.get("em") == 0.0
+        failed = (
+            record.setting == "extract" and record.kind in EDITED and record.values.get("em") == 0.0
+        )
         if failed and record.editor != "unedited":
             edits = run.case(record).edits
             parts = {
@@ -250,54 +381,56 @@ def _failed_edits(folder: Path, study: Study) -> Iterator[tuple[Record, list[Ann
                 "triplets": tuple(str(edit["text"]) for edit in edits),
                 "reply": (record.answer or "",),
             }
-            yield record, [_item(parts, record.case, rule=akew_error(record, edits))]
+            yield (
+                _labels(record),
+                [annotation_item(parts, record.case, rule=akew_error(record, edits))],
+            )
 
 
-def _triplets(folder: Path, study: Study) -> Iterator[tuple[Record, list[AnnotationItem]]]:
-    """The triplets of each document beside the fact that it conveys."""
+def _triplets(folder: Path, study: Study) -> Iterator[tuple[Labels, list[AnnotationItem]]]:
+    """Yield the items of each document's triplets, with the fact that the document conveys."""
     run = open_run(folder, "none")
     for record in run.records():
         if record.kind not in EDITED or record.setting not in EXTRACTED:
             continue
         fact, items = f"{record.prompt} {record.gold[0]}", []
         for edit in run.case(record).edits:
-            text, subject, target = (str(edit.get(name, "")) for name in ("text", "subject", "target_new"))
+            text, subject, target = (
+                str(edit.get(name, "")) for name in ("text", "subject", "target_new")
+            )
             relation = text.removeprefix(subject).removesuffix(".").removesuffix(target).strip()
-            items.append(_item({"fact": (fact,), "triplet": (subject, relation, target)}, record.case, record.case))
-        yield record, items
+            items.append(
+                annotation_item(
+                    {"fact": (fact,), "triplet": (subject, relation, target)},
+                    record.case,
+                    record.case,
+                )
+            )
+        yield _labels(record), items
 
 
-def _built_items(folder: Path, study: Study) -> Iterator[tuple[Record, list[AnnotationItem]]]:
-    """The items of a construction that passed its filters: the source's line, and the texts that were written."""
-    for record in read_records(folder):
-        if record.values.get(KEPT) != 1.0 or record.answer is None:
-            continue
-        result = BuiltItem.model_validate_json(record.answer).result or {}
-        texts: Parts = {name: (text,) for name, value in result.items() if (text := _written(value))}
-        yield record, [_item({"about": (record.prompt,)} | texts, record.case, record.case)]
-
-
-def _written(value: Any) -> str:
-    """A text, texts in lines, or texts with their names; empty for any other part of a result."""
-    if isinstance(value, dict):
-        value = [f"{name}: {text}" for name, text in value.items() if isinstance(text, str)]
-    if isinstance(value, list):
-        return "\n".join(value) if all(isinstance(each, str) for each in value) else ""
-    return value if isinstance(value, str) else ""
-
-
-def _item(parts: Parts, case: str, group: str = "", **fields: str | Parts) -> AnnotationItem:
+def annotation_item(
+    parts: Parts, case: str, group: str = "", **fields: str | Parts
+) -> AnnotationItem:
+    """Return an item with these parts, which determine its id; without `group` it is in a separate
+    group.
+    """
     name = content_id("annotation", parts)
     return AnnotationItem.model_validate(
         {"id": name, "group": group or name, "case": case, "stratum": "", "parts": parts} | fields
     )
 
 
-SOURCES = {"judge": _judge_items, "failed edits": _failed_edits, "triplets": _triplets, "built items": _built_items}
-NOTHING = {
-    "judge": "answer{of} for the judge {study.judge}: see docs/how-to/judges.md for the runs that it judges.",
-    "failed edits": "edit{of} failed in setting extract: run AKEW with --setting extract.",
-    "triplets": "extracted triplet{of}: run with --benchmark-option triples=FILE and --setting tool, llm or extract.",
-    "built items": "built item: give the folder `run` of a benchmark that emend build made.",
-}
-"""What a run lacks, and how to get it."""
+JUDGED = LabelSource(
+    _judge_items,
+    "answer{of} for the judge {study.judge}: see docs/how-to/judges.md for the runs "
+    "that it judges.",
+)
+FAILED_EDITS = LabelSource(
+    _failed_edits, "edit{of} failed in setting extract: run AKEW with --setting extract."
+)
+TRIPLETS = LabelSource(
+    _triplets,
+    "extracted triplet{of}: run with --benchmark-option triples=FILE and --setting tool, llm or "
+    "extract.",
+)

@@ -1,4 +1,4 @@
-"""Lines of `baseline.jsonl`: answers of the unedited model, or why there is none."""
+"""Lines of `baseline.jsonl`: answers of the unedited model, or the errors instead."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,8 +9,9 @@ from typing import Any, Self
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from emend.evals.log.line_parser import LineParser, struct_of
 from emend.evals.log.lines import BASELINE, parser_of
-from emend.evals.log.records import LineParser, read_models, read_parsed, struct_of
+from emend.evals.log.records import read_models, read_parsed
 from emend.evals.log.table_parts import is_large
 from emend.evals.log.table_sources import TableRows, TableSource
 from emend.memory.edit import FrozenModel
@@ -22,7 +23,9 @@ from emend.memory.steps import keep_steps, usage_until
 
 
 class BaselineAnswer(FrozenModel):
-    """A line of `baseline.jsonl`: the answer to one probe, or why the model's reply was unusable."""
+    """A line of `baseline.jsonl`: the answer to one probe, or the reason why the model's reply was
+    unusable.
+    """
 
     key: str
     probe: str
@@ -38,7 +41,7 @@ class BaselineAnswer(FrozenModel):
 
     @classmethod
     def of(cls, outcome: Answer | Exception, **fields: Any) -> Self:
-        """Make the line from an answer or from the error that took its place."""
+        """Create the line from an answer or from the error raised instead."""
         if isinstance(outcome, Answer):
             return cls(answer=outcome, **fields)
         reply = outcome.reply if isinstance(outcome, ModelReplyError) else None
@@ -55,13 +58,17 @@ class BaselineAnswer(FrozenModel):
         if self.answer is not None:
             return self.answer
         overflow = self.kind == ContextOverflow.__name__
-        error = ContextOverflow(self.error) if overflow else ModelReplyError(self.error, self.reply or "", Usage())
+        error = (
+            ContextOverflow(self.error)
+            if overflow
+            else ModelReplyError(self.error, self.reply or "", Usage())
+        )
         keep_steps(error, self.steps)
         raise error
 
     @property
     def usage(self) -> Usage:
-        """Tokens and calls, of an error too."""
+        """Tokens and calls, including those of an error."""
         try:
             return self.result().usage
         except (ModelReplyError, ContextOverflow) as error:
@@ -69,7 +76,7 @@ class BaselineAnswer(FrozenModel):
 
 
 def is_baseline_answer(line: bytes, key: str) -> bool:
-    """True if that is the line of `baseline.jsonl` with that key as it was written."""
+    """Return whether this is the unchanged line of `baseline.jsonl` with this key."""
     try:
         return BaselineAnswer.model_validate_json(line).key == key
     except ValidationError:
@@ -81,40 +88,50 @@ class _AnswerUsage(BaseModel):
 
 
 class _UsageLine(BaseModel):
-    """Key and usage in a line of `baseline.jsonl`; the usage is None in that of an error, whose steps have it."""
+    """Key and usage in a line of `baseline.jsonl`; for an error, the usage is None and contained in
+    its steps.
+    """
 
     key: str
     answer: _AnswerUsage | None = None
 
 
 def baseline_offsets(folder: Path) -> dict[str, int]:
-    """Return the offsets of the unedited model's answers by key; those of a large run from their table."""
+    """Return the offsets of the unedited model's answers by key; for a large run from its table."""
     path = folder / BASELINE
     if not is_large(path):
         return {line.fields[0]: line.offset for line in _read_usage(path, BEGINNING)}
-    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+    # imported here, since only very large runs need DuckDB
+    from emend.evals.log.run_table import RunTable
 
     with RunTable(folder, [BASELINE_SOURCE]) as table:
         return dict(table.rows("SELECT key, line_start FROM baseline ORDER BY line"))
 
 
 def baseline_usage(folder: Path) -> Counter[str]:
-    """Return what all answers of the unedited model used, by field of `Usage`; of a large run from their table."""
+    """Return the total usage of the unedited model's answers, by field of `Usage`; for a large run
+    from its table.
+    """
     path, names = folder / BASELINE, list(Usage.model_fields)
     if not is_large(path):
         used = Counter[str]()
         for line in _read_usage(path, BEGINNING):
             used.update({name: getattr(line.fields[1], name) for name in names})
         return used
-    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+    # imported here, since only very large runs need DuckDB
+    from emend.evals.log.run_table import RunTable
 
     with RunTable(folder, [BASELINE_SOURCE]) as table:
-        (sums,) = table.rows(f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in names)} FROM baseline")
+        (sums,) = table.rows(
+            f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in names)} FROM baseline"
+        )
         return Counter(dict(zip(names, map(int, sums), strict=True)))
 
 
 def _read_usage(path: Path, start: LinePlace) -> Iterator[JsonLine]:
-    """Yield key and usage of each answer from a place on; most lines are read without the steps of their answers."""
+    """Yield key and usage of each answer from a position on; most lines are read without their
+    steps.
+    """
     full = parser_of(TypeAdapter(BaselineAnswer))
     short = LineParser(struct_of(_UsageLine), parser_of(TypeAdapter(_UsageLine)))
 
@@ -137,12 +154,14 @@ def _usage_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
         yield TableRows([encoder.encode_lines(rows)], starts, ends, numbers)
 
 
+# Number of answers per write.
 BATCH = 2**12
-"""Number of answers that are written together."""
 _COLUMNS = {"key": "VARCHAR"} | dict.fromkeys(Usage.model_fields, "BIGINT")
 BASELINE_SOURCE = TableSource("baseline", BASELINE, _COLUMNS, [*_COLUMNS], _usage_rows)
 
 
 def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:
-    """Yield offset and content of the unedited model's answers; one that cannot be read is left out, with a warning."""
+    """Yield offset and content of the unedited model's answers; unreadable ones are skipped with a
+    warning.
+    """
     return read_models(folder / BASELINE, BaselineAnswer)

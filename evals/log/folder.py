@@ -1,6 +1,6 @@
-"""A run's folder: locked, writable and with room before the first model call, and repaired after a crash."""
+"""Run folders: locking, checks before the first model call, and repair after a crash."""
 
-import errno
+import os
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -30,41 +30,48 @@ from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines
 
 NEEDED_MB = 50
 LOCK = "run.lock"
-ATTEMPTS = 100
-"""Maximum number of times that a folder is made again which another run removes meanwhile."""
 
 
 @contextmanager
 def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True) -> Iterator[Path]:
-    """Inside the `with`, the folder exists and is locked against a second run, of this process or another.
+    """Create and lock a run folder, so that no second run, in this process or another, can use it.
 
-    A killed process leaves no lock behind: the operating system holds it, not the file's existence. A new folder that
-    is empty in the end, or holds nothing but `drafts`, is removed again. Without `links` it may be no symbolic link.
+    A killed process leaves no lock behind, since the lock is held by the operating system and not
+    by the file's existence. A new folder that is empty at the end, or contains only `drafts`, is
+    removed; a rejected folder is not changed. Without `links` it must not be a symbolic link.
 
     Raises:
-        RunRefused: it cannot be made or written, another run works in it, or there is too little room.
-        BadData: its name is impossible, or something else has it.
+        RunRefused: the folder cannot be created or written, another run uses it, or there is too
+            little disk space.
+        BadData: its name is invalid or belongs to something else.
     """
+    had_lock = os.path.lexists(folder / LOCK)
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         lock, is_new = _lock_folder(folder, links)
     try:
         _check_room(folder)
         yield folder
+    except RunRefused:
+        if not (is_new or had_lock):  # a folder with other content is not changed
+            (folder / LOCK).unlink(missing_ok=True)
+        raise
     finally:
-        # Before the lock is released: afterwards it may be another run's folder.
-        if is_new and _holds_only(folder, drafts):  # a name or a setting was wrong
+        # Before the lock is released, since afterwards another run may use the folder.
+        if is_new and _holds_only(folder, drafts):  # the run ended with a wrong name or setting
             _remove(folder)
         lock.release()
 
 
 def _lock_folder(folder: Path, links: bool) -> tuple[FileLock, bool]:
     """Return the acquired lock of the folder, and whether the folder is new."""
-    for _ in range(ATTEMPTS):
-        is_new = not folder.exists()
-        private_folder(folder, links=links)
-        with suppress(FileNotFoundError, FileExistsError):  # its owner had no use for it, and has removed it since
-            return _acquire(folder / LOCK, f"working in '{folder}' (it holds {LOCK})"), is_new
-    raise FileNotFoundError(errno.ENOENT, "it is removed again and again")
+    is_new = not folder.exists()
+    private_folder(folder, links=links)
+    act = f"working in '{folder}' (it holds {LOCK})"
+    try:
+        return _acquire(folder / LOCK, act), is_new
+    except (FileNotFoundError, FileExistsError) as error:
+        # its owner removes the unused folder at this moment
+        raise _refusal(act) from error
 
 
 def _check_room(folder: Path) -> None:
@@ -75,18 +82,21 @@ def _check_room(folder: Path) -> None:
         free = shutil.disk_usage(folder).free // 2**20
     if free < NEEDED_MB:
         raise RunRefused(
-            f"'{folder}' has {free} MB of free space, a run needs {NEEDED_MB} MB: free some, or give another --out."
+            f"'{folder}' has {free} MB of free space, but a run needs {NEEDED_MB} MB: free some, "
+            "or give another --out."
         )
 
 
 def _holds_only(folder: Path, drafts: Collection[str]) -> bool:
-    with suppress(OSError):  # of a folder that was deleted meanwhile
+    with suppress(OSError):  # the folder was deleted in the meantime
         return {path.name for path in folder.iterdir()} <= {LOCK, *drafts}
     return False
 
 
 def _remove(folder: Path) -> None:
-    """Remove the folder, the lock file last: without it another run may take the folder, which then stays."""
+    """Remove the folder, deleting the lock file last; if another run then takes the folder, the
+    folder stays.
+    """
     with suppress(OSError):
         for path in folder.iterdir():
             if path.is_dir() and not path.is_symlink():
@@ -99,11 +109,11 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, act: str) -> Iterator[None]:
-    """Hold the lock file; `act` says in an error what another process is doing.
+    """Hold the lock file; `act` describes in errors what another process is doing.
 
     Raises:
-        RunRefused: another process holds it, or it cannot be made.
-        BadData: it is no regular file.
+        RunRefused: another process holds the lock, or it cannot be created.
+        BadData: the lock is not a regular file.
     """
     with write_errors(f"'{path}'", "Make it writable, or give another --out."):
         lock = _acquire(path, act)
@@ -118,43 +128,60 @@ def _acquire(path: Path, act: str) -> FileLock:
 
     Raises:
         RunRefused: another process holds it.
-        BadData: it is no regular file.
+        BadData: the lock is not a regular file.
         OSError: it cannot be made.
     """
-    open_file(path, "ab").close()  # refuses a link, through which the lock would empty another file
+    # rejects a link, through which locking would truncate another file
+    open_file(path, "ab").close()
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()
     except Timeout as error:
-        raise RunRefused(f"another process is {act}: wait for it, or give another --out.") from error
+        raise _refusal(act) from error
     return lock
 
 
-def repair_torn_tail(folder: Path, whole: tuple[set[str], int] | None = None) -> tuple[set[str], list[dict[str, Any]]]:
-    """Cut off what a killed process left half written.
+def _refusal(act: str) -> RunRefused:
+    return RunRefused(f"another process is {act}: wait for it, or give another --out.")
+
+
+def repair_torn_tail(
+    folder: Path, whole: tuple[set[str], int] | None = None
+) -> tuple[set[str], list[dict[str, Any]]]:
+    """Truncate what a killed process left half written.
 
     Args:
         folder: the run folder.
-        whole: what `finished_units` returned for it, if it was called.
+        whole: the result of `finished_units` for the folder, if it was called.
 
     Returns:
-        The keys of finished units, and one event per file that was cut.
+        The keys of finished units, and one event per truncated file.
 
     Raises:
-        BadData: a line that is not at the end is damaged; names file and line.
+        BadData: a line before the end is damaged; names file and line.
     """
     finished, end = whole or finished_units(folder)
-    ends = {RECORDS: end, EVENTS: _events_end(folder / EVENTS, finished), ERRORS: None, BASELINE: None, COSTS: None}
+    ends = {
+        RECORDS: end,
+        EVENTS: _events_end(folder / EVENTS, finished),
+        ERRORS: None,
+        BASELINE: None,
+        COSTS: None,
+    }
     cut = {name: cut_file(folder / name, end) for name, end in ends.items()}
-    repairs = [{"event": "torn end cut off", "file": name, "bytes": size} for name, size in cut.items() if size]
+    repairs = [
+        {"event": "incomplete end removed", "file": name, "bytes": size}
+        for name, size in cut.items()
+        if size
+    ]
     return finished, repairs
 
 
 def finished_units(folder: Path) -> tuple[set[str], int]:
-    """Return the keys of the units whose lines are all there, and the offset where the last of them ends.
+    """Return the keys of the complete units, and the offset where the last of them ends.
 
     Raises:
-        BadData: a line that is not at the end is damaged; names file and line.
+        BadData: a line before the end is damaged; names file and line.
     """
     path = folder / RECORDS
     finished, place = _kept_units(folder)
@@ -162,8 +189,8 @@ def finished_units(folder: Path) -> tuple[set[str], int]:
     for unit in complete_units(_neighbours(path, place), lambda line: fields_head(line.fields)):
         if unit[0].offset != end:
             raise BadData(
-                f"{path}: the lines before line {unit[0].number} are damaged, though finished units follow. "
-                "Restore the file, or start a new run in another folder."
+                f"{path}: the lines before line {unit[0].number} are damaged, though finished "
+                "units follow. Restore the file, or start a new run in another folder."
             )
         finished.add(unit[0].fields["unit"])
         end = unit[-1].end
@@ -171,10 +198,13 @@ def finished_units(folder: Path) -> tuple[set[str], int]:
 
 
 def _kept_units(folder: Path) -> tuple[set[str], LinePlace]:
-    """The units of the table of a large run, as far as it is kept, and the place up to which every line is in it."""
+    """Return the units in the saved table of a large run, and the position up to which the table
+    has all lines.
+    """
     if not find_parts(parts_folder(folder), RECORD_SOURCE.table, folder / RECORDS):
         return set(), BEGINNING
-    from emend.evals.log.run_table import RunTable  # lazily, since few runs are so large that DuckDB is needed
+    # imported here, since only very large runs need DuckDB
+    from emend.evals.log.run_table import RunTable
 
     with RunTable(folder, is_continued=False) as table:
         units = {unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines")}
@@ -182,7 +212,7 @@ def _kept_units(folder: Path) -> tuple[set[str], LinePlace]:
 
 
 def _neighbours(path: Path, start: LinePlace) -> Iterator[JsonLine | None]:
-    """Yield the lines of a file of records from a place on; None where a line between them cannot be read."""
+    """Yield the lines of a records file from a position on, and None for an unreadable line."""
     end = start.offset
     for line in parse_lines(path, _ignore, parse=parse_head, start=start):
         if line.offset != end:
@@ -192,16 +222,18 @@ def _neighbours(path: Path, start: LinePlace) -> Iterator[JsonLine | None]:
 
 
 def _ignore(error: BadData) -> None:
-    """Go on: what cannot be read is cut off, or named with the lines after it."""
+    """Ignore the error: unreadable lines are truncated, or reported with the lines after them."""
 
 
 def _events_end(path: Path, finished: set[str]) -> int:
-    """Offset where the last line ends that belongs to a finished unit or to the run itself."""
+    """Return the end offset of the last line that belongs to a finished unit or to the run
+    itself.
+    """
     parse = parser_of(SCHEMAS[EVENTS])
     with suppress(FileNotFoundError), open_file(path) as file:
         for end, start in pairwise(chain(line_ends(file), (0,))):
             file.seek(start)
-            with suppress(BadData):  # what cannot be read is cut off
+            with suppress(BadData):  # unreadable lines are truncated
                 event = parse(file.read(end - start), str(path))
                 if "unit" not in event or event["unit"] in finished:
                     return end

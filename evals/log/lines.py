@@ -1,6 +1,7 @@
-"""Lines of the files of a run folder, read by a schema, which of them make one unit, and steps as lines.
+"""Schemas of the lines in a run folder, grouping of lines to units, and conversion of steps.
 
-A run folder may be damaged, or made by a stranger. A line that does not fit is an error with file, line and field.
+A run folder may be damaged or come from a stranger. A line that violates its schema is an error
+with file, line and field.
 """
 
 import logging
@@ -11,7 +12,7 @@ from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Required, TypeVar, cast
+from typing import Annotated, Any, Protocol, Required, TypeVar, cast
 
 from msgspec import Meta
 from pydantic import (
@@ -28,27 +29,44 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from emend.evals.case import Record
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, problem_of
 from emend.memory.json_files import parse_object
 from emend.memory.probe import ModelCall, Retry, Step
 from emend.memory.redaction import hide_keys
 
 T = TypeVar("T")
+# Key of a record's unit, and the number of the unit's records.
 Head = tuple[str, int]
-"""Key of a record's unit, and the number of the unit's records."""
-record_head: Callable[[Record], Head] = attrgetter("unit", "of")
+
+
+class UnitLine(Protocol):
+    """A line of a unit, of any job."""
+
+    @property
+    def unit(self) -> str:
+        """Key of the unit."""
+        ...
+
+    @property
+    def of(self) -> int:
+        """Number of the unit's lines."""
+        ...
+
+
+L = TypeVar("L", bound=UnitLine)
+record_head: Callable[[UnitLine], Head] = attrgetter("unit", "of")
 fields_head: Callable[[dict[str, Any]], Head] = itemgetter("unit", "of")
 
 
 def complete_units(lines: Iterable[T | None], head: Callable[[T], Head]) -> Iterator[list[T]]:
-    """Yield the lines of each complete unit: as many as it has records, one after the other, all with the same head.
+    """Yield the lines of each complete unit: consecutive lines with the same head, as many as the
+    unit has records.
 
-    A unit whose process was killed while it was written is not complete, though another one follows.
+    A unit whose process was killed during the write is incomplete, even if another one follows.
 
     Args:
-        lines: lines in the order of the file; None where something else is between them.
-        head: head of a line.
+        lines: lines in file order; None for anything else between them.
+        head: returns the head of a line.
     """
     for key, group in groupby(lines, lambda line: None if line is None else head(line)):
         size = min(key[1], sys.maxsize) if key else 0
@@ -56,18 +74,18 @@ def complete_units(lines: Iterable[T | None], head: Callable[[T], Head]) -> Iter
             yield unit
 
 
-def count_once(units: Iterable[list[Record]], path: Path) -> Iterator[Record]:
-    """Yield the records of units, without those of a unit that came before, which are warned of.
+def count_once(units: Iterable[list[L]], path: Path) -> Iterator[L]:
+    """Yield the lines of units, skipping repeated units with a warning.
 
     Args:
-        units: complete units of records.
+        units: complete units of lines.
         path: file that holds them.
     """
     keys = set[str]()
     for unit in units:
         key = unit[0].unit
         if key in keys:
-            warn_once(f"{path}: the records of unit {key} are there twice; the first ones count")
+            warn_once(f"{path}: the records of unit {key} occur twice; only the first ones count")
         else:
             yield from unit
         keys.add(key)
@@ -75,21 +93,25 @@ def count_once(units: Iterable[list[Record]], path: Path) -> Iterator[Record]:
 
 @cache
 def warn_once(message: str) -> None:
-    """Warn once, however often a file is read."""
+    """Warn once, even if a file is read several times."""
     logging.getLogger(__name__).warning(message)
 
 
 M = TypeVar("M")
 RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
 BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
+# Suffixes of a scoring's files: judgements and the judges' steps.
+SCORING_RECORDS, SCORING_EVENTS = f"/{RECORDS}", f"/{EVENTS}"
+# Suffixes in earlier versions.
 JUDGEMENTS, JUDGE_EVENTS = ".jsonl", ".events.jsonl"
-"""Endings of a scoring's files: of its judgements, and of the judges' steps."""
+# Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any.
 PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
-"""Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
+# Ratio of perplexity to that before the edits, above which the model counts as broken.
 BROKEN_RATIO = 2.0
-"""Perplexity over that before the edits, above which an editor broke the model."""
+# Value of `act` in the lines of `costs.jsonl` about successful edits and changed neighbours.
 EDIT_CHECK = "edit check"
-"""Value of `act` in the lines of `costs.jsonl` on edits that took and neighbours that turned."""
+# Value of `act` in the lines of `costs.jsonl` on turns of a stream that a memory observed.
+TURNS = "turns"
 
 
 def _check_date(text: str) -> str:
@@ -99,7 +121,7 @@ def _check_date(text: str) -> str:
 
 def _check_texts(line: "PerplexityLine") -> "PerplexityLine":
     if len(line["nats"]) != len(line["tokens"]):
-        raise ValueError("as many nats as tokens are expected")
+        raise ValueError("the numbers of nats and tokens must be equal")
     return line
 
 
@@ -169,7 +191,7 @@ class HitFields(_Line, total=False):
 
 
 class StateUpdate(_Line, total=False):
-    """Fields that a node put into a graph's state, those that traces read."""
+    """Fields of a node's state update that traces read."""
 
     hits: list[HitFields] | None
     log_probs: list[float] | None
@@ -209,7 +231,7 @@ class JudgeStepLine(StepLine, total=False):
 
 
 class BaselineLine(_Line):
-    """A line of `baseline.jsonl`, as far as it is told from others."""
+    """The identifying fields of a line of `baseline.jsonl`."""
 
     key: str
     probe: str
@@ -247,8 +269,23 @@ class EditCostLine(_PassLine, total=False):
     of: list[str]
 
 
+class TurnCostLine(_PassLine, total=False):
+    """Cost of observing the turns of a stream before some of its questions."""
+
+    turns: Required[NonNegativeInt]
+    seconds: Required[Number]
+    cpu_seconds: Required[Number]
+    calls: Required[NonNegativeInt]
+    input_tokens: Required[NonNegativeInt]
+    output_tokens: Required[NonNegativeInt]
+    repeat: int
+    of: list[str]
+
+
 class RunCostLine(_Line, total=False):
-    """Cost of one process, and how far the run was when it ended; `record_bytes` is the size of the records."""
+    """Cost of one process, and how far the run was when it ended; `record_bytes` is the size of the
+    records.
+    """
 
     seconds: Required[FiniteFloat]
     cpu_seconds: Required[FiniteFloat]
@@ -295,7 +332,9 @@ class PerplexityLine(_TextsLine, _PassLine, total=False):
 
 
 class EditCheckLine(_PassLine, total=False):
-    """Numbers of applied edits that took, and of neighbouring prompts that turned to the new object."""
+    """Numbers of applied edits that succeeded, and of neighbouring prompts that changed to the new
+    object.
+    """
 
     edits: Required[str]
     standing: Required[NonNegativeInt]
@@ -307,7 +346,9 @@ class EditCheckLine(_PassLine, total=False):
 
 
 class RecordHead(TypedDict):
-    """Unit of a record and the number of the unit's records; the line's other fields are parsed and not kept."""
+    """Unit of a record and the number of the unit's records; other fields are validated but not
+    kept.
+    """
 
     unit: Annotated[str, Field(min_length=1), Meta(min_length=1)]  # for pydantic, and for msgspec
     of: Annotated[PositiveInt, Meta(gt=0)]
@@ -318,6 +359,12 @@ class RecordPlace(TypedDict):
 
     unit: str
     case: str
+
+
+class UnitPlace(TypedDict):
+    """Unit of a line."""
+
+    unit: str
 
 
 class JudgementPlace(TypedDict):
@@ -332,7 +379,7 @@ class JudgeStepPlace(TypedDict):
     items: list[str]
 
 
-_ACTS = ("edit", "run", PERPLEXITY, PERPLEXITY_BEFORE, EDIT_CHECK)
+_ACTS = ("edit", TURNS, "run", PERPLEXITY, PERPLEXITY_BEFORE, EDIT_CHECK)
 
 
 def _act_of(line: Any) -> str:
@@ -342,6 +389,7 @@ def _act_of(line: Any) -> str:
 
 CostLine = Annotated[
     Annotated[EditCostLine, Tag("edit")]
+    | Annotated[TurnCostLine, Tag(TURNS)]
     | Annotated[RunCostLine, Tag("run")]
     | Annotated[PerplexityLine, AfterValidator(_check_texts), Tag(PERPLEXITY)]
     | Annotated[UneditedPerplexityLine, AfterValidator(_check_texts), Tag(PERPLEXITY_BEFORE)]
@@ -356,16 +404,17 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     COSTS: TypeAdapter(CostLine),
     EVENTS: TypeAdapter(EventLine),
 }
+# Schema of a scoring's steps, whose file is named after it.
 JUDGE_STEPS = TypeAdapter(JudgeStepLine)
-"""Schema of a scoring's steps, whose file is named after it."""
 
 
 def parser_of(schema: TypeAdapter[M]) -> Callable[[bytes, str], M]:
-    """Make the function that reads one line; it raises BadData with `where` and the field.
+    """Return a function that parses one line and raises BadData with `where` and the field.
 
-    Half surrogate pairs, which older files hold, are replaced.
+    Lone surrogates in older files are replaced.
     """
-    validate = schema.validator.validate_json  # without the arguments that `TypeAdapter` passes with each line
+    # avoids the arguments that `TypeAdapter` passes for each line
+    validate = schema.validator.validate_json
 
     def parse(line: bytes, where: str) -> M:
         try:
@@ -378,18 +427,18 @@ def parser_of(schema: TypeAdapter[M]) -> Callable[[bytes, str], M]:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"])) or "the whole line"
             unknown = "unknown; a newer version of Emend may have written it"
-            problem = unknown if first["type"] == "extra_forbidden" else first["msg"]
+            problem = unknown if first["type"] == "extra_forbidden" else problem_of(first)
             raise BadData(f"{where}, field {field}: {problem}.") from error
 
     return parse
 
 
+# Value of `v` in a line of `events.jsonl`; older lines have no `v`, no `place` and no `calls`.
 VERSION = 1
-"""Value of `v` in a line of `events.jsonl`; older lines have no `v`, no `place` and no `calls`."""
 
 
 def event_of(step: Step) -> dict[str, Any]:
-    """Format a step as a line; fields of calls that have their default are left out."""
+    """Format a step as a line; fields of calls with default values are omitted."""
     return {
         "v": VERSION,
         "node": step.node,
@@ -404,19 +453,28 @@ def event_of(step: Step) -> dict[str, Any]:
 
 
 def steps_from_events(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the steps of one probe from its lines, with the `messages` and `reply` of each call filled in.
+    """Yield the steps of one probe from its lines, with the `messages` and `reply` of each call
+    filled in.
 
-    A text that a call shares with the state was kept in the state alone, see `ModelCall`; the state before a step is
-    what the steps before it have put there.
+    A text that a call shares with the state is stored only in the state, see `ModelCall`; the state
+    before a step results from the updates of the previous steps.
     """
     state: dict[str, Any] = {}
     for event in events:
         place = event.get("place", 0)
         after = event.get("after", [place - 1] if place > 1 else [])  # older runs: in a line
         update = event.get("update") or {}
-        calls = [_with_texts(ModelCall.model_validate(call), state, update) for call in event.get("calls", ())]
+        calls = [
+            _with_texts(ModelCall.model_validate(call), state, update)
+            for call in event.get("calls", ())
+        ]
         fields = {name: event.get(name) for name in ("node", "ms", "update", "error", "at")}
-        yield {**fields, "place": place, "after": after, "calls": [call.model_dump(mode="json") for call in calls]}
+        yield {
+            **fields,
+            "place": place,
+            "after": after,
+            "calls": [call.model_dump(mode="json") for call in calls],
+        }
         state |= update
 
 
@@ -424,19 +482,23 @@ def _with_texts(call: ModelCall, before: dict[str, Any], after: dict[str, Any]) 
     changed: dict[str, Any] = {}
     if call.messages_field:
         text = before.get(call.messages_field, after.get(call.messages_field, ""))
-        changed["messages"] = tuple(text) if isinstance(text, list) else ({"role": "user", "content": text},)
+        changed["messages"] = (
+            tuple(text) if isinstance(text, list) else ({"role": "user", "content": text},)
+        )
     if call.reply_field:
         changed["reply"] = {"role": "assistant", "content": after.get(call.reply_field, "")}
     return call.model_copy(update=changed) if changed else call
 
 
 def retries_of(step: dict[str, Any]) -> list[Retry]:
-    """List every attempt of a step's calls that failed and was followed by another."""
+    """Return the failed attempts of a step's calls that were retried."""
     return [Retry.model_validate(retry) for call in step["calls"] for retry in call["retries"]]
 
 
 def split_passes(steps: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Divide steps by pass through the graph: a probe asked for a text and for probabilities goes through it twice."""
+    """Split steps by pass through the graph: a probe that needs a text and probabilities passes
+    twice.
+    """
     passes: list[list[dict[str, Any]]] = []
     for step in steps:
         if not passes or 0 < step["place"] <= passes[-1][-1]["place"]:

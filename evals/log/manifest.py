@@ -1,4 +1,4 @@
-"""The manifest of a run: what it was started with, and the refusal to go on with anything else."""
+"""The manifest of a run: its configuration, and the check that a resumed run has the same one."""
 
 import json
 import os
@@ -19,7 +19,8 @@ from typing_extensions import TypedDict
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
-from emend.evals.config.run_config import MAX_SHARES, OLD_NAMES, RESUMABLE_FIELDS, RunConfig
+from emend.evals.config.division import MAX_SHARES
+from emend.evals.config.run_config import OLD_NAMES, RESUMABLE_FIELDS, RunConfig
 from emend.evals.log.records import read_model, replace
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
@@ -42,12 +43,18 @@ PACKAGES = (
 
 
 def changed_fields(config: RunConfig, folder: Path) -> str:
-    """List the limits, files and workers of a call that are others than the run in a folder has; empty for none."""
+    """List the limits, files and workers that differ from those of the run in a folder; "" if
+    none.
+    """
     with suppress(BadData):
         stored = Manifest.read(folder).config
         pairs = ((name, getattr(config, name), getattr(stored, name)) for name in RESUMABLE_FIELDS)
-        return ", ".join(f"{name} {_or_none(now)} (stored: {_or_none(was)})" for name, now, was in pairs if now != was)
-    return ""  # no run yet, or one that complains of its manifest itself
+        return ", ".join(
+            f"{name} {_or_none(now)} (stored: {_or_none(was)})"
+            for name, now, was in pairs
+            if now != was
+        )
+    return ""  # no run yet, or a damaged manifest, which is reported elsewhere
 
 
 def _or_none(value: object) -> str:
@@ -81,7 +88,7 @@ class GraphDrawing(TypedDict):
 class CaseList(FrozenModel):
     """Number of cases and probes of a setting in this run, and a digest of the cases' ids.
 
-    `again` is the number of cases asked again at checkpoints, at all of them together.
+    `again` is the total number of cases re-evaluated at all checkpoints.
     """
 
     cases: int
@@ -91,9 +98,10 @@ class CaseList(FrozenModel):
 
 
 class SharePart(FrozenModel):
-    """The part of a run that a folder has: share `number` of `of`, with so many units.
+    """The share of a run in a folder: share `number` of `of`, with its number of units.
 
-    `together` is the number of neighbouring cases, or passes in mode `sequential`, that are dealt as one.
+    `together` is the number of consecutive cases, or passes in mode `sequential`, that stay in one
+    share.
     """
 
     number: PositiveInt
@@ -103,7 +111,7 @@ class SharePart(FrozenModel):
 
 
 class MergedShare(FrozenModel):
-    """A share that was merged into a run: its units, and where and with what they were evaluated."""
+    """A share merged into a run: its units, and the machine and versions of their evaluation."""
 
     number: PositiveInt
     units: NonNegativeInt
@@ -117,8 +125,10 @@ class MergedShare(FrozenModel):
 
 
 class Manifest(FrozenModel):
-    """Everything that a run was started with; `manifest.json` in its folder."""
+    """The full configuration of a run; `manifest.json` in its folder."""
 
+    job: str = ""
+    """Name of the job; empty for an evaluation of edits, and in older runs."""
     config: RunConfig
     cases: dict[str, CaseList]
     """By setting."""
@@ -128,6 +138,8 @@ class Manifest(FrozenModel):
     benchmark: dict[str, Any]
     """Provenance of the data."""
     metrics: tuple[Metric, ...]
+    text_kinds: tuple[str, ...] = ()
+    """Kinds of probe whose right answers are texts; empty in older runs too."""
     mode: str = ""
     """The configuration's, or the benchmark's if that names none; empty in older runs."""
     graphs: dict[str, GraphDrawing] = {}
@@ -139,6 +151,8 @@ class Manifest(FrozenModel):
     """The user's price file, as the last process read it."""
     spent: dict[str, ProviderUsage] = {}
     """ProviderUsage on models behind an API, by model, by all processes that came to an end."""
+    notes: tuple[str, ...] = ()
+    """What processes said of the run that bears on its numbers; empty in older runs."""
     share: SharePart | None = None
     """In the folder of a share only."""
     shares: Annotated[NonNegativeInt, Le(MAX_SHARES)] = 0
@@ -151,10 +165,12 @@ class Manifest(FrozenModel):
     def _current_names(cls, values: Any) -> Any:
         if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
             return values
-        return values | {"config": {OLD_NAMES.get(name, name): value for name, value in values["config"].items()}}
+        return values | {
+            "config": {OLD_NAMES.get(name, name): value for name, value in values["config"].items()}
+        }
 
     def write(self, folder: Path) -> None:
-        """Write it into the folder, whole or not at all."""
+        """Write the manifest to the folder atomically."""
         replace(folder / MANIFEST, self)
 
     @classmethod
@@ -162,41 +178,54 @@ class Manifest(FrozenModel):
         """Read the manifest of a run folder.
 
         Raises:
-            BadData: there is none, or it cannot be read.
+            BadData: there is no manifest, or it cannot be read.
         """
         path = folder / MANIFEST
         try:
             return read_model(path, cls, "Start a new run in another folder.")
         except (FileNotFoundError, NotADirectoryError) as error:
             runs = [str(each.parent) for each in sorted(folder.glob(f"*/{MANIFEST}"))[:4]]
-            remedy = f"it holds runs: name one, such as {' or '.join(runs)}." if runs else "`emend run` makes one."
-            raise BadData(f"'{folder}' is no run folder: it has no {MANIFEST}; {remedy}") from error
+            remedy = (
+                f"it contains runs: name one, such as {' or '.join(runs)}."
+                if runs
+                else ("`emend run` makes one.")
+            )
+            raise BadData(
+                f"'{folder}' is not a run folder: {MANIFEST} is missing; {remedy}"
+            ) from error
 
     @property
     def units(self) -> int:
-        """Number of units: cases of all settings and those asked again, times editors and repeats; or a share's."""
+        """Number of units: cases of all settings plus re-evaluated ones, times editors and repeats;
+        or those of a share.
+        """
         if self.share is not None:
             return self.share.units
         cases = sum(listed.cases + listed.again for listed in self.cases.values())
         return cases * len(self.config.editors) * self.config.repeats
 
     def refuse_change(self, now: dict[str, Any], folder: Path) -> None:
-        """Compare with the manifest that a run would have now, or with some fields of it.
+        """Compare with the manifest, or some of its fields, that a run would have now.
 
         Raises:
-            RunRefused: something that decides the records differs; names each field with both values.
+            RunRefused: a field that affects the records differs; names each field with both values.
         """
         then = decisive_fields(self.model_dump(mode="json", include=set(now)))
         if changed := "; ".join(changes(then, decisive_fields(now))):
             raise RunRefused(
-                f"the run in '{folder}' was started differently ({changed}). Give the same, or another --out folder."
+                f"the run in '{folder}' was started with other settings ({changed}). Give the "
+                "same settings, or another --out folder."
             )
 
 
 def decisive_fields(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that decide the records, flat, under dotted names."""
-    parts = {name: manifest[name] for name in ("cases", "model", "editors") if name in manifest}
-    config = {name: value for name, value in manifest["config"].items() if name not in RESUMABLE_FIELDS}
+    """Return the fields that affect the records, flattened with dotted names."""
+    parts = {
+        name: manifest[name] for name in ("job", "cases", "model", "editors") if name in manifest
+    }
+    config = {
+        name: value for name, value in manifest["config"].items() if name not in RESUMABLE_FIELDS
+    }
     return dict(_flat(config | parts))
 
 
@@ -238,7 +267,7 @@ def _installed() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Describe operating system and processor, without names of hosts or users."""
+    """Describe operating system and processor, without host or user names."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),
@@ -248,24 +277,31 @@ def machine() -> dict[str, Any]:
 
 
 def now() -> str:
-    """Return the time, UTC, to the second."""
+    """Return the current time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def git_state() -> dict[str, Any] | None:
-    """Return commit and changes of the checkout that Emend is imported from; None outside a checkout."""
+    """Return commit and changes of the git checkout that Emend is imported from; None outside a
+    checkout.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     commit = _git(root, "rev-parse", "HEAD")
-    return {"commit": commit, "changed": bool(_git(root, "status", "--porcelain"))} if commit else None
+    return (
+        {"commit": commit, "changed": bool(_git(root, "status", "--porcelain"))} if commit else None
+    )
 
 
 def _git(root: Path, *words: str) -> str | None:
-    # Without the option `status` writes the index, which a run that is killed at that moment leaves locked.
+    # Without the option, `status` writes the index, and a run killed at that moment would leave it
+    # locked.
     command = ["git", "--no-optional-locks", *words]
     try:
-        process = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10, check=True)
+        process = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, timeout=10, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return process.stdout.strip()

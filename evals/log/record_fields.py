@@ -1,4 +1,6 @@
-"""Some fields of a run's records: those of a large run from its table, in which the other fields are not read."""
+"""Reading of selected record fields; for a large run from its table, without reading other
+fields.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -7,29 +9,31 @@ from typing import Any
 import msgspec
 
 from emend.evals.case import Record
+from emend.evals.log.line_parser import struct_of
 from emend.evals.log.lines import RECORDS
-from emend.evals.log.records import parse_fields, read_records, require_records, struct_of
+from emend.evals.log.records import parse_fields, read_records, require_records
 from emend.evals.log.table_parts import is_large
 from emend.evals.log.table_sources import NAMES, quoted, text
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(struct_of(Record))}
+# Fields with texts of any length.
 LONG = ("prompt", "answer", "passage", "reply")
-"""Fields with texts of any length."""
 
 
 def read_fields(
     folder: Path, names: Sequence[str], checkpoint: int | None = 0, **chosen: Collection[str]
 ) -> Iterator[Record]:
-    """Yield the records of complete units, in their order, as objects that have these fields.
+    """Yield the records of complete units, in order, as objects with these fields.
 
     Args:
         folder: a run folder.
-        names: of fields of `Record`, and the objects have no others; none that is a model itself.
-        checkpoint: records of that one alone, by default of the first evaluation; None for those of all.
-        chosen: by the name of a field, the values that it may have; any if there are none.
+        names: names of fields of `Record`, excluding fields that are models.
+        checkpoint: the checkpoint of the records, by default the first evaluation; None for all.
+        chosen: the allowed values by field name; any value for other fields.
 
     Raises:
-        BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
+        BadData: there is no file, or a line before the end is unreadable; names file, line and
+            field.
     """
     require_records(folder)
     chosen = {name: values for name, values in chosen.items() if values}
@@ -37,24 +41,34 @@ def read_fields(
         yield from _from_table(folder, names, checkpoint, chosen)
         return
     for record in read_records(folder, parse_fields):
-        if checkpoint in (None, record.checkpoint) and all(getattr(record, name) in chosen[name] for name in chosen):
+        if checkpoint in (None, record.checkpoint) and all(
+            getattr(record, name) in chosen[name] for name in chosen
+        ):
             yield record
 
 
 def _from_table(
     folder: Path, names: Sequence[str], checkpoint: int | None, chosen: dict[str, Collection[str]]
 ) -> Iterator[Record]:
-    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
+    # lazily: few runs are so large that DuckDB is needed
+    from emend.evals.log.run_table import RunTable
 
-    # As JSON, since DuckDB takes ten times as long to make Python's objects of its maps and lists; but not what may be
-    # long, whose JSON takes many times its size.
+    # Use JSON, since DuckDB takes ten times as long to convert its maps and lists to Python
+    # objects, except for long values, whose JSON is many times larger.
     texts = [name for name in names if name in LONG]
     others = [name for name in names if name not in texts]
     fields = ", ".join(f"{quoted(name)}: {_column(name)}" for name in others)
     conditions = ["true" if checkpoint is None else f"checkpoint = {checkpoint}"]
-    conditions += [f"{quoted(name)} IN ({', '.join(map(text, values))})" for name, values in chosen.items()]
-    members: list[Any] = [*((name, _TYPES[name]) for name in others), *((name, _TYPES[name], "") for name in texts)]
-    decode: Callable[[str], Any] = msgspec.json.Decoder(msgspec.defstruct("RecordFields", members, gc=False)).decode
+    conditions += [
+        f"{quoted(name)} IN ({', '.join(map(text, values))})" for name, values in chosen.items()
+    ]
+    members: list[Any] = [
+        *((name, _TYPES[name]) for name in others),
+        *((name, _TYPES[name], "") for name in texts),
+    ]
+    decode: Callable[[str], Any] = msgspec.json.Decoder(
+        msgspec.defstruct("RecordFields", members, gc=False)
+    ).decode
     columns = ", ".join([f"to_json({{{fields}}})" if others else "'{}'", *map(_column, texts)])
     with RunTable(folder) as table:
         query = f"SELECT {columns} FROM record_lines WHERE {' AND '.join(conditions)}{table.order}"

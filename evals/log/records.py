@@ -1,8 +1,8 @@
-"""The files of a run: written a whole unit at a time, and read a line at a time, sound ones in a fifth of the time.
+"""The files of a run: whole units are written atomically, and lines are read with a fast parser.
 
-`msgspec` parses the lines of `records.jsonl`, of which there are a million, into objects with the fields of a record.
-It refuses whatever it is not sure of: a field that it does not know, another type, a number that is none, half a
-surrogate pair. `pydantic` reads such a line, or refuses it.
+`msgspec` parses the lines of `records.jsonl`, of which there may be a million, into objects with
+the fields of a record, in a fifth of the time of `pydantic`. It rejects unknown fields, wrong
+types, non-finite numbers and lone surrogates; `pydantic` then parses or rejects such a line.
 """
 
 import errno
@@ -10,18 +10,15 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import reduce
-from operator import or_
 from pathlib import Path
-from types import UnionType
-from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
+from typing import Any, NamedTuple, Self, TypeVar
 
-import msgspec
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
+from emend.evals.log.line_parser import LineParser, T, struct_of
 from emend.evals.log.lines import (
     BASELINE,
     CASES,
@@ -33,11 +30,15 @@ from emend.evals.log.lines import (
     JUDGEMENTS,
     RECORDS,
     SCHEMAS,
+    SCORING_EVENTS,
+    SCORING_RECORDS,
     BaselineLine,
     JudgementPlace,
     JudgeStepPlace,
+    L,
     RecordHead,
     RecordPlace,
+    UnitPlace,
     complete_units,
     count_once,
     parser_of,
@@ -46,85 +47,34 @@ from emend.evals.log.lines import (
 )
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, replace_file
-from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines, replace_surrogates
+from emend.memory.json_files import (
+    BEGINNING,
+    JsonLine,
+    LinePlace,
+    parse_lines,
+    parse_object,
+    replace_surrogates,
+)
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
-T = TypeVar("T")
 
 NO_NUMBER = "the value is not a finite number"
-_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _RECORD = parser_of(TypeAdapter(Record))
-
-
-class LineParser(Generic[T]):
-    """Parser of lines by `msgspec`, and by another function where it refuses.
-
-    Args:
-        schema: a type that `msgspec` knows.
-        parse: reads a line that it refuses.
-    """
-
-    def __init__(self, schema: Any, parse: Callable[[bytes, str], T]) -> None:
-        self._decode: Callable[[bytes], T] = msgspec.json.Decoder(schema).decode
-        self._parse = parse
-
-    def __call__(self, line: bytes, where: str) -> T:
-        """Parse a line.
-
-        Raises:
-            BadData: it is damaged; names `where` and the field.
-        """
-        try:
-            return self._decode(line)
-        except _REFUSED:
-            return self._parse(line, where)
-
-    def block(self, lines: Sequence[bytes], name: str, number: int) -> list[T]:
-        """Parse lines that follow each other.
-
-        Args:
-            lines: these.
-            name: of their file, for an error.
-            number: of the first one.
-
-        Raises:
-            BadData: one is damaged; names file, line and field.
-        """
-        try:
-            return list(map(self._decode, lines))
-        except _REFUSED:
-            return [self(line, f"{name}, line {at}") for at, line in enumerate(lines, number)]
-
-
-def struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
-    """A struct with the fields and defaults of a model, for a `LineParser`; it does not know aliases of fields."""
-    needed, further = list[Any](), list[Any]()  # fields without defaults come first
-    for name, field in model.model_fields.items():
-        kind = _converted(field.annotation)
-        if field.is_required():
-            needed.append((name, kind))
-        else:
-            default = field.get_default()
-            further.append((name, kind, kind(**dict(default)) if isinstance(default, BaseModel) else default))
-    strict = model.model_config.get("extra") == "forbid"
-    return msgspec.defstruct(model.__name__, [*needed, *further], frozen=True, gc=False, forbid_unknown_fields=strict)
-
-
-def _converted(kind: Any) -> Any:
-    """The type of a field, with a struct in the place of a model, or of one of two types."""
-    if isinstance(kind, UnionType):
-        return reduce(or_, map(_converted, get_args(kind)))
-    return struct_of(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else kind
+# Marks lines of jobs other than an evaluation; inside a text it would be escaped.
+JOB_FIELD = b'"job":'
 
 
 def parse_record(line: bytes, where: str) -> Record:
-    """Parse a record; a value that is no number has a reason in its place.
+    """Parse a record; a value that is not a number becomes unscored with a reason.
+
+    A line of another job, see `JobLine`, is read as a record with the common fields.
 
     Raises:
         BadData: it is damaged; names `where` and the field.
     """
-    record = _RECORD(line, where)
+    shared = _shared_fields(line, where) if JOB_FIELD in line else None
+    record = _RECORD(line if shared is None else shared, where)
     if all(map(math.isfinite, record.values.values())):
         return record
     values = {name: value for name, value in record.values.items() if math.isfinite(value)}
@@ -132,21 +82,37 @@ def parse_record(line: bytes, where: str) -> Record:
     return record.model_copy(update={"values": values, "unscored": record.unscored | reasons})
 
 
+def _shared_fields(line: bytes, where: str) -> bytes | None:
+    """Return the line of another job without its own fields; None for a line without a job.
+
+    Raises:
+        BadData: it is no JSON object.
+    """
+    fields = parse_object(line, where)
+    if "job" not in fields:
+        return None
+    shared = {name: fields[name] for name in Record.model_fields if name in fields}
+    return json_line({"prompt": "", "gold": (), **shared})
+
+
+# Parses a record as `parse_record` does, into an object with its fields but without methods.
 parse_fields = LineParser(struct_of(Record), parse_record)
-"""Parses a record as `parse_record` does, into an object that has its fields and no methods."""
 parse_head = LineParser(RecordHead, parser_of(TypeAdapter(RecordHead)))
+_PLACES = LineParser(RecordPlace, parser_of(TypeAdapter(RecordPlace)))
+# By file name or suffix: the parser for indexing its lines, and the field with their key.
 LINE_KEYS: Mapping[str, tuple[LineParser[Any], str]] = {
-    RECORDS: (LineParser(RecordPlace, parser_of(TypeAdapter(RecordPlace))), "case"),
+    RECORDS: (_PLACES, "case"),
+    SCORING_RECORDS: (_PLACES, "case"),
+    SCORING_EVENTS: (LineParser(UnitPlace, parser_of(TypeAdapter(UnitPlace))), "unit"),
     BASELINE: (LineParser(BaselineLine, parser_of(TypeAdapter(BaselineLine))), "probe"),
     JUDGEMENTS: (LineParser(JudgementPlace, parser_of(TypeAdapter(JudgementPlace))), "item"),
     JUDGE_EVENTS: (LineParser(JudgeStepPlace, parser_of(TypeAdapter(JudgeStepPlace))), "items"),
 }
-"""By file, or ending of a scoring's file, what parses its lines to find them again, and the field that names them."""
+# Remedy for a damaged record.
 DAMAGED_RECORD = (
-    "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
-    "folder."
+    "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a "
+    "new run in another folder."
 )
-"""What to do about a damaged record."""
 
 
 class FileLine(NamedTuple):
@@ -160,10 +126,11 @@ class FileLine(NamedTuple):
 
 @contextmanager
 def write_errors(what: str, remedy: str = "Make room, or give another folder.") -> Iterator[None]:
-    """Report what keeps files from being written as one error.
+    """Convert errors that prevent writing files into `RunRefused`.
 
     Raises:
-        RunRefused: a full or failing disk, missing rights, a folder that was deleted meanwhile, an impossible name.
+        RunRefused: a full or failing disk, missing permissions, a deleted folder, or an invalid
+            name.
     """
     try:
         yield
@@ -173,10 +140,11 @@ def write_errors(what: str, remedy: str = "Make room, or give another folder.") 
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Report why a file cannot be read as one error; that it does not exist is left to the caller.
+    """Convert errors that prevent reading a file into `BadData`; a missing file is left to the
+    caller.
 
     Raises:
-        BadData: missing rights, a failing disk, an impossible name.
+        BadData: missing permissions, a failing disk, or an invalid name.
     """
     try:
         yield
@@ -187,16 +155,16 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 class AppendLog:
-    """Appends whole lines to files of one folder, to all of them or to none; safe to call from many threads.
+    """Appends whole lines to several files of a folder atomically; thread-safe.
 
     Args:
         folder: where the files are.
-        names: of the files.
-        remedy: end of the error message of a full disk.
+        names: the files' names.
+        remedy: last sentence of the error for a full disk.
 
     Raises:
-        BadData: one is no regular file.
-        RunRefused: one cannot be written.
+        BadData: a file is not a regular file.
+        RunRefused: a file cannot be written.
     """
 
     def __init__(self, folder: Path, names: Iterable[str], remedy: str) -> None:
@@ -210,22 +178,25 @@ class AppendLog:
 
     def __exit__(self, *error: object) -> None:
         for file in self._files.values():
-            with suppress(OSError):  # the error that a full disk gave is under way already
+            with suppress(OSError):  # the error of a full disk is already being raised
                 file.close()
 
     def append(self, contents: Mapping[str, bytes]) -> None:
-        """Append to each file, in order, without API keys.
+        """Append to each file in order, redacting API keys.
 
         Raises:
-            RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
+            RunRefused: the disk is full or failing; no partial line is left in the files.
         """
         with self._lock:
             sizes = {name: self._size(name) for name in contents}
             try:
                 for name, content in contents.items():
-                    with write_errors(f"{len(content)} bytes to '{self.folder / name}'", self._remedy):
+                    with write_errors(
+                        f"{len(content)} bytes to '{self.folder / name}'", self._remedy
+                    ):
                         view = memoryview(hide_in_bytes(content))
-                        while view:  # unbuffered, so that a failed write leaves nothing behind to be written later
+                        # unbuffered, so that nothing of a failed write is written later
+                        while view:
                             view = view[self._files[name].write(view) :]
             except BaseException:
                 for grown, size in sizes.items():
@@ -233,27 +204,32 @@ class AppendLog:
                 raise
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes of the files between two appends."""
+        """Return consistent sizes of the files, between two appends."""
         with self._lock:
             return {name: self._size(name) for name in self._files}
 
     def _size(self, name: str) -> int:
         state = os.fstat(self._files[name].fileno())
         if not state.st_nlink:
-            with write_errors(f"'{self.folder / name}'", "The folder was deleted meanwhile; what it held is lost."):
-                raise FileNotFoundError(errno.ENOENT, "it is no longer there")
+            with write_errors(
+                f"'{self.folder / name}'",
+                "The folder was deleted meanwhile; its contents are lost.",
+            ):
+                raise FileNotFoundError(errno.ENOENT, "it no longer exists")
         return state.st_size
 
 
 class RunLog(AppendLog):
     """Appends units to a run folder.
 
-    A unit's events are written before its records, in the same order, so that a finished unit always has both.
+    A unit's events are written before its records, in the same order, so that a finished unit
+    always has both.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, resume_command: str = "") -> None:
         names = (RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
-        super().__init__(folder, names, f"All finished units are kept; make room, then: emend resume {folder}")
+        command = resume_command or f"emend resume {folder}"
+        super().__init__(folder, names, f"All finished units are kept; make room, then: {command}")
         self._baseline = open_file(folder / BASELINE)
         self._sync_lock = threading.Lock()
         self._written = self._synced = 0
@@ -263,27 +239,29 @@ class RunLog(AppendLog):
         self._baseline.close()
         super().__exit__(*error)
 
-    def unit(self, records: Iterable[Record], events: Iterable[dict[str, Any]]) -> None:
+    def unit(self, records: Iterable[BaseModel], events: Iterable[dict[str, Any]]) -> None:
         """Append all lines of a finished unit.
 
         Raises:
-            RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
+            RunRefused: the disk is full or failing; no partial line is left in the files.
         """
         self.sync(self.unit_lines(*unit_lines(records, events)))
 
     def unit_lines(self, records: bytes, events: bytes) -> int:
-        """Append the lines of a finished unit; return the number to give to `sync`."""
+        """Append the lines of a finished unit; return the number for `sync`."""
         with self._lock:
             self.append({EVENTS: events, RECORDS: records})
             self._written += 1
             return self._written
 
     def line(self, name: str, fields: dict[str, Any]) -> None:
-        """Append a line to `errors.jsonl`, `costs.jsonl` or, for an event of the run itself, `events.jsonl`."""
+        """Append a line to `errors.jsonl`, `costs.jsonl` or, for an event of the run itself,
+        `events.jsonl`.
+        """
         self.append({name: json_line(fields)})
 
     def baseline(self, line: bytes) -> int:
-        """Append the line of an answer of the unedited model; return its offset."""
+        """Append the line of an unedited model's answer; return its offset."""
         with self._lock:
             offset = self._size(BASELINE)
             self.append({BASELINE: line})
@@ -296,7 +274,9 @@ class RunLog(AppendLog):
             return self._baseline.readline()
 
     def sync(self, number: int) -> None:
-        """Wait until the unit of that number is on the disk; units that come meanwhile share the next wait."""
+        """Wait until the unit of that number is on the disk; units that arrive during the wait
+        share the next one.
+        """
         with self._sync_lock:
             if self._synced >= number:
                 return
@@ -306,15 +286,18 @@ class RunLog(AppendLog):
             self._synced = written
 
 
-def unit_lines(records: Iterable[Record], events: Iterable[dict[str, Any]]) -> tuple[bytes, bytes]:
-    """Format the lines of a unit: of its records, and of its events."""
+def unit_lines(
+    records: Iterable[BaseModel], events: Iterable[dict[str, Any]]
+) -> tuple[bytes, bytes]:
+    """Format the lines of a unit's records and events."""
     return b"".join(map(json_line, records)), b"".join(map(json_line, events))
 
 
 def json_line(fields: Mapping[str, Any] | BaseModel) -> bytes:
     """Format one line of a file of JSON lines.
 
-    What JSON cannot hold is written as text, and half surrogate pairs, which UTF-8 cannot hold, as U+FFFD.
+    Values that JSON cannot represent are written as text, and lone surrogates, which UTF-8 cannot
+    encode, as U+FFFD.
     """
     return _json(fields) + b"\n"
 
@@ -325,21 +308,29 @@ def _json(fields: Mapping[str, Any] | BaseModel, indent: int | None = None) -> b
             return fields.model_dump_json(indent=indent).encode()
         except ValueError:
             fields = fields.model_dump()
-    return replace_surrogates(json.dumps(fields, indent=indent, ensure_ascii=False, default=str)).encode()
+    return replace_surrogates(
+        json.dumps(fields, indent=indent, ensure_ascii=False, default=str)
+    ).encode()
 
 
 def replace(path: Path, content: BaseModel | bytes) -> None:
-    """Write a file so that no reader, and no crash, ever sees half of it; API keys are hidden.
+    """Write a file atomically, redacting API keys.
 
     Raises:
         RunRefused: it cannot be written.
     """
     with write_errors(f"'{path}'"):
-        replace_file(path, hide_in_bytes(content if isinstance(content, bytes) else _json(content, indent=1) + b"\n"))
+        replace_file(
+            path,
+            hide_in_bytes(
+                content if isinstance(content, bytes) else _json(content, indent=1) + b"\n"
+            ),
+        )
 
 
 def cut_file(path: Path, end: int | None = None) -> int:
-    """Cut a file after so many bytes, or after its last whole line; return how many bytes were cut off.
+    """Truncate a file at an offset, or after its last whole line; return the number of removed
+    bytes.
 
     Raises:
         BadData: it is no regular file.
@@ -356,23 +347,29 @@ def cut_file(path: Path, end: int | None = None) -> int:
 
 
 def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[int, M]]:
-    """Yield offset and content of each whole line; no file has none.
+    """Yield offset and content of each whole line; none if the file is missing.
 
     Args:
         path: a file of JSON lines.
-        model: of a line.
-        remedy: end of the error message; without one, a line that cannot be read is left out with a warning.
+        model: the model of a line.
+        remedy: last sentence of the error; if empty, unreadable lines are skipped with a warning.
 
     Raises:
-        BadData: the file is no regular file, or a line cannot be read; names file, line and field.
+        BadData: the file is not a regular file, or a line is unreadable; names file, line and
+            field.
     """
-    return ((line.offset, line.fields) for line in read_parsed(path, parser_of(TypeAdapter(model)), remedy))
+    return (
+        (line.offset, line.fields)
+        for line in read_parsed(path, parser_of(TypeAdapter(model)), remedy)
+    )
 
 
 def read_parsed(
     path: Path, parse: Callable[[bytes, str], Any], remedy: str = "", start: LinePlace = BEGINNING
 ) -> Iterator[JsonLine]:
-    """Yield each whole line from a place on as `read_models` does, by a function such as `parser_of` makes."""
+    """Yield each whole line from a position on, like `read_models`, parsed by a function such as
+    that of `parser_of`.
+    """
 
     def refuse(error: BadData) -> None:
         raise BadData(f"{error} {remedy}") from error
@@ -382,10 +379,10 @@ def read_parsed(
 
 
 def read_model(path: Path, model: type[M], remedy: str) -> M:
-    """Read a file of one JSON object.
+    """Read a file that contains one JSON object.
 
     Raises:
-        BadData: the file is no regular file, or does not fit the model; names file and field.
+        BadData: the file is not a regular file, or violates the model; names file and field.
         FileNotFoundError: there is none.
         NotADirectoryError: its folder is a file.
     """
@@ -397,19 +394,44 @@ def read_model(path: Path, model: type[M], remedy: str) -> M:
         raise BadData(f"{error} {remedy}") from error
 
 
-def read_records(folder: Path, parse: Callable[[bytes, str], Record] = parse_record) -> Iterator[Record]:
-    """Yield the records of all units that are complete, in the order in which they were written.
+def read_records(
+    folder: Path, parse: Callable[[bytes, str], Record] = parse_record
+) -> Iterator[Record]:
+    """Yield the records of all complete units, in the order of writing.
 
     Args:
         folder: a run folder.
-        parse: function of a line; `parse_fields` takes a fifth of the time, for callers that read fields alone.
+        parse: the line parser; `parse_fields` takes a fifth of the time, for callers that only read
+            fields.
+
+    Lines of other jobs without an answer, whose `probe` is empty, are skipped.
 
     Raises:
-        BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
+        BadData: there is no file, or a line that is not at the torn end cannot be read; names file,
+            line and field.
     """
     require_records(folder)
     path = folder / RECORDS
     lines = read_parsed(path, parse, DAMAGED_RECORD.format(folder=folder))
+    units = complete_units((line.fields for line in lines), record_head)
+    yield from (record for record in count_once(units, path) if record.probe)
+
+
+def read_job_lines(folder: Path, model: type[L], remedy: str = DAMAGED_RECORD) -> Iterator[L]:
+    """Yield the lines of all complete units of a job, in the order of writing.
+
+    Args:
+        folder: a run folder of the job.
+        model: the lines' model, a `JobLine`.
+        remedy: last sentence of the error, in which `{folder}` is replaced by the folder.
+
+    Raises:
+        BadData: there is no file, or a line that is not at the torn end cannot be read; names file,
+            line and field.
+    """
+    require_records(folder)
+    path = folder / RECORDS
+    lines = read_parsed(path, parser_of(TypeAdapter(model)), remedy.format(folder=folder))
     yield from count_once(complete_units((line.fields for line in lines), record_head), path)
 
 
@@ -417,33 +439,42 @@ def require_records(folder: Path) -> None:
     """Check that a run folder has a file of records.
 
     Raises:
-        BadData: it has none.
+        BadData: the folder has no records.
     """
     if not (folder / RECORDS).exists():
-        raise BadData(f"'{folder}' has no {RECORDS}: restore it, or make the records with: emend resume {folder}")
+        raise BadData(
+            f"'{folder}' has no {RECORDS}: restore it, or create the records with: emend resume "
+            f"{folder}"
+        )
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`, by the schema of its name.
+    """Yield the lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`, by the
+    schema of its name.
 
-    A torn last line is left out, and so is, with a warning, another one that cannot be read.
+    A torn last line is skipped; other unreadable lines are skipped with a warning.
 
     Raises:
-        BadData: a line of `cases.jsonl` cannot be read, since without it cases have wrong numbers.
+        BadData: a line of `cases.jsonl` is unreadable; skipping it would shift the numbers of
+            cases.
     """
     return (line.fields for line in read_json_lines(folder, name))
 
 
 def read_json_lines(folder: Path, name: str, start: LinePlace = BEGINNING) -> Iterator[JsonLine]:
-    """Yield lines as `read_lines` does, from a place on, with their places."""
+    """Yield lines like `read_lines`, from a position on, with their positions."""
     schema: TypeAdapter[Any] = SCHEMAS.get(name, JUDGE_STEPS)
     path = folder / name
     with read_errors(path):
-        yield from parse_lines(path, None if name == CASES else _leave_out, parse=parser_of(schema), start=start)
+        yield from parse_lines(
+            path, None if name == CASES else _leave_out, parse=parser_of(schema), start=start
+        )
 
 
-def parse_sound(lines: Iterable[FileLine], parse: Callable[[bytes, str], T], path: Path) -> Iterator[T]:
-    """Yield what single lines of a file hold; one that cannot be read is left out with a warning."""
+def parse_sound(
+    lines: Iterable[FileLine], parse: Callable[[bytes, str], T], path: Path
+) -> Iterator[T]:
+    """Yield the parsed lines of a file; unreadable lines are skipped with a warning."""
     for line in lines:
         try:
             yield parse(line.content, f"{path}, line {line.number}")
@@ -452,4 +483,4 @@ def parse_sound(lines: Iterable[FileLine], parse: Callable[[bytes, str], T], pat
 
 
 def _leave_out(error: BadData) -> None:
-    warn_once(f"{error} What is shown lacks it.")
+    warn_once(f"{error} The output does not include it.")

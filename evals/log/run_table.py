@@ -1,4 +1,4 @@
-"""The tables of a run folder, which are queried with DuckDB; what was parsed once is not parsed again."""
+"""Tables of a run folder for DuckDB queries; parsed lines are cached as Parquet files."""
 
 import json
 import os
@@ -11,18 +11,27 @@ from typing import Any, Self
 import duckdb
 
 from emend.evals.log.lines import RECORDS, warn_once
-from emend.evals.log.table_parts import Part, draft_in, find_parts, is_large, keep_part, parts_folder, remove_oldest
+from emend.evals.log.table_parts import (
+    Part,
+    draft_in,
+    find_parts,
+    is_large,
+    keep_part,
+    parts_folder,
+    remove_oldest,
+)
 from emend.evals.log.table_sources import RECORD_SOURCE, STEP_SOURCE, TableRows, TableSource, text
 from emend.memory.errors import BadData
+from emend.memory.files import require_regular
 from emend.memory.json_files import BEGINNING, LinePlace
 
+# Bytes of lines in a part, which limits the memory while it is written.
 STRETCH = 32 * 2**20
-"""Bytes of lines in a part, which bound the memory while it is made."""
 PARQUET = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 16384"
+# Columns of every table: start and end offset of the row's line in the file, and its number.
 PLACES = ("line_start", "line_end", "line")
-"""Columns of every table: where in the file the line of a row begins and ends, and its number."""
+# Exclusive bound of the integers in a column.
 INTEGERS = 2**63
-"""Integers from minus this up to one less than this can be in a column."""
 
 
 class PartWriter:
@@ -32,29 +41,36 @@ class PartWriter:
         connection: of DuckDB.
         source: the table.
         run: the run folder.
-        scratch: a folder for what is needed meanwhile, and for parts that are not kept.
-        folder: where parts are kept; None keeps none.
+        scratch: a folder for temporary files and parts that are not cached.
+        folder: the cache folder for parts; None caches none.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, source: TableSource, run: Path, scratch: Path, folder: Path | None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        source: TableSource,
+        run: Path,
+        scratch: Path,
+        folder: Path | None,
     ) -> None:
         self._connection, self._source, self._run = connection, source, run
         self._folder, self._scratch = folder, scratch
         self._lines = scratch / f"{source.table}.json"
 
     def write(self, start: LinePlace, changed: int) -> list[Part]:
-        """Write what a file has from a place on; `changed` is the time at which it had been changed before.
+        """Write the parts of a file from a position on; `changed` is its change time before
+        reading.
 
         Raises:
             BadData: a line cannot be read.
         """
-        import numpy as np  # lazily: a table that is there already is read without it
+        import numpy as np  # imported here, since reading a cached table does not need it
 
         parts, groups = list[Part](), self._source.rows(self._run, start)
         while places := self._write_lines(groups):
             end = LinePlace(places.ends[-1], places.numbers[-1])
-            if end.lines - start.lines != len(places.ends):  # lines were left out, which is to be said at every reading
+            # lines were skipped, which must be reported on every reading
+            if end.lines - start.lines != len(places.ends):
                 self._folder = None
             arrays = dict(zip(PLACES, map(np.array, places[1:]), strict=True))
             self._connection.register("places", arrays)
@@ -65,7 +81,9 @@ class PartWriter:
         return parts
 
     def _write_lines(self, groups: Iterator[TableRows]) -> TableRows | None:
-        """Write the rows of a part as JSON; return their places, or None if nothing is left."""
+        """Write the rows of a part as JSON; return their positions, or None if there are no
+        more.
+        """
         starts, ends, numbers = list[int](), list[int](), list[int]()
         with self._lines.open("wb") as file:
             for group in groups:
@@ -78,19 +96,21 @@ class PartWriter:
         return TableRows((), starts, ends, numbers) if ends else None
 
     def _keep(self, query: str, start: int, end: LinePlace, changed: int) -> Part:
-        """Write a part; where it cannot be kept, into the scratch folder."""
+        """Write a part, or write it to the scratch folder if it cannot be cached."""
         if self._folder is not None:
             with suppress(OSError, BadData):
                 draft = draft_in(self._folder)
                 self._copy(query, draft)
-                return keep_part(draft, self._source.table, self._run / self._source.file, start, end, changed)
+                return keep_part(
+                    draft, self._source.table, self._run / self._source.file, start, end, changed
+                )
             self._folder = None
         path = self._scratch / f"{self._source.table}-{start}.parquet"
         self._copy(query, path)
         return Part(path, start, end)
 
     def _copy(self, query: str, path: Path) -> None:
-        """Write the rows of a query; what DuckDB does not read of Emend's JSON is written to it in a plainer form."""
+        """Write the rows of a query; JSON that DuckDB cannot read is first simplified."""
         copy = f"COPY ({query}) TO {text(str(path))} ({PARQUET})"
         try:
             self._connection.execute(copy)
@@ -101,10 +121,12 @@ class PartWriter:
             try:
                 self._connection.execute(copy)
             except duckdb.Error as error:
-                raise BadData(f"'{self._run / self._source.file}' cannot be made a table: {error}") from error
+                raise BadData(
+                    f"'{self._run / self._source.file}' cannot be converted to a table: {error}"
+                ) from error
 
     def _write_plainly(self) -> None:
-        """Write the lines anew, without names that are twice in an object, and with integers that are not too large."""
+        """Rewrite the lines without duplicate names in objects and without too large integers."""
 
         def integer(digits: str) -> int:
             return max(-INTEGERS, min(INTEGERS - 1, int(digits)))
@@ -116,39 +138,43 @@ class PartWriter:
         os.replace(plain, self._lines)
 
     def _read_json(self) -> str:
-        kinds = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in self._source.fields.items())
-        size = max(2**24, self._lines.stat().st_size)  # a line may be that long
+        kinds = ", ".join(
+            f"{text(name)}: {text(kind)}" for name, kind in self._source.fields.items()
+        )
+        size = max(2**24, self._lines.stat().st_size)  # a single line may be this long
         return (
             f"read_json({text(str(self._lines))}, format = 'newline_delimited', "
             f"maximum_object_size = {size}, columns = {{{kinds}}})"
         )
 
 
+# Number of parts of a file above which small ones are merged.
 MAX_PARTS = 24
-"""Parts of a file from which on small ones are read again as one."""
+# Rows fetched at once of a long result: as many as DuckDB computes at once.
 BATCH = 2048
-"""Rows that are taken of a long result at once: as many as DuckDB computes at once."""
 OPTIONS: dict[str, Any] = {
     "threads": 1,
     "memory_limit": "256MB",
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    # DuckDB 2.0.1 bounds some sums over joins by too small a number, and leaves out groups whose sum is above it.
+    # DuckDB 2.0.1 computes too small an upper bound for some sums over joins, and drops groups
+    # whose sum exceeds it.
     "disabled_optimizers": "statistics_propagation",
 }
 SAME = "OVER (PARTITION BY unit ORDER BY line)"
+# If a unit occurs twice, its first records count.
 FIRST_ONES = f' QUALIFY row_number() {SAME} <= first_value("of") {SAME}'
-"""Records of a unit that is there twice: the first ones count."""
 
 
 class RunTable:
-    """The tables of a run folder, each with what its file holds when this is opened; a context manager.
+    """A context manager for the tables of a run folder, as of its opening.
 
     Args:
         folder: a run folder.
         sources: the tables.
-        is_continued: read what the kept parts lack; else the tables have what these have.
-        large: size in bytes of a file from which on its parts are kept; default: `parts.LARGE`.
+        is_continued: whether to add lines that the cached parts lack; otherwise the tables only
+            have the cached parts.
+        large: minimum size in bytes of a file whose parts are cached; default: `parts.LARGE`.
 
     Raises:
         BadData: a line cannot be read; names file, line and field.
@@ -161,20 +187,28 @@ class RunTable:
         is_continued: bool = True,
         large: int | None = None,
     ) -> None:
-        self.folder, self._sources, self._is_continued, self._large = folder, sources, is_continued, large
+        self.folder, self._sources, self._is_continued, self._large = (
+            folder,
+            sources,
+            is_continued,
+            large,
+        )
         self._is_kept = True
         self.ends: dict[str, LinePlace] = {}
         """By table, the place in its file up to which it has the lines."""
         self.parts: list[Path] = []
         self.order = ""
-        """Clause that puts records in the order of their lines; empty where they come in it, as rows of files do."""
+        """Clause that puts records in the order of their lines; empty where they come in it, as
+        rows of files do."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="emend-table-")))
+            self._scratch = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="emend-table-"))
+            )
             options = OPTIONS | {"temp_directory": str(self._scratch)}
             self.connection = stack.enter_context(duckdb.connect(config=options))
-            # Where Python is used interactively DuckDB writes a bar to the output of whoever waits for a long query.
+            # In interactive Python, DuckDB would print a progress bar for long queries.
             self.connection.execute("SET enable_progress_bar = false")
             self._open()
             self._stack = stack.pop_all()
@@ -184,21 +218,21 @@ class RunTable:
         self._stack.close()
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         return self._execute(sql, *values).fetchall()
 
     def stream(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, which are not held together."""
+        """Yield the rows of a query without loading all of them."""
         result = self._execute(sql, *values)
         while rows := result.fetchmany(BATCH):
             yield from rows
 
     def arrays(self, sql: str, *values: object) -> dict[str, Any]:
-        """The columns of a query as arrays of NumPy."""
+        """Return the columns of a query as NumPy arrays."""
         return dict(self._execute(sql, *values).fetchnumpy())
 
     def lock(self, out: Path | None) -> None:
-        """Let further queries reach the parts alone, and the one file that may be written."""
+        """Restrict further queries to the parts and the one output file."""
         allowed = ", ".join(text(str(path)) for path in (*self.parts, *([out] if out else [])))
         self.connection.execute(f"SET allowed_paths = [{allowed}]")
         self.connection.execute("SET enable_external_access = false")
@@ -224,7 +258,9 @@ class RunTable:
     def _make_view(self, source: TableSource, parts: Sequence[Part]) -> None:
         columns = ", ".join(f"NULL::{kind} AS {text(name)}" for name, kind in source.fields.items())
         places = ", ".join(f"0 AS {name}" for name in PLACES)
-        content = f"SELECT {places}, {', '.join(source.columns)} FROM (SELECT {columns}) WHERE false"
+        content = (
+            f"SELECT {places}, {', '.join(source.columns)} FROM (SELECT {columns}) WHERE false"
+        )
         if parts:
             files = ", ".join(text(str(part.path)) for part in parts)
             content = f"SELECT * FROM read_parquet([{files}])"
@@ -232,7 +268,7 @@ class RunTable:
         self.connection.execute(view)
         if source.file == RECORDS and (unit := self._repeated_unit(source.table)):
             path = self.folder / source.file
-            warn_once(f"{path}: the records of unit {unit} are there twice; the first ones count")
+            warn_once(f"{path}: the records of unit {unit} occur twice; only the first ones count")
             self.connection.execute(view + FIRST_ONES)
             self.order = " ORDER BY line"
 
@@ -242,16 +278,20 @@ class RunTable:
         return next((unit for (unit,) in self.connection.execute(query).fetchall()), None)
 
     def _parts(self, source: TableSource) -> list[Part]:
-        """The parts of a table, after what they lack of the file was read."""
+        """Return the parts of a table after adding missing lines of the file."""
         path = self.folder / source.file
+        require_regular(path)
         try:
             status = path.stat()
         except FileNotFoundError:
             return []
-        folder = parts_folder(self.folder) if self._is_kept and is_large(path, self._large) else None
+        folder = (
+            parts_folder(self.folder) if self._is_kept and is_large(path, self._large) else None
+        )
         parts = find_parts(folder, source.table, path) if folder else []
         if self._is_continued and (parts[-1].end if parts else BEGINNING).offset < status.st_size:
-            if len(parts) >= MAX_PARTS:  # the last small ones are made anew as one, for each costs time in each query
+            # merge the last small parts, since each part costs time in each query
+            if len(parts) >= MAX_PARTS:
                 while parts and parts[-1].end.offset - parts[-1].start < STRETCH:
                     parts.pop().path.unlink(missing_ok=True)
             writer = PartWriter(self.connection, source, self.folder, self._scratch, folder)
@@ -262,6 +302,6 @@ class RunTable:
 
 
 def keep_steps(folder: Path) -> None:
-    """Make, or continue, the table of a run's steps for those who will look at its overview."""
+    """Build or extend the table of a run's steps, for later overviews."""
     with suppress(OSError, BadData, duckdb.Error), RunTable(folder, [STEP_SOURCE]):
         pass

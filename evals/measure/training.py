@@ -1,7 +1,9 @@
-"""Train SERAC's scope classifier or a sentence encoder on a benchmark, and measure it before and after."""
+"""Training of SERAC's scope classifier or a sentence encoder on a benchmark, measured before and
+after.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Literal
@@ -13,9 +15,9 @@ from emend.agents.scope.encoder_training import EncoderTraining, QuestionPair, t
 from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide, decisions
 from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
-from emend.evals.config.task_config import EncoderConfig, ScopeConfig, TrainingConfig
+from emend.evals.config.measure_config import EncoderConfig, ScopeConfig, TrainingConfig
+from emend.evals.evaluate.resources import load_benchmark
 from emend.evals.metrics.estimate import estimate
-from emend.evals.run.resources import load_benchmark
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, SentenceEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings
@@ -27,19 +29,21 @@ from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.focus import focused
 
 CLASSIFIERS = ("embedding", "cross-encoder", "elken")
+# Number of other events per question on which ELKEN trains.
 ELKEN_NEGATIVES = 15
-"""Number of other events per question on which ELKEN trains."""
+# Number of similar texts per question on which a cross-encoder is trained.
 NEAR = 15
-"""Number of similar texts per question on which a cross-encoder is trained."""
 
+# Called with the number of finished training steps and the total.
 OnStep = Callable[[int, int], None]
-"""Receives the number of finished training steps and of all."""
 
 
 class ScopeRow(FrozenModel):
-    """Accuracy on one kind of question: the relevant edit was chosen, or none for a question out of scope.
+    """Accuracy on one kind of question: right if the relevant edit is chosen, or none for a
+    question out of scope.
 
-    Accuracy is from 0 to 1, with a 95 % bootstrap interval over cases; `texts` is the number of edits to choose from.
+    Accuracy is from 0 to 1, with a 95 % bootstrap interval over cases; `texts` is the number of
+    edits to choose from.
     """
 
     split: Literal["train", "check"]
@@ -53,10 +57,10 @@ class ScopeRow(FrozenModel):
 
 
 class ScopeQuestions(FrozenModel):
-    """Edits of a benchmark as texts with the group of each, and its questions with their case.
+    """Texts of a benchmark's edits with their groups, and its questions with their cases.
 
-    `about` has the places of a question's relevant edits, none out of scope; `beside` is the place of the first edit of
-    its case.
+    `about` has the positions in `texts` of each question's relevant edits, empty out of scope;
+    `beside` has the position of the first edit of its case.
     """
 
     texts: tuple[str, ...]
@@ -70,38 +74,51 @@ class ScopeQuestions(FrozenModel):
     def examples(self) -> list[ScopeExample]:
         """The questions as training examples."""
         columns = zip(self.questions, self.about, self.beside, strict=True)
-        return [ScopeExample(question, about, None if about else beside) for question, about, beside in columns]
+        return [
+            ScopeExample(question, about, None if about else beside)
+            for question, about, beside in columns
+        ]
 
     def where(self, keep: Sequence[bool]) -> "ScopeQuestions":
-        """All texts, with the questions for which `keep` is True."""
+        """Return all texts, with the questions for which `keep` is True."""
         names = ("questions", "about", "beside", "cases")
         columns = {name: tuple(compress(getattr(self, name), keep)) for name in names}
         return self.model_copy(update=columns)
 
 
-def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda step, steps: None) -> list[ScopeRow]:
+def train_scope_on(
+    config: ScopeConfig, out: Path, on_step: OnStep = lambda step, steps: None
+) -> list[ScopeRow]:
     """Train a classifier, write it into a folder, and return its accuracy.
 
-    On the training questions the embedding classifier is measured with weights that did not see them
-    (cross-validation); a cross-encoder is measured on the tenth of the texts that its threshold is chosen on.
+    On the training questions, the embedding classifier is measured by cross-validation; a
+    cross-encoder is measured on the held-out tenth of the texts, on which its threshold is chosen.
 
     Raises:
-        BadSettings: an unknown name.
-        BadData: the benchmark has no question in scope, or none out of it.
+        BadSettings: a name is unknown.
+        BadData: the benchmark has no question in scope, or none out of scope.
     """
     if config.classifier not in CLASSIFIERS:
-        raise BadSettings(f"unknown classifier '{config.classifier}': {nearest(config.classifier, list(CLASSIFIERS))}")
+        raise BadSettings(
+            f"unknown classifier '{config.classifier}': "
+            f"{nearest(config.classifier, list(CLASSIFIERS))}"
+        )
     questions = questions_of(config, config.benchmark_options)
     if len(set(map(bool, questions.about))) < 2:
         raise BadData(
-            f"{config.benchmark} has {len(questions.about)} questions, all of them in scope or all out of it: both "
-            "are needed."
+            f"{config.benchmark} has {len(questions.about)} questions, all of them in scope or all "
+            "out of it: both are needed."
         )
     embedding = load_embedding(config.embedding, cache_folder("vectors"))
     scope: Scope
     if config.classifier == "embedding":
         trained = train_scope(
-            questions.texts, questions.examples, embedding, config.embedding, config.seed, questions.groups
+            questions.texts,
+            questions.examples,
+            embedding,
+            config.embedding,
+            config.seed,
+            questions.groups,
         )
         trained.scope.save(out)
         scope = trained.scope
@@ -110,16 +127,25 @@ def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda step
         scope, held_out, results = _train_cross_encoder(config, questions, embedding, out, on_step)
         rows = _rows("train", held_out, results, scope.threshold)
     if config.also_check:
-        checked = questions_of(config, config.benchmark_options | config.also_check)
-        candidates = None if config.classifier == "embedding" else _nearest_texts(checked, embedding)
-        embedding.queries(checked.questions)  # into the cache in batches, so that none is embedded alone
-        results = decisions(scope, checked.texts, checked.examples, candidates)
-        rows += _rows("check", checked, results, scope.threshold)
+        rows += _check_rows(config, scope, embedding)
     return rows
 
 
+def _check_rows(config: ScopeConfig, scope: Scope, embedding: Embedding) -> list[ScopeRow]:
+    """Return the accuracy on the benchmark's questions under the options of `also_check`."""
+    checked = questions_of(config, config.benchmark_options | config.also_check)
+    if config.classifier == "embedding":
+        candidates = None
+    else:
+        candidates = _nearest_texts(checked, embedding)
+    # fills the cache in batches, so that no question is embedded alone
+    embedding.queries(checked.questions)
+    results = decisions(scope, checked.texts, checked.examples, candidates)
+    return _rows("check", checked, results, scope.threshold)
+
+
 def questions_of(config: TrainingConfig, benchmark_options: dict[str, str]) -> ScopeQuestions:
-    """Questions of the benchmark under these options."""
+    """Return the questions of the benchmark under the given options."""
     named = (config.setting,) if config.setting else ()
     benchmark, settings = load_benchmark(config.benchmark, config.data, benchmark_options, named)
     cases = list(benchmark.cases(settings[0], config.limit, config.seed))
@@ -128,10 +154,11 @@ def questions_of(config: TrainingConfig, benchmark_options: dict[str, str]) -> S
 
 
 def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
-    """Questions of cases whose edits are all applied, with edits grouped by a tag.
+    """Return the questions of cases whose edits are all applied, with edits grouped by a tag.
 
-    A question out of scope of its own case that an edit of another one asks, in the same words, is left out: to use
-    that edit is right. Edits with the same subject and prompt are relevant to the same questions.
+    A question that is out of scope of its own case, but asked verbatim by an edit of another case,
+    is left out, because that edit would be relevant. Edits with the same subject and prompt are
+    relevant to the same questions.
     """
     groups = _groups(cases, tag)
     places = {text: place for place, text in enumerate(groups)}
@@ -145,12 +172,18 @@ def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
     for case in cases:
         first = next((places[edit.text] for edit in case.edits), 0)
         for probe in case.probes:
-            if not probe.prompt:  # of a part of a question: it would be counted with the question again
+            # a probe without a prompt scores part of another question, which would be counted twice
+            if not probe.prompt:
                 continue
-            about = tuple(dict.fromkeys(place for name in probe.edit_ids for place in relevant.get(name, ())))
+            about = tuple(
+                dict.fromkeys(place for name in probe.edit_ids for place in relevant.get(name, ()))
+            )
             if probe.in_scope and not about:
                 continue
-            if not probe.in_scope and {probe.prompt.casefold(), probe.retrieval_query.casefold()} & prompts:
+            if (
+                not probe.in_scope
+                and {probe.prompt.casefold(), probe.retrieval_query.casefold()} & prompts
+            ):
                 continue
             rows.append((probe.retrieval_query, about if probe.in_scope else (), first, case.id))
     questions, of, beside, owners = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -165,23 +198,31 @@ def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
 
 
 def _groups(cases: Sequence[Case], tag: str) -> dict[str, str]:
-    """Texts of all edits, each with the value of a tag in its first case."""
+    """Return the texts of all edits, each with the value of a tag in its first case."""
     groups: dict[str, str] = {}
     for case in cases:
         if tag and tag not in case.tags:
             known = ", ".join(sorted(case.tags)) or "none"
-            raise BadSettings(f"case '{case.id}' has no tag '{tag}' to group by; its tags: {known}.")
+            raise BadSettings(
+                f"case '{case.id}' has no tag '{tag}' to group by; its tags: {known}."
+            )
         for edit in case.edits:
             groups.setdefault(edit.text, str(case.tags.get(tag, "")))
     return groups
 
 
+def _without(rows: Sequence[int], held: Collection[int]) -> list[int]:
+    return [row for row in rows if row not in held]
+
+
 def _train_cross_encoder(
     config: ScopeConfig, questions: ScopeQuestions, embedding: Embedding, out: Path, on_step: OnStep
 ) -> tuple[Scope, ScopeQuestions, list[Decision]]:
-    """Train on nine tenths of the texts, or groups, and choose the threshold on the questions of the others.
+    """Train on nine tenths of the texts, or groups, and choose the threshold on the questions of
+    the rest.
 
-    ELKEN's classifier has 15 negatives a question, drawn from all texts, and keeps its threshold of 0.5.
+    ELKEN's classifier is trained with 15 negatives per question, drawn from all texts, and keeps
+    its threshold of 0.5.
     """
     from emend.agents.scope.cross_encoder import (
         CrossEncoderScope,
@@ -193,36 +234,57 @@ def _train_cross_encoder(
 
     is_elken = config.classifier == ElkenScope.form
     kind = ElkenScope if is_elken else CrossEncoderScope
-    groups = questions.groups or tuple(str(place) for place in range(len(questions.texts)))
-    names = list(dict.fromkeys(groups))
-    order = np.random.default_rng(config.seed).permutation(len(names))
-    drawn = {names[at] for at in order[: max(1, len(names) // 10)]}
-    held_places = {place for place, group in enumerate(groups) if group in drawn}
+    held_rows = _held_rows(questions, config.seed)
     homes = [example.home for example in questions.examples]
-    held_out = questions.where([home in held_places for home in homes])
-    training = questions.where([home not in held_places for home in homes])
-    candidates = _random_texts(training, config.seed) if is_elken else _nearest_texts(training, embedding)
-    near = [[place for place in places if place not in held_places] for places in candidates]
-    negatives = ELKEN_NEGATIVES if is_elken else CrossTraining.negatives
+    held_out = questions.where([home in held_rows for home in homes])
+    training = questions.where([home not in held_rows for home in homes])
+    if is_elken:
+        candidates = _random_texts(training, config.seed)
+    else:
+        candidates = _nearest_texts(training, embedding)
+    near = [_without(rows, held_rows) for rows in candidates]
+    if is_elken:
+        negatives = ELKEN_NEGATIVES
+    else:
+        negatives = CrossTraining.negatives
     schedule = CrossTraining(epochs=config.epochs, seed=config.seed, negatives=negatives)
     base = encoder_folder(config.embedding)
-    scope = train_cross_encoder(base, out, questions.texts, training.examples, near, schedule, on_step, kind)
-    results = decisions(scope, held_out.texts, held_out.examples, _nearest_texts(held_out, embedding))
-    chosen = scope.threshold if is_elken else choose_threshold([result[:2] for result in results], held_out.examples)
-    results = [decide(*result[:2], chosen, example) for result, example in zip(results, held_out.examples, strict=True)]
+    scope = train_cross_encoder(
+        base, out, questions.texts, training.examples, near, schedule, on_step, kind
+    )
+    results = decisions(
+        scope, held_out.texts, held_out.examples, _nearest_texts(held_out, embedding)
+    )
+    if is_elken:
+        chosen = scope.threshold
+    else:
+        chosen = choose_threshold([result[:2] for result in results], held_out.examples)
+    results = [
+        decide(*result[:2], chosen, example)
+        for result, example in zip(results, held_out.examples, strict=True)
+    ]
     save_threshold(out, chosen)
     return kind(out, chosen), held_out, results
 
 
+def _held_rows(questions: ScopeQuestions, seed: int) -> set[int]:
+    """Return the positions of the texts of a tenth of the groups, drawn by the seed."""
+    groups = questions.groups or tuple(map(str, range(len(questions.texts))))
+    names = list(dict.fromkeys(groups))
+    order = np.random.default_rng(seed).permutation(len(names))
+    drawn = {names[at] for at in order[: max(1, len(names) // 10)]}
+    return {row for row, group in enumerate(groups) if group in drawn}
+
+
 def _random_texts(questions: ScopeQuestions, seed: int) -> list[list[int]]:
-    """Places of some texts for each question, drawn from all."""
+    """Return the positions of random texts for each question."""
     rng, count = np.random.default_rng(seed), len(questions.texts)
     size = min(count, 2 * ELKEN_NEGATIVES)
     return [rng.choice(count, size, replace=False).tolist() for _ in questions.questions]
 
 
 def _nearest_texts(questions: ScopeQuestions, embedding: Embedding) -> list[list[int]]:
-    """Places of the `NEAR` texts most similar to each question."""
+    """Return the positions of the `NEAR` texts most similar to each question."""
     if not questions.questions:
         return []
     vectors, queries = embedding.documents(questions.texts), embedding.queries(questions.questions)
@@ -230,10 +292,17 @@ def _nearest_texts(questions: ScopeQuestions, embedding: Embedding) -> list[list
 
 
 def _rows(
-    split: Literal["train", "check"], questions: ScopeQuestions, results: Sequence[Decision], threshold: float
+    split: Literal["train", "check"],
+    questions: ScopeQuestions,
+    results: Sequence[Decision],
+    threshold: float,
 ) -> list[ScopeRow]:
     """Three rows: for questions in scope, out of scope, and all."""
-    kinds: dict[Literal["in", "out", "all"], tuple[bool, ...]] = {"in": (True,), "out": (False,), "all": (True, False)}
+    kinds: dict[Literal["in", "out", "all"], tuple[bool, ...]] = {
+        "in": (True,),
+        "out": (False,),
+        "all": (True, False),
+    }
     rows = []
     for name, sides in kinds.items():
         keep = [bool(about) in sides for about in questions.about]
@@ -258,7 +327,9 @@ CHUNK = 1024  # questions embedded at once
 
 
 class EncoderRow(FrozenModel):
-    """Proportion of questions whose relevant edit is retrieved first, with a 95 % bootstrap interval over cases."""
+    """Proportion of questions whose relevant edit is retrieved first, with a 95 % bootstrap
+    interval over cases.
+    """
 
     split: Literal["train", "check"]
     encoder: Literal["before", "after"]
@@ -269,21 +340,31 @@ class EncoderRow(FrozenModel):
     high: float | None
 
 
-def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda step, steps: None) -> list[EncoderRow]:
-    """Train an adapter on questions in scope, write it into a folder, and return hit@1 with and without it.
+def train_encoder_on(
+    config: EncoderConfig, out: Path, on_step: OnStep = lambda step, steps: None
+) -> list[EncoderRow]:
+    """Train an adapter on in-scope questions, write it into a folder, and return hit@1 before and
+    after.
 
     Raises:
-        BadSettings: an unknown name, or an embedding that is not an encoder.
+        BadSettings: a name is unknown, or the embedding is not an encoder.
         BadData: fewer than two edits have a question.
     """
     splits: dict[Literal["train", "check"], ScopeQuestions]
     splits = {"train": _in_scope(questions_of(config, config.benchmark_options))}
     if config.also_check:
-        splits["check"] = _in_scope(questions_of(config, config.benchmark_options | config.also_check))
-    spec = "minilm" if config.embedding == "auto" else config.embedding
+        splits["check"] = _in_scope(
+            questions_of(config, config.benchmark_options | config.also_check)
+        )
+    if config.embedding == "auto":
+        spec = "minilm"
+    else:
+        spec = config.embedding
     base = load_embedding(spec)
     if not isinstance(base, SentenceEmbedding):
-        raise BadSettings(f"embedding '{config.embedding}' cannot be trained: name minilm or a folder.")
+        raise BadSettings(
+            f"embedding '{config.embedding}' cannot be trained: name minilm or a folder."
+        )
     questions = splits["train"]
     pairs = [
         QuestionPair(question, places[0], places)
@@ -305,13 +386,17 @@ def _in_scope(questions: ScopeQuestions) -> ScopeQuestions:
 def _measure(
     split: Literal["train", "check"], encoder: str, questions: ScopeQuestions, embedding: Embedding
 ) -> EncoderRow:
-    entries = [Entry(id=str(place), edit_id=str(place), text=text) for place, text in enumerate(questions.texts)]
+    entries = [
+        Entry(id=str(place), edit_id=str(place), text=text)
+        for place, text in enumerate(questions.texts)
+    ]
     corpus = ExactCorpus.of(entries, embedding)
     retriever = load_retriever("default")(corpus)
     right = []
     for start in range(0, len(questions.questions), CHUNK):
         part = questions.questions[start : start + CHUNK]
-        corpus.embed([focused(question) for question in part])  # in one batch, so that none is embedded alone
+        # embedded in one batch, so that no question is embedded alone
+        corpus.embed([focused(question) for question in part])
         for question, places in zip(part, questions.about[start : start + CHUNK], strict=True):
             hits = retriever.search(question, 1)
             right.append(float(bool(hits) and int(hits[0].entry.edit_id) in places))

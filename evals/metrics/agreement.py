@@ -1,7 +1,8 @@
-"""Agreement of two raters of the same items, with intervals by bootstrap over cases.
+"""Inter-rater agreement of two raters, with intervals by bootstrap over cases.
 
-All coefficients are functions of one table of counts (first rater by second), so that the bootstrap draws tables and
-never visits the items again. The tests compare them with scipy's and scikit-learn's values.
+All coefficients are functions of a contingency table (first rater by second), so that the bootstrap
+sums tables instead of visiting the items again. The tests compare the values with scipy and
+scikit-learn.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -10,7 +11,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import RESAMPLES, Estimate, case_weights, estimate, percentile_interval
+from emend.evals.metrics.estimate import (
+    RESAMPLES,
+    Estimate,
+    case_weights,
+    estimate,
+    percentile_interval,
+)
 from emend.memory.edit import FrozenModel
 
 ONE_LABEL = "undefined: {who} gave one label only, {label}"
@@ -23,8 +30,8 @@ Floats = NDArray[np.float64]
 class Coefficient(FrozenModel):
     """A coefficient with its 95 % interval, or the reason why it is undefined.
 
-    `low` and `high` are None where fewer than two cases were drawn, where nothing varies from draw to draw, and where
-    the coefficient is undefined in more than 5 % of the draws.
+    `low` and `high` are None for fewer than two cases, if nothing varies between draws, and if the
+    coefficient is undefined in more than 5 % of the draws.
     """
 
     value: float | None = None
@@ -36,12 +43,13 @@ class Coefficient(FrozenModel):
 class RaterAgreement(FrozenModel):
     """Agreement of two raters of the same items; the first is the reference.
 
-    `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered;
-    `alpha` Krippendorff's, with squared distances there (None in older files). `spearman`, `kendall` (tau-b), `mae` and
-    the means are None where labels are not ordered. `base_rate` is the
-    share of the first rater's most frequent label, which is also the raw agreement of a second rater who always gives
-    it; `constant_mae` is the mean absolute error of always giving the first rater's median. `mean_first` and
-    `mean_second` show whether a rater is milder or only less consistent.
+    `raw` is the share of equal labels. `kappa` is Cohen's kappa, with quadratic weights for ordered
+    labels; `alpha` is Krippendorff's alpha, with squared distances for ordered labels (None in
+    older files). `spearman`, `kendall` (tau-b), `mae` and the means are None for unordered labels.
+    `base_rate` is the share of the first rater's most frequent label, which is also the raw
+    agreement of a second rater who always gives it; `constant_mae` is the mean absolute error of
+    always giving the first rater's median. `mean_first` and `mean_second` show whether a rater is
+    more lenient or only less consistent.
     """
 
     n: int
@@ -73,15 +81,15 @@ def agreement(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> RaterAgreement:
-    """Agreement item by item; items without the second rater's label are unscored.
+    """Compute the agreement per item; items without the second rater's label are unscored.
 
     Args:
         first: labels of the reference rater, as numbers.
         second: labels of the other rater, None where one is missing.
         cases: the case of each item; the bootstrap draws cases, never single items.
-        ordered: labels are marks or shares, not names.
-        categories: labels are few and exact, so that kappa is meaningful; False for shares.
-        raters: names of the two in the reason of an undefined coefficient.
+        ordered: whether labels are marks or shares, not names.
+        categories: whether labels are few and exact, so that kappa is meaningful; False for shares.
+        raters: names of the raters, for the reason of an undefined coefficient.
         seed: random seed of the resampling.
         resamples: number of bootstrap samples.
 
@@ -103,12 +111,19 @@ def _agreement(
     seed: int,
     resamples: int,
 ) -> RaterAgreement:
-    ones, others, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
+    ones, others, owners = (
+        [a for a, _, _ in pairs],
+        [b for _, b, _ in pairs],
+        [case for _, _, case in pairs],
+    )
     labels = sorted({*ones, *others})
     tables = _tables(ones, others, owners, labels)
     mode, median = _constants(ones)
     values = np.array(labels)
-    distances = (values[:, None] - values) ** 2 if ordered else 1 - np.eye(len(values))
+    if ordered:
+        distances = (values[:, None] - values) ** 2
+    else:
+        distances = 1 - np.eye(len(values))
 
     def mean(values: Sequence[float], share: bool = False) -> Estimate:
         result = estimate(values, owners, share=share, seed=seed, resamples=resamples)
@@ -122,7 +137,7 @@ def _agreement(
         unscored=unscored,
         cases=len(set(owners)),
         labels=tuple(labels),
-        confusion=tuple(tuple(int(count) for count in row) for row in tables.sum(axis=0)),
+        confusion=tuple(tuple(map(int, row)) for row in tables.sum(axis=0)),
         raw=mean([float(a == b) for a, b, _ in pairs], share=True),
         base_rate=mean([float(a == mode) for a in ones], share=True),
         kappa=coefficient(partial(kappa, distances=distances)) if categories else None,
@@ -138,11 +153,13 @@ def _agreement(
 
 def _constants(ones: Sequence[float]) -> tuple[float, float]:
     """Return the most frequent label (the smallest of several), and the median."""
-    return max(sorted(set(ones)), key=ones.count, default=0.0), float(np.median(ones)) if ones else 0.0
+    return max(sorted(set(ones)), key=ones.count, default=0.0), float(
+        np.median(ones)
+    ) if ones else 0.0
 
 
 def _undefined(ones: Sequence[float], others: Sequence[float], raters: tuple[str, str]) -> str:
-    """Return the reason why no coefficient of association is defined; "" where it is."""
+    """Return the reason why coefficients of association are undefined; "" if they are defined."""
     if not ones:
         return NO_ITEM
     for who, labels in zip(raters, (ones, others), strict=True):
@@ -152,9 +169,12 @@ def _undefined(ones: Sequence[float], others: Sequence[float], raters: tuple[str
 
 
 def _tables(
-    ones: Sequence[float], others: Sequence[float], cases: Sequence[Hashable], labels: Sequence[float]
+    ones: Sequence[float],
+    others: Sequence[float],
+    cases: Sequence[Hashable],
+    labels: Sequence[float],
 ) -> Floats:
-    """Counts of each case; shape (cases, labels, labels)."""
+    """Return the contingency table of each case; shape (cases, labels, labels)."""
     at = {label: place for place, label in enumerate(labels)}
     places = {case: place for place, case in enumerate(dict.fromkeys(cases))}
     tables = np.zeros((len(places), len(labels), len(labels)))
@@ -173,7 +193,9 @@ def _coefficient(
         return Coefficient(value=value)
     flat = tables.reshape(size, -1)
     weights = case_weights(seed, size, resamples, flat.shape[1])
-    draws = np.concatenate([function((drawn @ flat).reshape(-1, *tables.shape[1:])) for drawn in weights])
+    draws = np.concatenate(
+        [function((drawn @ flat).reshape(-1, *tables.shape[1:])) for drawn in weights]
+    )
     defined = draws[np.isfinite(draws)]
     if len(defined) < (1 - _MOST_UNDEFINED) * resamples or np.ptp(defined) == 0:
         return Coefficient(value=value)
@@ -182,9 +204,10 @@ def _coefficient(
 
 
 def kappa(tables: Floats, distances: Floats) -> Floats:
-    """Cohen's kappa (1960) of each table; shape (tables,). Not a number where a table has one label only.
+    """Return Cohen's kappa (1960) of each table, shape (tables,); NaN for a table with only one
+    label.
 
-    With the squared distances of the labels' values it is the weighted one (1968).
+    With squared distances of the label values this is weighted kappa (1968).
     """
     first, second = tables.sum(axis=2), tables.sum(axis=1)
     chance = np.einsum("ti,tj,ij->t", first, second, distances) / tables.sum(axis=(1, 2))
@@ -192,23 +215,29 @@ def kappa(tables: Floats, distances: Floats) -> Floats:
 
 
 def alpha(tables: Floats, distances: Floats) -> Floats:
-    """Krippendorff's alpha (2011) of two raters without missing labels."""
+    """Return Krippendorff's alpha (2011) for two raters without missing labels."""
     counts, totals = tables.sum(axis=2) + tables.sum(axis=1), 2 * tables.sum(axis=(1, 2))
     chance = np.einsum("ti,tj,ij->t", counts, counts, distances) / (totals - 1)
     return _divided(chance - 2 * (tables * distances).sum(axis=(1, 2)), chance)
 
 
 def spearman(tables: Floats) -> Floats:
-    """Pearson's coefficient of the ranks, where ties share the mean of their ranks."""
+    """Return Spearman's coefficient: Pearson's coefficient of the ranks, with mean ranks for
+    ties.
+    """
     first, second = tables.sum(axis=2), tables.sum(axis=1)
     total = tables.sum(axis=(1, 2))[:, None]
-    ranks_a, ranks_b = (counts.cumsum(axis=1) - counts / 2 - total / 2 for counts in (first, second))
+    ranks_a, ranks_b = (
+        counts.cumsum(axis=1) - counts / 2 - total / 2 for counts in (first, second)
+    )
     product = np.einsum("ti,tj,tij->t", ranks_a, ranks_b, tables)
-    return _divided(product, np.sqrt((ranks_a**2 * first).sum(axis=1) * (ranks_b**2 * second).sum(axis=1)))
+    return _divided(
+        product, np.sqrt((ranks_a**2 * first).sum(axis=1) * (ranks_b**2 * second).sum(axis=1))
+    )
 
 
 def kendall(tables: Floats) -> Floats:
-    """Kendall's tau-b (1945), which corrects for ties."""
+    """Return Kendall's tau-b (1945), which corrects for ties."""
     before = tables.cumsum(axis=1).cumsum(axis=2)
     lower = np.zeros_like(tables)
     lower[:, 1:, 1:] = before[:, :-1, :-1]
@@ -217,7 +246,9 @@ def kendall(tables: Floats) -> Floats:
     crossed[:, 1:, 1:] = back[:, :-1, :-1]
     gained = (tables * (lower - crossed[:, :, ::-1])).sum(axis=(1, 2))
     total = tables.sum(axis=(1, 2)) ** 2
-    untied = [(total - (counts**2).sum(axis=1)) / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1))]
+    untied = [
+        (total - (counts**2).sum(axis=1)) / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1))
+    ]
     return _divided(gained, np.sqrt(untied[0] * untied[1]))
 
 

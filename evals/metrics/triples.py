@@ -1,8 +1,9 @@
-"""The quality of extracted triplets against gold ones, as DocTER measures it (section 6.5.1 and Table 6).
+"""Quality of extracted triplets against gold ones, as in DocTER (section 6.5.1, Table 6).
 
-An extracted triplet matches a gold one at a cosine of at least 0.8 between the embeddings of their texts. Recall is the
-share of documents whose gold triplet is matched, precision the share of extracted triplets that match, F1 made of the
-two. The paper does not say how it averages; several triplets may match the same gold one here, as its figures need.
+An extracted triplet matches a gold one if the cosine of their texts' embeddings is at least 0.8.
+Recall is the share of documents whose gold triplet is matched, precision the share of extracted
+triplets that match, and F1 their harmonic mean. The paper does not say how it averages; several
+triplets may match the same gold one here, which the paper's figures require.
 """
 
 from collections import Counter
@@ -19,15 +20,15 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.typography import fold_text
 
 MATCHED = 0.8
+# Ambiguous triplet, incorrect subject, incorrect relation.
 ERRORS = ("AT", "IS", "IR")
-"""Ambiguous triplet, incorrect subject, incorrect relation."""
 
+# Maps a gold fact and a triplet to an error type; raises ModelReplyError if it is undecidable.
 Sorter = Callable[[str, Triplet], str]
-"""(gold fact, triplet) -> error type; raises ModelReplyError where it cannot be decided."""
 
 
 class ScoredDocument(NamedTuple):
-    """Triplets extracted from one document, which of them match, and whether the gold one is among them."""
+    """Triplets extracted from a document, their matches, and whether the gold one is recalled."""
 
     id: str
     triplets: tuple[Triplet, ...]
@@ -38,9 +39,11 @@ class ScoredDocument(NamedTuple):
 
 
 class TripleQuality(FrozenModel):
-    """Means with n, unscored and intervals; shares lie in 0..1, `per_document` is a number of triplets.
+    """Quality of extracted triplets, as means with n, unscored counts and intervals.
 
-    `errors` are shares of the triplets that match nothing; `sorted_by` names their classifier: `rules`, or a model.
+    Shares are between 0 and 1; `per_document` is a number of triplets. `errors` holds the shares of
+    error types among the unmatched triplets; `sorted_by` names their classifier: `rules`, or a
+    model.
     """
 
     documents: int
@@ -51,7 +54,7 @@ class TripleQuality(FrozenModel):
     errors: dict[str, Estimate] = {}
     sorted_by: str = "rules"
     reasons: dict[str, int] = {}
-    """Reasons why documents could not be scored, with counts."""
+    """Counts of the reasons why documents could not be scored."""
 
 
 def score_documents(
@@ -63,9 +66,9 @@ def score_documents(
     """Match each document's triplets with its gold fact.
 
     Args:
-        documents: their ids.
-        triplets: what was extracted from each.
-        golds: the gold fact of each as (text, subject).
+        documents: ids of the documents.
+        triplets: the triplets extracted from each document.
+        golds: the gold fact of each document as (text, subject).
         embedding: embedding whose cosine compares two texts.
     """
     texts = [triplet.text for group in triplets for triplet in group]
@@ -73,9 +76,13 @@ def score_documents(
     place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     facts = embedding.documents([text for text, _ in golds])
     scored = []
-    for number, (document, extracted, (gold, subject)) in enumerate(zip(documents, triplets, golds, strict=True)):
+    for number, (document, extracted, (gold, subject)) in enumerate(
+        zip(documents, triplets, golds, strict=True)
+    ):
         matched = tuple(bool(vectors[place[t.text]] @ facts[number] >= MATCHED) for t in extracted)
-        scored.append(ScoredDocument(document, tuple(extracted), matched, any(matched), gold, subject))
+        scored.append(
+            ScoredDocument(document, tuple(extracted), matched, any(matched), gold, subject)
+        )
     return scored
 
 
@@ -85,13 +92,13 @@ def triple_quality(
     sort: Sorter | None = None,
     sorted_by: str = "rules",
 ) -> TripleQuality:
-    """The figures of Table 6 over the documents.
+    """Compute the figures of Table 6 over the documents.
 
     Args:
         scored: the documents that could be scored.
         unscored: the reason for every other document.
-        sort: classifies errors; `sort_by_rule` when None.
-        sorted_by: its name.
+        sort: classifier of errors; `sort_by_rule` if None.
+        sorted_by: name of the classifier.
     """
     ids = [document.id for document in scored]
     hits = [float(hit) for document in scored for hit in document.matched]
@@ -101,9 +108,13 @@ def triple_quality(
     return TripleQuality(
         documents=len(scored) + len(unscored),
         per_document=estimate(
-            [*(float(len(document.triplets)) for document in scored), *missing], [*ids, *names], share=False
+            [*(float(len(document.triplets)) for document in scored), *missing],
+            [*ids, *names],
+            share=False,
         ),
-        recall=estimate([*(float(document.recalled) for document in scored), *missing], [*ids, *names]),
+        recall=estimate(
+            [*(float(document.recalled) for document in scored), *missing], [*ids, *names]
+        ),
         precision=estimate(hits, owners),
         f1=f1_estimate(scored, len(unscored)),
         errors=_errors(scored, sort or sort_by_rule),
@@ -115,39 +126,51 @@ def triple_quality(
 def f1_estimate(
     scored: Sequence[ScoredDocument], unscored: int = 0, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """2PR / (P + R) of recall over documents and precision over triplets, with a bootstrap over documents."""
+    """Return F1 of recall over documents and precision over triplets; documents are resampled."""
     if not any(document.triplets for document in scored):
         return Estimate(mean=None, n=0, unscored=unscored + len(scored))
     counts = np.array(
-        [(document.recalled, sum(document.matched), len(document.triplets)) for document in scored], dtype=np.float64
+        [(document.recalled, sum(document.matched), len(document.triplets)) for document in scored],
+        dtype=np.float64,
     )
     mean = float(_f1(counts.sum(axis=0)[None, :], len(counts))[0])
-    if len(counts) < 2 or not mean:  # draws that are all 0 would claim certainty
+    if len(counts) < 2 or not mean:  # if all samples are 0, the interval would have width 0
         return Estimate(mean=mean, n=len(counts), unscored=unscored)
     rng = np.random.default_rng(seed)
-    sums = np.array([counts[rng.integers(0, len(counts), len(counts))].sum(axis=0) for _ in range(resamples)])
+    sums = np.array(
+        [counts[rng.integers(0, len(counts), len(counts))].sum(axis=0) for _ in range(resamples)]
+    )
     low, high = percentile_interval(_f1(sums, len(counts)))
     return Estimate(mean=mean, n=len(counts), unscored=unscored, low=low, high=high)
 
 
 def _f1(sums: NDArray[np.float64], documents: int) -> NDArray[np.float64]:
-    """F1 of rows (documents recalled, triplets matched, triplets); 0 where nothing matched, as its limit is."""
+    """Return F1 for rows of (documents recalled, triplets matched, triplets); 0 without matches."""
     recall, precision = sums[:, 0] / documents, sums[:, 1] / np.maximum(sums[:, 2], 1)
     return np.asarray(2 * recall * precision / np.maximum(recall + precision, 1e-12))
 
 
 def _errors(scored: Sequence[ScoredDocument], sort: Sorter) -> dict[str, Estimate]:
-    """The share of each type among the triplets that match nothing."""
+    """Return the share of each error type among the unmatched triplets."""
     kinds: list[str | None] = []
     owners: list[str] = []
     for document in scored:
         for triplet, hit in zip(document.triplets, document.matched, strict=True):
             if not hit:
-                kinds.append(_classify(sort, document.gold if sort is not sort_by_rule else document.subject, triplet))
+                kinds.append(
+                    _classify(
+                        sort,
+                        document.gold if sort is not sort_by_rule else document.subject,
+                        triplet,
+                    )
+                )
                 owners.append(document.id)
-    return {
-        name: estimate([None if kind is None else float(kind == name) for kind in kinds], owners) for name in ERRORS
-    }
+    errors: dict[str, Estimate] = {}
+    for name in ERRORS:
+        errors[name] = estimate(
+            [None if kind is None else float(kind == name) for kind in kinds], owners
+        )
+    return errors
 
 
 def _classify(sort: Sorter, gold: str, triplet: Triplet) -> str | None:
@@ -158,19 +181,22 @@ def _classify(sort: Sorter, gold: str, triplet: Triplet) -> str | None:
 
 
 def sort_by_rule(subject: str, triplet: Triplet) -> str:
-    """Error type by a rule on words, where DocTER had annotators; correct on the paper's three examples.
+    """Classify an error by a lexical rule, where DocTER used annotators.
 
-    IR: the triplet's subject is the gold one. AT: it is not, and the object names nothing (no capital, no number), so
-    that the triplet is about nothing in particular. IS: the rest, a statement about something else.
+    The rule is correct on the paper's three examples. IR: the triplet has the gold subject. AT: it
+    has another subject, and its object is not specific (no capitalised word and no number). IS: any
+    other triplet, which states something about another subject.
 
     Args:
         subject: the gold subject.
-        triplet: one that matches no gold triplet.
+        triplet: a triplet that matches no gold triplet.
     """
     if _same_name(subject, triplet.subject):
         return "IR"
     words = triplet.object.split()
-    return "IS" if any(word[0].isupper() or word[0].isdigit() for word in words) else "AT"
+    if any(word[0].isupper() or word[0].isdigit() for word in words):
+        return "IS"
+    return "AT"
 
 
 def _same_name(gold: str, name: str) -> bool:

@@ -1,1 +1,1 @@
-"""Numbers from runs: analyses, papers' tables, their reproduction, estimates, search of settings."""
+"""Results of runs: reports, comparisons, analyses, estimates, and search of settings."""

@@ -1,1 +1,1 @@
-"""Texts, tables and plots for terminals and files, and lists of what there is."""
+"""Texts, tables and plots for terminals and files, and lists of components."""

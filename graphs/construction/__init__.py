@@ -1,1 +1,1 @@
-"""Construction graphs: one per kind of benchmark, run once for each item."""
+"""Construction graphs, one per kind of benchmark, which run once per item."""

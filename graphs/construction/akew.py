@@ -1,8 +1,9 @@
-"""AKEW (sections 4.1 and appendix E): a fact becomes a paragraph, which is verified, and read back as triplets.
+"""AKEW pipeline (section 4.1 and appendix E): write a paragraph for a fact, verify it, and extract
+triplets from it.
 
-`paper` writes one paragraph, asks the judge once, and never filters the triplets, as the authors did on purpose.
-`best` filters the text first, lets the judge read it for what no filter recognises, asks for another one where one of
-them rejects it, and names what was wrong.
+Recipe `paper` writes one paragraph, asks the judge once, and deliberately does not filter the
+triplets, like the authors. Recipe `best` first filters the text, asks the judge for faults that no
+filter recognises, and retries after a rejection with the problem in the prompt.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 
 CONVEYS, READS_AS = "conveys", "reads_as"
+# Reasons for rejecting a text, by the label that the judge gives it.
 READINGS = {
     "refusal": "the author declined to write",
     "comment": "the text comments on whether the fact is right",
@@ -38,18 +40,18 @@ READINGS = {
     "instruction": "the text holds an instruction, an address or a turn of a conversation",
     "prompt": "the text repeats the prompt",
 }
-"""Reasons of a judge who reads a text, by the judge's word for it."""
+# Sample paragraph for estimates; with the fact it has about 85 words.
 SAMPLE = (
-    "The place was first described by a traveller who came through the valley in the spring of 1871 and stayed for a "
-    "week. Since then it has been rebuilt twice, once after a fire and once when the river changed its bed. A guide "
-    "that was printed for visitors lists the hours at which it can be seen, the names of the families who looked after "
-    "it, and a short account of the people who still meet there every autumn."
+    "The place was first described by a traveller who came through the valley in the spring of "
+    "1871 and stayed for a week. Since then it has been rebuilt twice, once after a fire and once "
+    "when the river changed its bed. A guide that was printed for visitors lists the hours at "
+    "which it can be seen, the names of the families who looked after it, and a short account of "
+    "the people who still meet there every autumn."
 )
-"""The rest of a paragraph of usual length, for estimates: with its fact about 85 words."""
 
 
 class AkewState(ConstructionState, total=False):
-    """The item has `subject`, `object`, `old` and `fact`; the paragraph and its triplets are added."""
+    """State of the AKEW graph; the item has `subject`, `object`, `old` and `fact`."""
 
     prompt: str
     paragraph: str
@@ -60,14 +62,18 @@ class AkewState(ConstructionState, total=False):
 
 
 def write(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Write a paragraph that states the fact; after a rejection, another one."""
+    """Write a paragraph that states the fact, or another one after a rejection."""
     return write_draft(state, runtime.context, "paragraph", fact=state["item"]["fact"])
 
 
 def write_draft(
-    state: AkewState, context: ConstructionContext, name: str, new_tokens: int = TEXT_TOKENS, **values: str
+    state: AkewState,
+    context: ConstructionContext,
+    name: str,
+    new_tokens: int = TEXT_TOKENS,
+    **values: str,
 ) -> dict[str, Any]:
-    """The update after the author was asked for a text."""
+    """Ask the author for a text, and return the state update."""
     prompt = context.fill(name, state, **values)
     written = write_text(context.author, prompt, new_tokens)
     return {
@@ -81,13 +87,19 @@ def write_draft(
 
 
 def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Reject a text that cannot serve, whatever it says: refusals, fragments, the old object, instructions."""
+    """Reject unusable texts by rules: refusals, fragments, instructions, texts that name the old
+    object.
+    """
     aliases = tuple(state["item"].get("aliases", ()))
-    return apply_filters(state, draft_of(state, runtime.context, state["item"], aliases=aliases), TEXT_FILTERS)
+    return apply_filters(
+        state, draft_of(state, runtime.context, state["item"], aliases=aliases), TEXT_FILTERS
+    )
 
 
-def draft_of(state: AkewState, context: ConstructionContext, fact: Mapping[str, Any], **fields: Any) -> AuthoredDraft:
-    """The text with the fact about which it was written."""
+def draft_of(
+    state: AkewState, context: ConstructionContext, fact: Mapping[str, Any], **fields: Any
+) -> AuthoredDraft:
+    """Return the text and its fact as a draft for filters."""
     return AuthoredDraft(
         text=state["paragraph"],
         subject=fact["subject"],
@@ -103,7 +115,9 @@ def draft_of(state: AkewState, context: ConstructionContext, fact: Mapping[str, 
 
 
 def judge_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Ask the judge whether the text is a paragraph and nothing else; one that is too small to tell is not asked."""
+    """Ask the judge whether the text is just a paragraph; a judge that is too small to tell is not
+    asked.
+    """
     if is_small_model(runtime.context.judge):
         return {"problem": ""}
     paragraph = " ".join(state["paragraph"].split())
@@ -113,7 +127,10 @@ def judge_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[
     except ModelReplyError as error:
         return {**reject(state, READS_AS, str(error)), "usage": error.usage}
     reason = READINGS.get(reading.word, "")
-    return {**(reject(state, READS_AS, reason) if reason else accept(READS_AS)), "usage": reading.usage}
+    return {
+        **(reject(state, READS_AS, reason) if reason else accept(READS_AS)),
+        "usage": reading.usage,
+    }
 
 
 def verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -122,7 +139,7 @@ def verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str,
 
 
 def judge_paragraph(state: AkewState, context: ConstructionContext, fact: str) -> dict[str, Any]:
-    """The update after the judge was asked whether the paragraph conveys a fact."""
+    """Ask the judge whether the paragraph conveys a fact, and return the state update."""
     paragraph = " ".join(state["paragraph"].split())
     if not paragraph:
         return reject(state, CONVEYS, "the paragraph is empty")
@@ -132,7 +149,9 @@ def judge_paragraph(state: AkewState, context: ConstructionContext, fact: str) -
 
 
 def extract(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Read all triplets of the paragraph; none are filtered, and an unreadable reply gives none."""
+    """Extract all triplets of the paragraph, without filters; an unparsable reply gives no
+    triplets.
+    """
     usage = Usage()
     for _ in range(min(2, runtime.context.attempts)):
         try:
@@ -146,37 +165,51 @@ def extract(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str
 
 
 def finish(state: AkewState) -> dict[str, Any]:
-    """Put the item together."""
+    """Assemble the item."""
     parts = ("subject", "relation", "object")
     triplets = [{part: triplet[part] for part in parts} for triplet in state["triplets"]]
     return {"result": {"paragraph": state["paragraph"], "triplets": triplets}}
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Write -> check the text -> judge it -> verify -> extract -> finish; `paper` has neither check."""
+    """Build the graph write -> check_text -> judge_text -> verify -> extract -> finish; recipe
+    `paper` skips check_text and judge_text.
+    """
     checks = (check_text, judge_text) if recipe == "best" else ()
     again = dict.fromkeys((*checks, verify), write)
-    return checking_graph("build_akew", AkewState, write, *checks, verify, extract, finish, checks=again)
+    return checking_graph(
+        "build_akew", AkewState, write, *checks, verify, extract, finish, checks=again
+    )
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters in order; the paper had the judge's alone, and people after it."""
+    """Return the filters in order; the paper only has the judge, followed by human review."""
     conveys = FilterInfo(
-        rejects="The judge says that the text does not convey the fact.",
-        published="not published; people sorted out what was not aligned",
+        rejects="According to the judge, the text does not convey the fact.",
+        published="not published; people removed unaligned paragraphs",
     )
-    reads_as = FilterInfo(rejects="The judge reads a refusal, comment, aside, instruction or the prompt in the text.")
-    return {**({**describe(TEXT_FILTERS), READS_AS: reads_as} if recipe == "best" else {}), CONVEYS: conveys}
+    reads_as = FilterInfo(
+        rejects="The judge finds a refusal, a comment, an aside, an instruction or parts of the "
+        "prompt in the text."
+    )
+    return {
+        **({**describe(TEXT_FILTERS), READS_AS: reads_as} if recipe == "best" else {}),
+        CONVEYS: conveys,
+    }
 
 
 def sample(prompt: str) -> str:
-    """A reply of usual length: a paragraph of 76 words, a verdict, or six triplets (AKEW, section 4.1 and Table 5)."""
+    """Return a reply of typical length: a paragraph, a verdict, or six triplets (AKEW, section 4.1
+    and Table 5).
+    """
     if SHIPPED[READS_AS].task[:40] in prompt:
         return "usable"
     if SHIPPED[CONVEYS].task[:40] in prompt:
         return "True"
     if f"write {NONE}" in prompt:
-        return "\n".join(f"Subject number {n}; is located near to; object number {n}" for n in range(6))
+        return "\n".join(
+            f"Subject number {n}; is located near to; object number {n}" for n in range(6)
+        )
     fact = prompt.rpartition("Fact: ")[2].partition("\n")[0]
     return f"{fact} {SAMPLE}"
 

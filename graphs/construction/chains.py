@@ -1,7 +1,7 @@
-"""MQuAKE's chains (section 3.1): a question along a chain of facts is worded anew three times.
+"""MQuAKE pipeline (section 3.1): write three paraphrases of a question along a chain of facts.
 
-The chain, its edits and its answers are composed beforehand; the author sees the composed question alone, and thus no
-entity but that at which the chain begins.
+The chain, its edits and its answers are composed beforehand. The author sees only the composed
+question, which names no entity but the first of the chain.
 """
 
 import re
@@ -36,17 +36,20 @@ from emend.graphs.execution import Graph
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 
+# Number of questions per chain.
 COUNT = 3
-"""Questions about each chain."""
 ENOUGH, SAME = "three_questions", "asks_same"
+# Minimum length of a name to count as leaked, since aliases such as `it` and `US` are also words.
 SHORTEST_NAME = 3
-"""Letters of a name from which on it can leak: aliases such as `it` and `US` are words too."""
 _MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):])\s*|^\s*[\"“]|[\"”]\s*$")
 _QUESTION_MARK = ("?", "？")
 
 
 class ChainsState(ConstructionState, total=False):
-    """The item has a question as `text`, its `start` and the `hidden` names; `questions` passed so far."""
+    """State of the chains graph; the item has a question as `text`, its `start` and `hidden` names.
+
+    `questions` are those that passed so far.
+    """
 
     replied: list[str]
     usable: list[str]
@@ -54,7 +57,9 @@ class ChainsState(ConstructionState, total=False):
 
 
 class WordedQuestion(NamedTuple):
-    """A question of the author, those that it must differ from, the name of its start, and names that it must lack."""
+    """Question by the author, the questions from which it must differ, the name of the first
+    entity, and names that it must not contain.
+    """
 
     question: str
     others: Sequence[str]
@@ -64,14 +69,19 @@ class WordedQuestion(NamedTuple):
 
 
 def leaked_name(question: str, hidden: Sequence[str]) -> str:
-    """The first of the names that a question has; empty without any."""
-    return next((name for name in hidden if len(name) >= SHORTEST_NAME and names_exactly(question, name)), "")
+    """Return the first of the hidden names that occurs in a question; empty if none does."""
+    return next(
+        (name for name in hidden if len(name) >= SHORTEST_NAME and names_exactly(question, name)),
+        "",
+    )
 
 
 def write_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for three wordings of the question."""
     context = runtime.context
-    written = write_text(context.author, context.fill("chain_questions", state, question=state["item"]["text"]))
+    written = write_text(
+        context.author, context.fill("chain_questions", state, question=state["item"]["text"])
+    )
     return {
         "replied": [] if written.is_refused else read_questions(written.text),
         "attempts": state.get("attempts", 0) + 1,
@@ -80,29 +90,36 @@ def write_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -
 
 
 def read_questions(reply: str) -> list[str]:
-    """The questions of a reply, one of each line, without numbers and quotation marks."""
+    """Return the questions of a reply, one per line, without numbering and quotation marks."""
     lines = (_MARK.sub("", _MARK.sub("", line)).strip() for line in reply.splitlines())
     return [line for line in lines if line.endswith(_QUESTION_MARK)]
 
 
 def check_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the wordings that name the start, give nothing away and are no repetitions."""
+    """Keep the wordings that pass the rule-based filters."""
     item, earlier = state["item"], state.get("questions", [])
     usable, rejections = list[str](), list[dict[str, Any]]()
     for question in state["replied"]:
         others = (item["text"], *earlier, *usable)
-        worded = WordedQuestion(question, others, item["start"], item["hidden"], runtime.context.language)
+        worded = WordedQuestion(
+            question, others, item["start"], item["hidden"], runtime.context.language
+        )
         name, reason = first_fault(worded, QUESTION_FILTERS)
         if name:
             rejections.append(rejection(state, name, reason))
         else:
             usable.append(question)
     passed = dict.fromkeys(QUESTION_FILTERS, True) | failures(rejections)
-    return {"usable": usable, "rejections": rejections, "passed": passed, "problem": _last_reason(rejections)}
+    return {
+        "usable": usable,
+        "rejections": rejections,
+        "passed": passed,
+        "problem": _last_reason(rejections),
+    }
 
 
 def judge_questions(state: ChainsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the wordings of which the judge says that they ask the same, until there are three."""
+    """Keep wordings that ask the same according to the judge, until there are three."""
     questions, rejections, usage = list(state.get("questions", ())), list[dict[str, Any]](), Usage()
     for question in state["usable"][: COUNT - len(questions)]:
         reason, spent = runtime.context.ask_judge(
@@ -128,25 +145,33 @@ def _last_reason(rejections: Sequence[Mapping[str, Any]]) -> str:
 
 
 def finish(state: ChainsState) -> dict[str, Any]:
-    """Take the three questions."""
+    """Return the three questions."""
     return {"result": {"questions": state["questions"]}}
 
 
 def find_equal_question(worded: WordedQuestion) -> str:
-    """The question is another one of the chain, or that which was to be worded anew."""
+    """The wording repeats the composed question or an earlier wording."""
     texts = {" ".join(words(each)) for each in worded.others}
     return "two questions are the same" if " ".join(words(worded.question)) in texts else ""
 
 
 def find_other_start(worded: WordedQuestion) -> str:
-    """The question does not name the entity at which the chain begins."""
-    return "" if names(worded.question, worded.start) else f"a question does not name '{worded.start}'"
+    """The question does not name the first entity of the chain."""
+    return (
+        ""
+        if names(worded.question, worded.start)
+        else (f"a question does not name '{worded.start}'")
+    )
 
 
 def find_leaked_entity(worded: WordedQuestion) -> str:
-    """The question names another entity of the chain, or a part by which it is known."""
-    others = (worded.start, *worded.others[:1])  # the composed question may have a word of a name
-    parts = (name for name in worded.hidden if len(name) >= SHORTEST_NAME and leaves(worded.question, name, others))
+    """The question contains the name of another entity of the chain or a distinctive part of it."""
+    others = (worded.start, *worded.others[:1])  # the composed question may share words with a name
+    parts = (
+        name
+        for name in worded.hidden
+        if len(name) >= SHORTEST_NAME and leaves(worded.question, name, others)
+    )
     hidden = leaked_name(worded.question, worded.hidden) or next(parts, "")
     return f"a question gives part of the chain away: '{hidden}'" if hidden else ""
 
@@ -168,26 +193,38 @@ QUESTION_FILTERS: Mapping[str, Callable[[WordedQuestion], str]] = {
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Write questions -> check them -> judge them -> finish; both recipes have these steps, and `paper` one attempt."""
+    """Build the graph write_questions -> check_questions -> judge_questions -> finish, which is the
+    same for both recipes.
+    """
     nodes = (write_questions, check_questions, judge_questions, finish)
-    return checking_graph("build_chains", ChainsState, *nodes, checks={judge_questions: write_questions})
+    return checking_graph(
+        "build_chains", ChainsState, *nodes, checks={judge_questions: write_questions}
+    )
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters of questions, and whether there are three; MQuAKE reports none."""
-    same = FilterInfo(rejects="The judge says that a question asks something else.")
-    enough = FilterInfo(rejects="The author's replies have fewer than three usable questions.")
+    """Return the filters of questions, and the filter for their number; MQuAKE reports none."""
+    same = FilterInfo(
+        rejects="According to the judge, a question asks something else than the composed question."
+    )
+    enough = FilterInfo(rejects="The author's replies contain fewer than three usable questions.")
     return describe(QUESTION_FILTERS) | {SAME: same, ENOUGH: enough}
 
 
 def sample(prompt: str) -> str:
-    """Three questions of the length of the one that is asked for, or the judge's True."""
+    """Return three questions of the same length as the given one, or a judge's True."""
     if SHIPPED[SAME].task[:40] in prompt:
         return "True"
     question = prompt.rpartition("Question: ")[2].partition("\n")[0].rstrip("?")
-    return "\n".join(f"{opening} {question}?" for opening in ("Say, then:", "In short:", "Do you know:"))
+    return "\n".join(
+        f"{opening} {question}?" for opening in ("Say, then:", "In short:", "Do you know:")
+    )
 
 
 PIPELINE = Pipeline(
-    name="chains", build=build, filters=filters, prompts=lambda recipe: ("chain_questions", SAME), sample=sample
+    name="chains",
+    build=build,
+    filters=filters,
+    prompts=lambda recipe: ("chain_questions", SAME),
+    sample=sample,
 )

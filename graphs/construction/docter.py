@@ -1,8 +1,10 @@
-"""DocTER (sections 4.2 and 4.4): a counterfactual fact becomes a press document, and a yes or no question follows.
+"""DocTER pipeline (sections 4.2 and 4.4): write a press document about a counterfactual fact, and a
+yes or no reasoning question.
 
-`paper` writes a document, asks the judge whether it conveys the fact, and writes another one if not. Where documents or
-queries are in another language than English the fact is translated first, and no question follows. `best` filters texts
-first, lets a reader try the cloze with the document and without it, translates back, and lets the judge answer the
+Recipe `paper` writes a document, asks the judge whether it conveys the fact, and retries if not. If
+documents or queries are not in English, the fact is translated first, and there is no reasoning
+question. Recipe `best` also filters the texts, has a reader complete the cloze with and without
+the document, checks translations by back-translation, and has the judge answer the reasoning
 question.
 """
 
@@ -13,7 +15,13 @@ from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import write_text
-from emend.graphs.construction.akew import CONVEYS, AkewState, draft_of, judge_paragraph, write_draft
+from emend.graphs.construction.akew import (
+    CONVEYS,
+    AkewState,
+    draft_of,
+    judge_paragraph,
+    write_draft,
+)
 from emend.graphs.construction.docter_reasoning import (
     FOLLOWS,
     ReasoningState,
@@ -53,30 +61,39 @@ TOKENS_PER_WORD = 2
 
 
 class DocterState(AkewState, ReasoningState, TranslationState, total=False):
-    """The item has the fact with `query` and `old`; document, translation and reasoning question are added."""
+    """State of the DocTER graph; the item has the fact with `query` and `old`.
+
+    `readings` are a reader's answers with and without the document.
+    """
 
     readings: dict[str, str]
 
 
 def fact_of(state: DocterState, context: ConstructionContext) -> Mapping[str, Any]:
-    """The fact in the language of its document."""
+    """Return the fact in the language of its document."""
     is_translated = context.language != "en" and state.get("translated")
     return state["translated"] if is_translated else state["item"]
 
 
 def write(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Write a press document that states the fact; after a rejection, another one."""
+    """Write a press document that states the fact, or another one after a rejection."""
     context = runtime.context
     values = {"style": context.style, "words": str(context.words)}
     fact = str(fact_of(state, context)["fact"])
-    return write_draft(state, context, "press_document", TOKENS_PER_WORD * context.words, fact=fact, **values)
+    return write_draft(
+        state, context, "press_document", TOKENS_PER_WORD * context.words, fact=fact, **values
+    )
 
 
 def check_text(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Reject a text that cannot serve, whatever it says: refusals, fragments, the old object, instructions."""
+    """Reject unusable texts by rules: refusals, fragments, instructions, texts that name the old
+    object.
+    """
     context = runtime.context
     bounds = (context.words // 3, 4 * context.words)
-    return apply_filters(state, draft_of(state, context, fact_of(state, context), bounds=bounds), TEXT_FILTERS)
+    return apply_filters(
+        state, draft_of(state, context, fact_of(state, context), bounds=bounds), TEXT_FILTERS
+    )
 
 
 def verify(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -85,28 +102,40 @@ def verify(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[st
 
 
 def read_document(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Let a reader end the cloze with the document and without it."""
+    """Let a model complete the cloze with the document and without it."""
     context, fact = runtime.context, fact_of(state, runtime.context)
     question = COMPLETE.format(query=fact["query"])
     with_it = context.prompt("read_with").fill(document=state["paragraph"], question=question)
     informed = write_text(context.judge, with_it, 32)
-    uninformed = write_text(context.judge, context.prompt("read_without").fill(question=question), 32)
+    uninformed = write_text(
+        context.judge, context.prompt("read_without").fill(question=question), 32
+    )
     update: dict[str, Any] = accept(ANSWERABLE, UNGUESSABLE)
     if not names(informed.text, fact["object"]):
-        update = reject(state, ANSWERABLE, f"a reader of the document answers '{informed.text[:40]}'")
+        update = reject(
+            state, ANSWERABLE, f"a reader of the document answers '{informed.text[:40]}'"
+        )
     elif names(uninformed.text, fact["object"]):
-        update = reject(state, UNGUESSABLE, "a reader without the document gives the new object too", ANSWERABLE)
+        update = reject(
+            state, UNGUESSABLE, "a reader without the document gives the new object too", ANSWERABLE
+        )
     usage = informed.usage.plus(uninformed.usage)
-    return {**update, "readings": {"with": informed.text, "without": uninformed.text}, "usage": usage}
+    return {
+        **update,
+        "readings": {"with": informed.text, "without": uninformed.text},
+        "usage": usage,
+    }
 
 
 def query_language(language: str, queries: str) -> str:
-    """The language of queries: the chosen one, else English for Chinese documents, else that of the documents."""
+    """Return the language of queries, which defaults to English for Chinese documents, and else to
+    the documents' language.
+    """
     return queries or ("en" if language == "zh" else language)
 
 
 def finish(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Put the item together."""
+    """Assemble the item."""
     return {
         "result": {
             "document": state["paragraph"],
@@ -118,15 +147,21 @@ def finish(state: DocterState, runtime: Runtime[ConstructionContext]) -> dict[st
     }
 
 
-def begin(state: DocterState, runtime: Runtime[ConstructionContext]) -> Literal["translate", "write"]:
-    """Translate the fact first where documents or queries are not in English."""
+def begin(
+    state: DocterState, runtime: Runtime[ConstructionContext]
+) -> Literal["translate", "write"]:
+    """Return the first node: `write` if all texts are in English, else `translate`."""
     return "write" if language_of_translation(runtime.context) == "en" else "translate"
 
 
 def after_reading(
     state: DocterState, runtime: Runtime[ConstructionContext]
 ) -> Literal["ask_reasoning", "write", "__end__"]:
-    """Go on with a document that answers; write another one, unless its answer was known without it."""
+    """Return the node after `read_document`.
+
+    A new document is written if the reader did not find the answer in it; if the reader knew the
+    answer without the document, the graph ends.
+    """
     if not state["problem"]:
         return "ask_reasoning"
     is_unclear = state["passed"].get(ANSWERABLE) is False
@@ -134,8 +169,15 @@ def after_reading(
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Translate -> write -> check -> verify -> read -> ask a question -> check it -> finish; `paper` has no checks."""
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(DocterState, context_schema=ConstructionContext)
+    """Build the graph translate -> check_translation -> write -> check_text -> verify ->
+    read_document -> ask_reasoning -> check_reasoning -> finish.
+
+    Recipe `paper` only has translate, write, verify, ask_reasoning and finish. If all texts are in
+    English, the translation is skipped.
+    """
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(
+        DocterState, context_schema=ConstructionContext
+    )
     graph.add_conditional_edges(START, begin)
     translation = (translate,) if recipe == "paper" else (translate, check_translation)
     again: dict[Node, Node | None] = dict.fromkeys(translation, translate)
@@ -143,7 +185,14 @@ def build(recipe: Recipe = "best") -> Graph:
     if recipe == "paper":
         add_nodes(graph, write, verify, ask_reasoning, finish, checks={verify: write})
     else:
-        add_nodes(graph, write, check_text, verify, checks={check_text: write, verify: write}, end="read_document")
+        add_nodes(
+            graph,
+            write,
+            check_text,
+            verify,
+            checks={check_text: write, verify: write},
+            end="read_document",
+        )
         graph.add_node("read_document", read_document)
         graph.add_conditional_edges("read_document", after_reading)
         add_nodes(graph, ask_reasoning, check_reasoning, finish, checks={})
@@ -151,10 +200,10 @@ def build(recipe: Recipe = "best") -> Graph:
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters in order; the paper had the judge's and people after it."""
+    """Return the filters in order; the paper has the judge, followed by human review."""
     conveys = FilterInfo(
-        rejects="The judge says that the document does not convey the fact.",
-        published="about 93% at the first attempt; 74% after people (appendix A)",
+        rejects="According to the judge, the document does not convey the fact.",
+        published="about 93% at the first attempt; 74% after human review (appendix A)",
     )
     if recipe == "paper":
         readable = {TRANSLATED: TRANSLATION_FILTERS[TRANSLATED]}
@@ -163,10 +212,18 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
         **TRANSLATION_FILTERS,
         **describe(TEXT_FILTERS),
         CONVEYS: conveys,
-        ANSWERABLE: FilterInfo(rejects="A reader of the document does not end the cloze with the new object."),
-        UNGUESSABLE: FilterInfo(rejects="A reader without the document gives the new object too."),
+        ANSWERABLE: FilterInfo(
+            rejects="A model that reads the document does not complete the cloze with the new "
+            "object."
+        ),
+        UNGUESSABLE: FilterInfo(
+            rejects="A model that does not read the document also gives the new object."
+        ),
         **reasoning_filters(),
-        FOLLOWS: FilterInfo(rejects="The judge answers the question otherwise than planned. Drops the question alone."),
+        FOLLOWS: FilterInfo(
+            rejects="The judge's answer to the question differs from the intended one. Drops the "
+            "question alone."
+        ),
     }
 
 
@@ -175,7 +232,8 @@ PIPELINE = Pipeline(
     build=build,
     filters=filters,
     prompts=lambda recipe: (
-        "press_document", CONVEYS, "object_knowledge", "reasoning_question", FOLLOWS, "translate_fact",
+        "press_document", CONVEYS, "object_knowledge", "reasoning_question", FOLLOWS,
+        "translate_fact",
         "translate_back", "read_with", "read_without",
     ),
     sample=sample,

@@ -1,7 +1,8 @@
-"""DocTER's reasoning questions (section 4.4.3): the object of a statement is replaced by what is known about it.
+"""DocTER's reasoning questions (section 4.4.3): the object of a statement is replaced by background
+knowledge about it.
 
-A question whose answer is yes is about the new object, one whose answer is no about the old one, as in most of the
-released questions. An item without a usable question is kept, and only lacks it.
+A question with the answer yes is about the new object, one with the answer no about the old object,
+as in most of the released questions. An item is kept even if it has no usable question.
 """
 
 import re
@@ -13,46 +14,65 @@ from langgraph.runtime import Runtime
 from emend.agents.roles.author import write_text
 from emend.graphs.construction.filters.name_forms import leaves, names, names_exactly
 from emend.graphs.construction.filters.patterns import REFUSAL, TALK
-from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction, first_fault, summary_of
-from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState, FilterInfo, rejection
+from emend.graphs.construction.filters.texts import (
+    AuthoredDraft,
+    find_instruction,
+    first_fault,
+)
+from emend.graphs.construction.pipeline import (
+    ConstructionContext,
+    ConstructionState,
+    FilterInfo,
+    rejection,
+)
 from emend.graphs.construction.translation import language_of_translation
 from emend.memory.probe import Usage
+from emend.memory.registry import summary_of
 from emend.memory.retrieval.tokens import words
 
+# Maximum number of new tokens of a local author's sentence or question.
 TOKENS = 64
-"""Limit of new tokens of a local author's sentence or question."""
+# Maximum number of words of the sentence, and of the question.
 LONGEST = 40
-"""Words of the sentence and of the question."""
 FOLLOWS = "follows"
 _YES_NO = re.compile(
-    r"(?:is|are|was|were|does|do|did|has|have|had|can|could|will|would|must|may|might|should)\b", re.IGNORECASE
+    r"(?:is|are|was|were|does|do|did|has|have|had|can|could|will|would|must|may|might|should)\b",
+    re.IGNORECASE,
 )
 
 
 class ReasoningState(ConstructionState, total=False):
-    """The item has `label`, the planned answer; the question is added, or None."""
+    """State with the reasoning question, None if there is none; the item has `label`, the planned
+    answer.
+    """
 
     reasoning: dict[str, str] | None
 
 
 class ReasoningDraft(NamedTuple):
-    """A question with the sentence on which it rests, and the names of the fact."""
+    """Reasoning question with the sentence on which it is based, and the names in the fact."""
 
     knowledge: str
     question: str
     subject: str
     about: str
-    """The object that the sentence is about."""
+    """Object that the knowledge sentence is about."""
     other: str
 
 
 def ask_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Ask the author for a fact about the new or the old object, and for the question that it makes; in English."""
+    """Ask the author for a fact about the new or the old object, and for a question that depends on
+    it, in English.
+    """
     item, context = state["item"], runtime.context
     if language_of_translation(context) != "en":
         return {"reasoning": None}
-    about, other = (item["object"], item["old"]) if item["label"] == "True" else (item["old"], item["object"])
-    known = write_text(context.author, context.prompt("object_knowledge").fill(object=about, other=other), TOKENS)
+    about, other = (
+        (item["object"], item["old"]) if item["label"] == "True" else (item["old"], item["object"])
+    )
+    known = write_text(
+        context.author, context.prompt("object_knowledge").fill(object=about, other=other), TOKENS
+    )
     knowledge = " ".join(known.text.split())
     fact = item["fact"] if item["label"] == "True" else item["old_fact"]
     prompt = context.prompt("reasoning_question").fill(fact=fact, knowledge=knowledge)
@@ -67,42 +87,66 @@ def ask_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) 
 
 
 def check_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Drop a question to which the new fact and the sentence do not give the planned answer, by the judge."""
+    """Drop a question if the judge, given the new fact and the sentence, does not choose the
+    intended answer.
+    """
     reasoning = state["reasoning"]
     if reasoning is None:
         return {}
-    knowledge, question, expected = reasoning["additional_info"], reasoning["src"], reasoning["label"] == "True"
+    knowledge, question, expected = (
+        reasoning["additional_info"],
+        reasoning["src"],
+        reasoning["label"] == "True",
+    )
     refusal, fact = f"the judge answers {not expected}: {question[:80]}", state["item"]["fact"]
     reason, usage = runtime.context.ask_judge(
         FOLLOWS, refusal, expected, fact=fact, knowledge=knowledge, question=question
     )
-    return _without(state, FOLLOWS, reason, usage) if reason else {"passed": {FOLLOWS: True}, "usage": usage}
+    return (
+        _without(state, FOLLOWS, reason, usage)
+        if reason
+        else {"passed": {FOLLOWS: True}, "usage": usage}
+    )
 
 
 def _without(state: ReasoningState, name: str, reason: str, usage: Usage) -> dict[str, Any]:
-    """The update of an item that goes on without a question."""
+    """Return the state update of an item whose question is dropped."""
     rejections = [rejection(state, name, reason)]
     return {"reasoning": None, "passed": {name: False}, "rejections": rejections, "usage": usage}
 
 
 def find_no_knowledge(draft: ReasoningDraft) -> str:
-    """The sentence says nothing about the object, or is not one sentence."""
+    """The sentence does not state anything about the object, or is not a single sentence."""
     if not names(draft.knowledge, draft.about):
         return f"the sentence does not name '{draft.about}'"
     count = len(words(draft.knowledge))
-    return "" if count <= LONGEST and count > len(words(draft.about)) + 1 else f"the sentence has {count} words"
+    return (
+        ""
+        if count <= LONGEST and count > len(words(draft.about)) + 1
+        else (f"the sentence has {count} words")
+    )
 
 
 def find_no_yes_no_question(draft: ReasoningDraft) -> str:
-    """The question is not one to be answered by yes or no, or does not name the subject."""
-    is_question = _YES_NO.match(draft.question) and draft.question.endswith("?") and draft.question.count("?") == 1
+    """The text is not a yes-or-no question, or does not name the subject."""
+    is_question = (
+        _YES_NO.match(draft.question)
+        and draft.question.endswith("?")
+        and draft.question.count("?") == 1
+    )
     if not is_question or len(words(draft.question)) > LONGEST:
         return "no question to be answered by yes or no"
-    return "" if names(draft.question, draft.subject) else f"the question does not name '{draft.subject}'"
+    return (
+        ""
+        if names(draft.question, draft.subject)
+        else (f"the question does not name '{draft.subject}'")
+    )
 
 
 def find_named_object(draft: ReasoningDraft) -> str:
-    """The question names the new or the old object, so that nothing has to be known about it."""
+    """The question names the new or the old object, so that it can be answered without knowledge
+    about it.
+    """
     named = next((each for each in (draft.about, draft.other) if _has_object(draft, each)), "")
     return f"the question names '{named}'" if named else ""
 
@@ -112,13 +156,19 @@ def _has_object(draft: ReasoningDraft, name: str) -> bool:
 
 
 def find_command(draft: ReasoningDraft) -> str:
-    """The question or the sentence holds an instruction to a model, an address or active markup."""
+    """The question or the sentence contains an instruction to a model, a URL, an e-mail address or
+    active markup.
+    """
     return find_instruction(AuthoredDraft(f"{draft.knowledge}\n{draft.question}", "", ""))
 
 
 def find_spoken_author(draft: ReasoningDraft) -> str:
-    """The author declines, speaks as itself, or to its reader."""
-    hits = (pattern.search(text) for pattern in (TALK, REFUSAL) for text in (draft.knowledge, draft.question))
+    """The author refuses, comments on its own text, or addresses the reader."""
+    hits = (
+        pattern.search(text)
+        for pattern in (TALK, REFUSAL)
+        for text in (draft.knowledge, draft.question)
+    )
     hit = next(filter(None, hits), None)
     return f"the author speaks to its reader: '{hit[0].strip()[:40]}'" if hit else ""
 
@@ -133,6 +183,6 @@ REASONING_FILTERS: Mapping[str, Callable[[ReasoningDraft], str]] = {
 
 
 def reasoning_filters() -> dict[str, FilterInfo]:
-    """The filters of questions; an item whose question they reject is kept without it."""
-    return {name: FilterInfo(rejects=f"{summary_of(find)} Drops the question alone.")
+    """Return the filters of reasoning questions; a rejection drops the question, not the item."""
+    return {name: FilterInfo(rejects=f"{summary_of(find)} Only the question is dropped.")
             for name, find in REASONING_FILTERS.items()}  # fmt: skip

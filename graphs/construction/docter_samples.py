@@ -1,4 +1,6 @@
-"""Usual replies to DocTER's prompts, for estimates: they pass all filters, so that each call is made once."""
+"""Sample replies to DocTER's prompts for cost estimates, which pass all filters, so that each call
+is made once.
+"""
 
 import re
 import tomllib
@@ -8,14 +10,14 @@ from pathlib import Path
 from emend.graphs.construction.pipeline import is_prompt, last_line
 from emend.graphs.construction.translation import TranslatedFact
 
+# Sample document by language, and a statement template for languages other than English.
 SAMPLES: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("docter_samples.toml").read_text(encoding="utf-8")
 )
-"""By language, the document of an estimate, and a statement for other languages than English."""
 
 
 def sample(prompt: str) -> str:
-    """A reply of usual length to a prompt of DocTER's pipeline."""
+    """Return a reply of typical length to a prompt of DocTER's pipeline."""
     for name, reply in REPLIES.items():
         if is_prompt(name, prompt):
             return reply(prompt)
@@ -44,14 +46,17 @@ def _translation(prompt: str) -> str:
 
 
 def _read_with(prompt: str) -> str:
-    """The end of the sentence of the document that begins as the cloze does."""
+    """Return the completion of the cloze found in the document."""
     document, _, question = prompt.rpartition("Document: ")[2].rpartition("Question: ")
     query = re.sub(r"\s\.\.\.$", "", question.partition("\n")[0].partition("end? ")[2].strip())
     return document.partition(query)[2].strip()[:60]
 
 
 def _knowledge(prompt: str) -> str:
-    return f"{last_line(prompt, 'First name')} is known to many people from the books of their schools."
+    return (
+        f"{last_line(prompt, 'First name')} is known to many people from the books of their "
+        "schools."
+    )
 
 
 def _question(prompt: str) -> str:

@@ -1,4 +1,6 @@
-"""Facts of a document by an author: in one reply by a schema, or sentence by sentence for small models."""
+"""Extraction of facts from a document by an author: as structured output, or sentence by sentence
+with small models.
+"""
 
 import re
 from collections.abc import Iterable
@@ -15,16 +17,19 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 
+# Number of facts requested per document.
 COUNT = 6
-"""Facts that are asked for in a document."""
+# Number of unanswered questions requested per document.
 UNANSWERED = 2
-"""Questions that it does not answer."""
+# Maximum number of new tokens of a local author's reply; the facts of the example have 120 each.
 FACTS_TOKENS = 160 * COUNT + 60 * UNANSWERED
-"""Limit of new tokens of a local author's reply; the facts of the example have 120 each."""
 SENTENCE_TOKENS = 160
+# Minimum and maximum number of words of a sentence given to a small author.
 SHORTEST, LONGEST = 6, 40
-"""Words of a sentence that a small author is asked about."""
-PRONOUN = re.compile(r"(?:he|she|it|they|this|that|these|those|we|you|who|his|her|its|their)", re.IGNORECASE)
+PRONOUN = re.compile(
+    r"(?:he|she|it|they|this|that|these|those|we|you|who|his|her|its|their)", re.IGNORECASE
+)
+# Line labels in a small author's reply, which does not repeat the sentence.
 LABELS = {
     "subject": "Subject",
     "answer": "Answer",
@@ -33,7 +38,6 @@ LABELS = {
     "wrong_answer": "Wrong answer",
     "statement": "Statement",
 }
-"""Labels of a reply by lines; the sentence is known."""
 
 
 class DocumentFact(BaseModel):
@@ -41,13 +45,17 @@ class DocumentFact(BaseModel):
 
     sentence: str = Field(description="the sentence that states it, copied letter by letter")
     subject: str = Field(description="what the fact is about, as the document names it")
-    question: str = Field(description="a question about the fact that names the subject and not the answer")
+    question: str = Field(
+        description="a question about the fact that names the subject and not the answer"
+    )
     paraphrase: str = Field(description="the same question in other words")
     answer: str = Field(description="the answer as it stands in the sentence, at most six words")
     wrong_answer: str = Field(description="a wrong answer of the same kind")
     statement: str = Field(description="the fact in one sentence")
     description: str = Field(
-        default="", description="the answer described through the subject without its name, such as: the keeper of X"
+        default="",
+        description="the answer described through the subject without its name, such "
+        "as: the keeper of X",
     )
 
 
@@ -55,7 +63,9 @@ class UnansweredQuestion(BaseModel):
     """A question about something in the document that it does not answer."""
 
     subject: str = Field(description="what the question is about, as the document names it")
-    question: str = Field(description="a question that names the subject and that the document does not answer")
+    question: str = Field(
+        description="a question that names the subject and that the document does not answer"
+    )
 
 
 class DocumentFacts(BaseModel):
@@ -66,42 +76,54 @@ class DocumentFacts(BaseModel):
 
 
 class AskedFacts(NamedTuple):
-    """Facts and open questions that an author gave of a document, and the cost."""
+    """Facts and unanswered questions that an author wrote for a document, and the usage."""
 
     facts: list[dict[str, Any]]
     unanswered: list[dict[str, Any]]
     usage: Usage
 
 
-def ask_facts(context: ConstructionContext, document: str, state: ConstructionState | None = None) -> AskedFacts:
-    """Facts of a document in the form that the author can keep to.
+def ask_facts(
+    context: ConstructionContext, document: str, state: ConstructionState | None = None
+) -> AskedFacts:
+    """Ask the author for facts of a document, in the reply format that suits the author's size.
 
     Args:
-        context: the author and its prompts.
-        document: the text.
-        state: of the item, with what was wrong with an earlier reply.
+        context: context with the author and its prompts.
+        document: text of the document.
+        state: state of the item, with the problem of an earlier reply.
 
     Raises:
-        ModelReplyError: the reply is in no form that can be read.
+        ModelReplyError: the reply cannot be parsed.
         ModelError: the call failed.
     """
-    return (_ask_by_lines if is_small_model(context.author) else _ask_at_once)(context, document, state or {})
+    return (_ask_by_lines if is_small_model(context.author) else _ask_at_once)(
+        context, document, state or {}
+    )
 
 
-def _ask_at_once(context: ConstructionContext, document: str, state: ConstructionState) -> AskedFacts:
+def _ask_at_once(
+    context: ConstructionContext, document: str, state: ConstructionState
+) -> AskedFacts:
     counts = {"count": str(COUNT), "open_count": str(UNANSWERED)}
     filled = context.fill("document_facts", state, document=document, **counts)
     prompt = filled.turns if is_chat_model(context.author) else filled.text
-    reply = ask_structured(context.author, prompt, DocumentFacts, retries=0, new_tokens=FACTS_TOKENS)
+    reply = ask_structured(
+        context.author, prompt, DocumentFacts, retries=0, new_tokens=FACTS_TOKENS
+    )
     facts = [fact.model_dump() for fact in reply.value.facts[: 2 * COUNT]]
     unanswered = [question.model_dump() for question in reply.value.unanswered[: 2 * UNANSWERED]]
     return AskedFacts(facts, unanswered, reply.usage)
 
 
-def _ask_by_lines(context: ConstructionContext, document: str, state: ConstructionState) -> AskedFacts:
+def _ask_by_lines(
+    context: ConstructionContext, document: str, state: ConstructionState
+) -> AskedFacts:
     facts, usage, reply = list[dict[str, Any]](), Usage(), ""
     for sentence in choose_sentences(document):
-        written = write_text(context.author, context.fill("sentence_fact", state, sentence=sentence), SENTENCE_TOKENS)
+        written = write_text(
+            context.author, context.fill("sentence_fact", state, sentence=sentence), SENTENCE_TOKENS
+        )
         usage, reply = usage.plus(written.usage), written.text
         facts += [fact.model_dump() for fact in read_fact(sentence, reply)]
     if not facts:
@@ -110,7 +132,9 @@ def _ask_by_lines(context: ConstructionContext, document: str, state: Constructi
 
 
 def choose_sentences(document: str) -> list[str]:
-    """The first sentences of a document that can state a fact by themselves."""
+    """Return the first sentences of a document that are of suitable length and do not begin with a
+    pronoun.
+    """
     sentences = ((sentence, words(sentence)) for sentence in split_sentences(document))
     usable = (
         sentence
@@ -121,13 +145,18 @@ def choose_sentences(document: str) -> list[str]:
 
 
 def read_fact(sentence: str, reply: str) -> Iterable[DocumentFact]:
-    """The fact of a reply by lines; none if a line is missing."""
+    """Parse the fact in a reply of labelled lines; yield nothing if a line is missing."""
     first = next(iter(LABELS.values()))
-    begins = re.search(rf"^\W*{first}\W*:", reply, re.IGNORECASE | re.MULTILINE) is None  # a base model goes on
+    # a base model may continue the prompt without the first label
+    begins = re.search(rf"^\W*{first}\W*:", reply, re.IGNORECASE | re.MULTILINE) is None
     text = f"{first}: {reply}" if begins else reply
     lines: dict[str, str] = {}
     for name, label in LABELS.items():
-        hit = re.search(rf"^[^\w\n]*{label}[^\w\n]*:[^\w\n]*(\S.*?)[^\w\n)%]*$", text, re.IGNORECASE | re.MULTILINE)
+        hit = re.search(
+            rf"^[^\w\n]*{label}[^\w\n]*:[^\w\n]*(\S.*?)[^\w\n)%]*$",
+            text,
+            re.IGNORECASE | re.MULTILINE,
+        )
         if hit is None:
             return
         lines[name] = hit[1]

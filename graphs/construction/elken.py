@@ -1,7 +1,8 @@
-"""ELKEN (appendix A.1): an event that a template states is worded anew, as a journalist would.
+"""ELKEN pipeline (appendix A.1): rewrite an event composed from a template as a journalist would.
 
-The event, its answers and its questions are composed beforehand. `paper` takes what the author writes; `best` filters
-it, lets the judge say whether it conveys the event, and asks for another wording where it does not.
+The event, its answers and its questions are composed beforehand. Recipe `paper` accepts any
+wording; recipe `best` filters it, asks the judge whether it conveys the event, and retries after a
+rejection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,13 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED
-from emend.graphs.construction.akew import CONVEYS, AkewState, draft_of, judge_paragraph, write_draft
+from emend.graphs.construction.akew import (
+    CONVEYS,
+    AkewState,
+    draft_of,
+    judge_paragraph,
+    write_draft,
+)
 from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.texts import (
     ABOUT_OBJECTS,
@@ -34,10 +41,11 @@ from emend.graphs.execution import Graph
 from emend.graphs.extraction.sentences import split_sentences
 
 NAMED = "key_information"
+# Minimum and maximum number of words; the prompt asks for one to five sentences.
 BOUNDS = 4, 150
-"""Words of one to five sentences."""
+# Maximum number of sentences outside quotations; the prompt asks for five, and an abbreviation may
+# look like the end of a sentence.
 SENTENCES = 6
-"""Maximum number of sentences outside quotations; five are asked for, and an abbreviation may look like an end."""
 
 
 def find_long_report(draft: AuthoredDraft) -> str:
@@ -47,9 +55,13 @@ def find_long_report(draft: AuthoredDraft) -> str:
 
 
 def find_no_statement(draft: AuthoredDraft) -> str:
-    """The text only asks."""
+    """The text consists of a question."""
     sentences = split_sentences(without_quotations(draft.text))
-    return "the text states nothing" if all(each.rstrip().endswith(("?", "？")) for each in sentences) else ""
+    return (
+        "the text states nothing"
+        if all(each.rstrip().endswith(("?", "？")) for each in sentences)
+        else ""
+    )
 
 
 FILTERS: Mapping[str, TextFilter] = {
@@ -60,25 +72,27 @@ FILTERS: Mapping[str, TextFilter] = {
 
 
 def write(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Word the event anew; after a rejection, in another way."""
+    """Paraphrase the event, or paraphrase it again after a rejection."""
     return write_draft(state, runtime.context, "event_report", event=state["item"]["text"])
 
 
 def check_text(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Reject a text that cannot serve, or that lacks a name of the event."""
+    """Reject unusable texts by rules, and texts that lack a name of the event."""
     event, names_of_event = state["item"]["text"], state["item"]["names"]
     fact = {"subject": "", "object": "", "old": "", "fact": event}
-    # a report is so short that names may be most of it
+    # names, which have no language, may be most of a short report
     filters_of_event = {
         **FILTERS,
         "language": lambda draft: find_foreign_besides(draft, names_of_event),
         NAMED: lambda draft: find_missing_name(draft, names_of_event),
     }
-    return apply_filters(state, draft_of(state, runtime.context, fact, bounds=BOUNDS), filters_of_event)
+    return apply_filters(
+        state, draft_of(state, runtime.context, fact, bounds=BOUNDS), filters_of_event
+    )
 
 
 def find_missing_name(draft: AuthoredDraft, names_of_event: Iterable[str]) -> str:
-    """The text lacks a name of the event."""
+    """The text does not contain all names of the event."""
     missing = next((each for each in names_of_event if not names(draft.text, each)), "")
     return f"the text does not name '{missing}'" if missing else ""
 
@@ -89,30 +103,43 @@ def verify(state: AkewState, runtime: Runtime[ConstructionContext]) -> dict[str,
 
 
 def finish(state: AkewState) -> dict[str, Any]:
-    """Take the wording as the event."""
+    """Return the paraphrase as the event."""
     return {"result": {"event": " ".join(state["paragraph"].split())}}
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Write -> check the text -> verify -> finish; `paper` only writes."""
+    """Build the graph write -> check_text -> verify -> finish; recipe `paper` has no checks."""
     checks = (check_text, verify) if recipe == "best" else ()
-    return checking_graph("build_elken", AkewState, write, *checks, finish, checks=dict.fromkeys(checks, write))
+    return checking_graph(
+        "build_elken", AkewState, write, *checks, finish, checks=dict.fromkeys(checks, write)
+    )
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters in order; the paper had people alone."""
-    conveys = FilterInfo(rejects="The judge says that the text does not convey the event.")
-    return {} if recipe == "paper" else {**describe({**FILTERS, NAMED: find_missing_name}), CONVEYS: conveys}
+    """Return the filters in order; recipe `paper` has none, since the paper used human review."""
+    conveys = FilterInfo(rejects="According to the judge, the text does not convey the event.")
+    return (
+        {}
+        if recipe == "paper"
+        else {**describe({**FILTERS, NAMED: find_missing_name}), CONVEYS: conveys}
+    )
 
 
 def sample(prompt: str) -> str:
-    """The event with a sentence more, or the judge's True."""
+    """Return the event with an additional sentence, or a judge's True."""
     if SHIPPED[CONVEYS].task[:40] in prompt:
         return "True"
     event = prompt.rpartition("Event: ")[2].partition("\n")[0].strip()
-    return f"{event} The news was announced on Monday in front of a small group of guests and reporters."
+    return (
+        f"{event} The news was announced on Monday in front of a small group of guests and "
+        "reporters."
+    )
 
 
 PIPELINE = Pipeline(
-    name="elken", build=build, filters=filters, prompts=lambda recipe: ("event_report", CONVEYS), sample=sample
+    name="elken",
+    build=build,
+    filters=filters,
+    prompts=lambda recipe: ("event_report", CONVEYS),
+    sample=sample,
 )

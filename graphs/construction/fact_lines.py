@@ -1,7 +1,8 @@
-"""A table of the facts that documents state, in lines of subject, relation and object (ReCoE, appendix A.2).
+"""Pipeline for a table of the facts that documents state, written as lines of subject, relation and
+object (ReCoE, appendix A.2).
 
-A fact is kept if subject and object stand in the document, its relation is a noun, and the judge finds it in the
-document. Questions are composed from the table as from any other.
+A fact is kept if its subject and object occur in the document, its relation is a noun, and the
+judge finds it in the document.
 """
 
 import re
@@ -24,7 +25,9 @@ from emend.graphs.construction.pipeline import (
     Pipeline,
     Recipe,
     checking_graph,
+    count_tries,
     describe,
+    outcomes_of,
     rejection,
 )
 from emend.graphs.execution import Graph
@@ -33,12 +36,12 @@ from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 from emend.memory.typography import fold_text
 
+# Number of facts requested per document.
 COUNT = 12
-"""Facts that are asked for in a document."""
+# Maximum number of new tokens of a local author's reply.
 TOKENS = 24 * COUNT
-"""Limit of new tokens of a local author's reply."""
+# Maximum number of words.
 LONGEST_RELATION, LONGEST_OBJECT = 5, 6
-"""Words."""
 READABLE, FACT = "readable", "any_fact"
 _MARK = re.compile(r"^\s*(?:[-*\u2022]|\(?\d+[.):])\s*")
 _AFTER_DOCUMENT = re.compile(r"\n+(?:Facts:|Reply with)")
@@ -50,7 +53,7 @@ _NO_NOUN = re.compile(
 
 
 class FactLine(NamedTuple):
-    """A fact as an author wrote it."""
+    """Fact as written by an author."""
 
     subject: str
     relation: str
@@ -58,23 +61,30 @@ class FactLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The fact as a sentence."""
+        """Sentence that states the fact."""
         return f"The {self.relation} of {self.subject} is {self.object}."
 
 
 class FactLinesState(ConstructionState, total=False):
-    """The item has the `text` of a document; `facts` come out, each with the sentence that has its object."""
+    """State of the facts graph; the item has the `text` of a document.
+
+    `facts` are those that passed so far, each with the sentence that names its object.
+    """
 
     lines: list[str]
     facts: list[dict[str, str]]
 
 
 def write_lines(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Ask the author for the facts of the document, one in each line."""
+    """Ask the author for the facts of the document, one per line."""
     context = runtime.context
     prompt = context.fill("fact_lines", state, document=state["item"]["text"], count=str(COUNT))
     written = write_text(context.author, prompt, TOKENS)
-    lines = [] if written.is_refused else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
+    lines = (
+        []
+        if written.is_refused
+        else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
+    )
     return {
         "lines": [line for line in lines if line][: 2 * COUNT],
         "attempts": state.get("attempts", 0) + 1,
@@ -83,7 +93,7 @@ def write_lines(state: FactLinesState, runtime: Runtime[ConstructionContext]) ->
 
 
 def check_lines(state: FactLinesState) -> dict[str, Any]:
-    """Take the lines that are facts whose subject and object stand in the document."""
+    """Keep the lines that are facts whose subject and object occur in the document."""
     document, earlier = state["item"]["text"], set[str]()
     facts, rejections = list[dict[str, str]](), list[dict[str, Any]]()
     for line in state["lines"]:
@@ -100,11 +110,13 @@ def check_lines(state: FactLinesState) -> dict[str, Any]:
         facts.append({**fact._asdict(), "sentence": find_sentence(fact, document)})
     if not state["lines"]:
         rejections.append(rejection(state, FACT, "the author gave no line"))
-    return _facts_left(facts, rejections)
+    names = (READABLE, *LINE_FILTERS, "repeated")
+    faults = (each["filter"] for each in rejections)
+    return _facts_left(facts, rejections, count_tries(names, len(state["lines"]), faults))
 
 
 def verify(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the facts that the judge finds in the document."""
+    """Keep the facts that the document states according to the judge."""
     usage, context = Usage(), runtime.context
     facts, rejections = list[dict[str, str]](), list[dict[str, Any]]()
     paragraph = " ".join(state["item"]["text"].split())
@@ -117,54 +129,71 @@ def verify(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict
             rejections.append(rejection(state, CONVEYS, f"{reason}: {text}"))
         else:
             facts.append(fact)
-    return {**_facts_left(facts, rejections), "usage": usage}
+    left = _facts_left(facts, rejections, {CONVEYS: len(state["facts"])})
+    return {**left, "usage": usage}
 
 
-def _facts_left(facts: list[dict[str, str]], rejections: list[dict[str, Any]]) -> dict[str, Any]:
+def _facts_left(
+    facts: list[dict[str, str]], rejections: list[dict[str, Any]], tries: Mapping[str, int]
+) -> dict[str, Any]:
     problem = "" if facts else "no line was a fact whose subject and object stand in the document"
-    return {"facts": facts, "rejections": rejections, "passed": {FACT: bool(facts)}, "problem": problem}
+    outcomes = outcomes_of(tries, rejections)
+    outcomes["passed"][FACT] = bool(facts)
+    return {"facts": facts, "rejections": rejections, "problem": problem, **outcomes}
 
 
 def finish(state: FactLinesState) -> dict[str, Any]:
-    """Take the facts."""
+    """Return the facts."""
     return {"result": {"facts": state["facts"]}}
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Write lines -> check them -> verify -> finish; there is no paper with another recipe."""
+    """Build the graph write_lines -> check_lines -> verify -> finish.
+
+    Both recipes have the same graph.
+    """
     again: dict[Node, Node | None] = {check_lines: write_lines, verify: write_lines}
     nodes = (write_lines, check_lines, verify, finish)
     return checking_graph("build_facts", FactLinesState, *nodes, checks=again)
 
 
 def read_line(line: str) -> FactLine | None:
-    """The fact of a line such as `Brisko | length | 6,400 km`; None for another line."""
+    """Parse a line such as `Brisko | length | 6,400 km`; return None if it has another form."""
     parts = [part.strip(' .;`*"') for part in line.strip().strip("|").split("|")]
     return FactLine(*parts) if len(parts) == 3 and all(parts) else None
 
 
 def find_sentence(fact: FactLine, document: str) -> str:
-    """The sentence of the document that names the object, best with the subject; empty if there is none."""
-    sentences = [sentence for sentence in split_sentences(document) if names_exactly(sentence, fact.object)]
+    """Return the first sentence that names the object, preferably with the subject; empty if none
+    does.
+    """
+    sentences = [
+        sentence for sentence in split_sentences(document) if names_exactly(sentence, fact.object)
+    ]
     both = (sentence for sentence in sentences if names_exactly(sentence, fact.subject))
     return " ".join(next(both, sentences[0] if sentences else "").split())
 
 
 def find_no_subject(fact: FactLine, document: str) -> str:
-    """The subject is a pronoun, or does not stand in the document."""
+    """The subject is a pronoun, or does not occur in the document."""
     is_named = names_exactly(document, fact.subject) and not PRONOUN.fullmatch(fact.subject)
     return "" if is_named else f"the document does not name '{fact.subject}'"
 
 
 def find_no_object(fact: FactLine, document: str) -> str:
-    """The object is the subject, long, or stands in no sentence of the document."""
-    if fold_text(fact.object) == fold_text(fact.subject) or len(words(fact.object)) > LONGEST_OBJECT:
+    """The object equals the subject, is too long, or does not occur in any sentence of the
+    document.
+    """
+    if (
+        fold_text(fact.object) == fold_text(fact.subject)
+        or len(words(fact.object)) > LONGEST_OBJECT
+    ):
         return "the object is the subject, or long"
     return "" if find_sentence(fact, document) else f"no sentence names '{fact.object}'"
 
 
 def find_no_relation(fact: FactLine, document: str) -> str:
-    """The relation is long, no noun, or names subject or object."""
+    """The relation is too long, is not a noun phrase, or contains the subject or the object."""
     size = len(words(fact.relation))
     if not 1 <= size <= LONGEST_RELATION or _NO_NOUN.search(fact.relation):
         return f"the relation is no noun: '{fact.relation}'"
@@ -182,22 +211,24 @@ LINE_FILTERS: Mapping[str, Callable[[FactLine, str], str]] = {
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters of lines, which count attempts alone, and of documents by whether they leave anything."""
+    """Return the filter of documents, which rejects the item, and the filters of its lines."""
     rejects = {
-        "instruction": "A line holds an instruction to a model, or an address.",
+        "instruction": "A line contains an instruction to a model, a URL or an e-mail address.",
         "markup": "A line has a label, markup or a placeholder.",
     }
     return {
-        FACT: FilterInfo(rejects="No fact of the document is left."),
-        READABLE: FilterInfo(rejects="A line is no fact in three parts."),
+        FACT: FilterInfo(rejects="None of the facts written for the document passed the filters."),
+        READABLE: FilterInfo(rejects="A line is not of the form `subject | relation | object`."),
         **describe(LINE_FILTERS, rejects),
-        "repeated": FilterInfo(rejects="The fact was given before."),
-        CONVEYS: FilterInfo(rejects="The judge does not find the fact in the document."),
+        "repeated": FilterInfo(rejects="The fact repeats an earlier one."),
+        CONVEYS: FilterInfo(
+            rejects="According to the judge, the document does not state the fact."
+        ),
     }
 
 
 def sample(prompt: str) -> str:
-    """Lines of usual length that pass all filters, or the judge's True."""
+    """Return lines of typical length that pass all filters, or a judge's True."""
     if SHIPPED["fact_lines"].task.partition("{")[0][:40] not in prompt:
         return "True"
     document = _AFTER_DOCUMENT.split(prompt.rpartition("Document: ")[2])[0]
@@ -208,5 +239,9 @@ def sample(prompt: str) -> str:
 
 
 PIPELINE = Pipeline(
-    name="facts", build=build, filters=filters, prompts=lambda recipe: ("fact_lines", CONVEYS), sample=sample
+    name="facts",
+    build=build,
+    filters=filters,
+    prompts=lambda recipe: ("fact_lines", CONVEYS),
+    sample=sample,
 )

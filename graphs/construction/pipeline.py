@@ -1,5 +1,6 @@
-"""The base of construction graphs: state, context, rejections by filters, and what is known of a pipeline."""
+"""Base of construction graphs: state, context, filter outcomes, graph builder and pipeline."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, or_
@@ -12,39 +13,54 @@ from typing_extensions import TypedDict
 
 from emend.agents.roles.author import SHIPPED, AuthorPrompt, Prompts, decide
 from emend.agents.roles.conversation import Prompt
-from emend.graphs.construction.filters.texts import first_fault, summary_of
+from emend.graphs.construction.filters.texts import first_fault
 from emend.graphs.execution import Graph
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
+from emend.memory.registry import summary_of
 
-LANGUAGES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "es": "Spanish", "ja": "Japanese"}
+LANGUAGES = {
+    "en": "English",
+    "zh": "Chinese",
+    "de": "German",
+    "fr": "French",
+    "es": "Spanish",
+    "ja": "Japanese",
+}
 Recipe = Literal["paper", "best"]
+# Maximum number of texts written per item; the papers' pipelines write one.
 ATTEMPTS: Mapping[Recipe, int] = {"paper": 1, "best": 3}
-"""Maximum number of texts that are written for an item; the papers' pipelines write one."""
 
 
+# Default number of debate agents, and maximum number of debate rounds.
 AGENTS, ROUNDS = 3, 2
-"""Agents of a debate, and the maximum number of its rounds."""
 
 
 class FilterInfo(FrozenModel):
-    """A filter of a pipeline: what it rejects, and the share that the paper kept at this step, where it says so."""
+    """Description of what a filter rejects, and the pass rate that the paper reports, if any."""
 
     rejects: str
     published: str = ""
 
 
-class ConstructionState(TypedDict, total=False):
-    """An `item` of the source goes in; a `result`, or the rejections of all attempts, come out.
+def add_counts(counts: Mapping[str, int], further: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums of counts by name."""
+    return dict(Counter(counts) + Counter(further))
 
-    `passed` says of each filter whether the last attempt that reached it passed.
+
+class ConstructionState(TypedDict, total=False):
+    """State of a construction graph: `item` is the input, `result` and `rejections` the outputs.
+
+    `passed` has the outcome of each filter for the last attempt that reached it. For items with
+    several texts, `tries` counts the texts that reached each filter, over all attempts.
     """
 
     item: dict[str, Any]
     attempts: int
     problem: str
     passed: Annotated[dict[str, bool], or_]
+    tries: Annotated[dict[str, int], add_counts]
     rejections: Annotated[list[dict[str, Any]], add]
     result: dict[str, Any]
     usage: Annotated[Usage, Usage.plus]
@@ -52,10 +68,11 @@ class ConstructionState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ConstructionContext:
-    """The models that write and judge, the prompts, how often an item is tried, and style and length of documents.
+    """Runtime context of a graph: author and judge, prompts, maximum number of attempts, language,
+    and style and length (in words) of documents.
 
-    `queries` is the language of questions, where it is another one than that of documents; empty for the kind's own.
-    `debaters` are the agents of a debate, and `rounds` the maximum number of its rounds.
+    `queries` is the language of questions if it differs from the documents'; empty for the kind's
+    default. `debaters` are the agents of a debate, and `rounds` the maximum number of its rounds.
     """
 
     author: BaseChatModel
@@ -70,22 +87,30 @@ class ConstructionContext:
     rounds: int = ROUNDS
 
     def prompt(self, name: str) -> AuthorPrompt:
-        """The prompt of that name."""
+        """Return a prompt by name."""
         return self.prompts[name]
 
     def fill(self, name: str, state: "ConstructionState", **values: str) -> Prompt:
-        """The prompt with the values, the language of texts, and what was wrong with the attempt before."""
+        """Return a prompt filled with values, the language, and the problem of the last attempt."""
         language = LANGUAGES.get(self.language, self.language)
-        return self.prompts[name].fill(state.get("problem", "").partition(":")[0], **{"language": language, **values})
+        return self.prompts[name].fill(
+            state.get("problem", "").partition(":")[0], **{"language": language, **values}
+        )
 
-    def ask_judge(self, name: str, refusal: str, expected: bool = True, **values: str) -> tuple[str, Usage]:
-        """Why the judge's decision is not the expected one, empty if it is; and the cost.
+    def ask_judge(
+        self, name: str, refusal: str, expected: bool = True, **values: str
+    ) -> tuple[str, Usage]:
+        """Ask the judge for a yes or no decision.
 
         Args:
-            name: of the prompt.
-            refusal: the reason for another decision; an unusable reply has a reason of its own.
-            expected: the decision.
-            values: that are filled into the prompt.
+            name: name of the prompt.
+            refusal: reason to return if the decision is not the expected one.
+            expected: expected decision.
+            values: values of the prompt.
+
+        Returns:
+            The reason, empty if the decision is as expected, and the usage. For an unusable reply,
+            the reason is the error message.
         """
         try:
             decision = decide(self.judge, self.prompts[name].fill(**values))
@@ -95,22 +120,54 @@ class ConstructionContext:
 
 
 def accept(*filters: str) -> dict[str, Any]:
-    """The update of a node whose filters the attempt passes."""
+    """Return the state update of a node if the attempt passes its filters."""
     return {"passed": dict.fromkeys(filters, True), "problem": ""}
 
 
 def rejection(state: ConstructionState, filter_name: str, reason: str) -> dict[str, Any]:
-    """The note that the attempt does not pass a filter, and why."""
+    """Return a rejection of the current attempt by a filter, with the reason."""
     return {"filter": filter_name, "reason": reason, "attempt": state.get("attempts", 1)}
 
 
+def count_tries(filters: Iterable[str], texts: int, faults: Iterable[str]) -> dict[str, int]:
+    """Return the number of texts that reach each filter, having passed all earlier ones.
+
+    Args:
+        filters: names in the order in which they are applied.
+        texts: number of texts that reach the first filter.
+        faults: name of the rejecting filter for each rejected text.
+    """
+    rejected, tries = Counter(faults), dict[str, int]()
+    for name in filters:
+        tries[name] = texts
+        texts -= rejected[name]
+    return tries
+
+
+def outcomes_of(
+    tries: Mapping[str, int], rejections: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the state update with the number of texts that reached each filter, and whether all of
+    them passed it.
+    """
+    passed = {name: True for name, count in tries.items() if count}
+    return {"tries": {**tries}, "passed": passed | failures(rejections)}
+
+
 def failures(rejections: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
-    """The filters of rejections as those that were not passed."""
+    """Return the filters of rejections, mapped to False."""
     return {each["filter"]: False for each in rejections}
 
 
 def reject(state: ConstructionState, filter_name: str, reason: str, *passed: str) -> dict[str, Any]:
-    """The update of a node whose filter the attempt does not pass, after those that it passed."""
+    """Return the state update of a node whose filter rejects the attempt.
+
+    Args:
+        state: state of the item.
+        filter_name: the rejecting filter.
+        reason: reason of the rejection.
+        passed: filters that the attempt passed before.
+    """
     return {
         "passed": dict.fromkeys(passed, True) | {filter_name: False},
         "problem": reason,
@@ -121,37 +178,48 @@ def reject(state: ConstructionState, filter_name: str, reason: str, *passed: str
 Filters = Mapping[str, Callable[..., str]]
 
 
-def apply_filters(state: ConstructionState, draft: Any, filters: Filters, suffix: str = "") -> dict[str, Any]:
-    """The update of a node that applies filters to a draft, up to the first that rejects it.
+def apply_filters(
+    state: ConstructionState, draft: Any, filters: Filters, suffix: str = ""
+) -> dict[str, Any]:
+    """Apply filters to a draft up to the first that rejects it, and return the state update.
 
     Args:
-        state: of the item.
-        draft: what the filters take.
-        filters: by name.
-        suffix: of the reason.
+        state: state of the item.
+        draft: argument of the filters.
+        filters: filters by name, in order.
+        suffix: text appended to the reason.
     """
     name, reason = first_fault(draft, filters)
     names = list(filters)
-    return reject(state, name, reason + suffix, *names[: names.index(name)]) if name else accept(*names)
+    return (
+        reject(state, name, reason + suffix, *names[: names.index(name)])
+        if name
+        else accept(*names)
+    )
 
 
 def describe(filters: Filters, rejects: Mapping[str, str] | None = None) -> dict[str, FilterInfo]:
-    """The filters with what they reject, by their docstrings or, for some, in other words."""
-    return {name: FilterInfo(rejects=(rejects or {}).get(name) or summary_of(find)) for name, find in filters.items()}
+    """Return the descriptions of filters, which default to the summaries of their docstrings."""
+    return {
+        name: FilterInfo(rejects=(rejects or {}).get(name) or summary_of(find))
+        for name, find in filters.items()
+    }
 
 
 def is_prompt(name: str, text: str) -> bool:
-    """True for the text of the shipped prompt of that name."""
+    """Return whether a text is an instance of the shipped prompt with that name."""
     return SHIPPED[name].task.partition("{")[0][:40] in text
 
 
 def last_line(text: str, label: str) -> str:
-    """The text behind the last such label of a prompt, up to the end of the line."""
+    """Return the rest of the line after the last occurrence of a label in a prompt."""
     return text.rpartition(f"{label}: ")[2].partition("\n")[0].strip()
 
 
-def may_retry(state: Mapping[str, Any], context: ConstructionContext, counter: str = "attempts") -> bool:
-    """True if another attempt is allowed."""
+def may_retry(
+    state: Mapping[str, Any], context: ConstructionContext, counter: str = "attempts"
+) -> bool:
+    """Return whether another attempt is allowed."""
     return bool(state.get(counter, 1) < context.attempts)
 
 
@@ -165,15 +233,15 @@ def add_nodes(
     end: str = END,
     counter: str = "attempts",
 ) -> None:
-    """Add nodes that run one after the other, each named after its function.
+    """Add a sequence of nodes to a graph, each named after its function.
 
     Args:
-        graph: gets them.
-        nodes: in their order.
-        checks: nodes that may leave a problem. It leads back to the node that is named here, while attempts are left,
-            and else to the end.
+        graph: graph to extend.
+        nodes: nodes in order.
+        checks: nodes that may set `problem`, mapped to the node to retry from while attempts are
+            left; without one, or without attempts left, the graph ends.
         end: node after the last one.
-        counter: number of attempts in the state.
+        counter: state key with the number of attempts.
     """
     for node, following in zip(nodes, [*(each.__name__ for each in nodes[1:]), end], strict=True):
         graph.add_node(node.__name__, node)
@@ -194,8 +262,10 @@ def _route(following: str, again: str, counter: str) -> Callable[..., str]:
     return choose
 
 
-def checking_graph(name: str, state: type, *nodes: Node, checks: Mapping[Node, Node | None]) -> Graph:
-    """The graph of nodes in a row with checks, see `add_nodes`."""
+def checking_graph(
+    name: str, state: type, *nodes: Node, checks: Mapping[Node, Node | None]
+) -> Graph:
+    """Return a compiled graph of a sequence of nodes with checks, see `add_nodes`."""
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(state, context_schema=ConstructionContext)
     add_nodes(graph, *nodes, checks=checks)
     graph.add_edge(START, nodes[0].__name__)
@@ -204,15 +274,16 @@ def checking_graph(name: str, state: type, *nodes: Node, checks: Mapping[Node, N
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A kind of construction: its graph by recipe, its filters in order, its prompts, and a stand-in's replies.
+    """Pipeline of a construction kind: graph, filters and prompts by recipe, and sample replies.
 
     Attributes:
-        name: of the kind.
-        build: makes the graph of a recipe.
-        filters: by recipe, the filters by name in the order in which they are applied.
-        prompts: by recipe, names of the prompts that it uses.
-        sample: a usual reply to a prompt of the pipeline's, for estimates.
-        attempts: by recipe, the maximum number of texts that are written for an item.
+        name: name of the kind.
+        build: builds the graph of a recipe.
+        filters: returns the filters of a recipe by name, in the order in which they are applied.
+        prompts: returns the names of the prompts that a recipe uses.
+        sample: returns a typical reply to a prompt of the pipeline, for estimates.
+        attempts: maximum number of texts written per item, by recipe.
+        own_prompts: prompts of another package by name, in addition to `SHIPPED`.
     """
 
     name: str
@@ -221,8 +292,14 @@ class Pipeline:
     prompts: Callable[[Recipe], Sequence[str]]
     sample: Callable[[str], str]
     attempts: Mapping[Recipe, int] = field(default_factory=lambda: ATTEMPTS)
+    own_prompts: Prompts = field(default_factory=dict)
+
+    @property
+    def available_prompts(self) -> Prompts:
+        """Emend's prompts and the pipeline's own, by name."""
+        return {**SHIPPED, **self.own_prompts}
 
     @property
     def graph(self) -> Graph:
-        """The graph of the recipe `best`, for drawing."""
+        """Graph of recipe `best`, for drawing."""
         return self.build("best")

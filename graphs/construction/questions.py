@@ -1,7 +1,8 @@
-"""Questions about one's own documents: facts with their proof, questions about them, and a reader who tries them.
+"""Pipeline for questions about a user's documents: extract facts with proof sentences, write
+questions about them, and test these with a reader model.
 
-A fact is kept if its proof stands in the document letter by letter, its questions can be asked without the document,
-and a reader answers them with the document and not without it.
+A fact is kept if its proof occurs verbatim in the document, its questions are self-contained, and
+the reader answers them with the document but not without it.
 """
 
 import re
@@ -11,7 +12,14 @@ from typing import Any, NamedTuple
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, write_text
-from emend.graphs.construction.document_facts import COUNT, DocumentFact, DocumentFacts, UnansweredQuestion, ask_facts
+from emend.graphs.construction.document_facts import (
+    COUNT,
+    LABELS,
+    DocumentFact,
+    DocumentFacts,
+    UnansweredQuestion,
+    ask_facts,
+)
 from emend.graphs.construction.filters.facts import (
     FACT_FILTERS,
     find_proof,
@@ -24,7 +32,6 @@ from emend.graphs.construction.filters.texts import (
     find_foreign_language,
     find_foreign_letters,
     first_fault,
-    summary_of,
 )
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
@@ -34,26 +41,30 @@ from emend.graphs.construction.pipeline import (
     Recipe,
     accept,
     checking_graph,
+    count_tries,
     describe,
+    outcomes_of,
     reject,
     rejection,
 )
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
+from emend.memory.registry import summary_of
 from emend.memory.retrieval.tokens import words
 from emend.memory.typography import fold_text
 
 READABLE, FACT = "readable", "any_fact"
 ANSWERABLE, UNGUESSABLE, UNANSWERED = "answerable", "not_guessable", "unanswered"
-LANGUAGE = "language"
+LANGUAGE, REPEATED = "language", "repeated"
 READING_TOKENS = 32
 
 
 class QuestionsState(ConstructionState, total=False):
-    """The item has the `text` of a document; facts that pass are added, and those that are dropped as rejections.
+    """State of the questions graph; the item has the `text` of a document.
 
-    `unanswered` are questions that the document leaves open.
+    `facts` are those that passed so far, `unanswered` the questions that the document does not
+    answer, and `readings` the reader's answers.
     """
 
     facts: list[dict[str, Any]]
@@ -67,13 +78,22 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
     try:
         reply = ask_facts(runtime.context, state["item"]["text"], state)
     except ModelReplyError as error:
-        update = reject({"attempts": attempts}, READABLE, str(error)) | {"attempts": attempts, "usage": error.usage}
-        return update | {"problem": "the reply is not in the form that was asked for", "facts": [], "unanswered": []}
+        update = reject({"attempts": attempts}, READABLE, str(error)) | {
+            "attempts": attempts,
+            "usage": error.usage,
+        }
+        return update | {
+            "problem": "the reply is not in the form that was asked for",
+            "facts": [],
+            "unanswered": [],
+        }
     return {"attempts": attempts, **accept(READABLE), **reply._asdict()}
 
 
 def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Keep the facts whose proof stands in the document, and whose questions can be asked without it."""
+    """Keep the facts whose proof is a quotation from the document and whose questions are self-
+    contained.
+    """
     document, earlier = state["item"]["text"], set[str]()
     usable, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for fact in state["facts"]:
@@ -84,24 +104,51 @@ def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) ->
             continue
         earlier.add(fold_text(fact["question"]))
         usable.append(fact | {"sentence": proof, "description": usable_description(fact)})
-    return {"facts": usable, "rejections": rejections, "passed": {FACT: bool(usable)}, "problem": _problem(usable)}
+    names = (*FACT_FILTERS, LANGUAGE, REPEATED)
+    faults = (each["filter"] for each in rejections)
+    tries = count_tries(names, len(state["facts"]), faults)
+    return _facts_left(usable, rejections, tries)
+
+
+def _facts_left(
+    facts: list[dict[str, Any]], rejections: list[dict[str, Any]], tries: Mapping[str, int]
+) -> dict[str, Any]:
+    outcomes = outcomes_of(tries, rejections)
+    outcomes["passed"][FACT] = bool(facts)
+    return {"facts": facts, "rejections": rejections, "problem": _problem(facts), **outcomes}
 
 
 def _problem(facts: Sequence[object]) -> str:
-    return "" if facts else "no fact had a sentence copied letter by letter and a question that names its subject"
+    return (
+        ""
+        if facts
+        else (
+            "no fact had a sentence copied letter by letter and a question that names its subject"
+        )
+    )
 
 
-def _first_fault(fact: Mapping[str, str], proof: str, earlier: set[str], language: str) -> tuple[str, str]:
+def _first_fault(
+    fact: Mapping[str, str], proof: str, earlier: set[str], language: str
+) -> tuple[str, str]:
     name, reason = first_fault(fact, FACT_FILTERS, proof)
     if name:
         return name, reason
     if reason := _find_other_language(fact, language):
         return LANGUAGE, reason
-    return ("repeated", "the question was asked before") if fold_text(fact["question"]) in earlier else ("", "")
+    return (
+        (REPEATED, "the question was asked before")
+        if fold_text(fact["question"]) in earlier
+        else ("", "")
+    )
 
 
 def _find_other_language(fact: Mapping[str, str], language: str) -> str:
-    """A text is in the letters of another language, or all of them are in its words, too few in one alone."""
+    """Return the reason if a fact's texts are in another language, else an empty text.
+
+    Letters are checked for each text, and words for all texts together, since a single text has too
+    few of them.
+    """
     texts = [fact[name] for name in ("question", "paraphrase", "statement")]
     drafts = [AuthoredDraft(text, "", "", language=language) for text in texts]
     whole = AuthoredDraft(" ".join(texts), "", "", language=language)
@@ -109,7 +156,9 @@ def _find_other_language(fact: Mapping[str, str], language: str) -> str:
 
 
 def try_questions(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Let a reader answer each question with the document, in both wordings, and without it."""
+    """Let a model answer each question with the document, in both wordings, and without the
+    document.
+    """
     usage, usable = Usage(), list[dict[str, Any]]()
     readings, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for fact in state["facts"]:
@@ -117,17 +166,19 @@ def try_questions(state: QuestionsState, runtime: Runtime[ConstructionContext]) 
         usage = usage.plus(reading.usage)
         readings.append(reading.answers)
         if reading.filter:
-            rejections.append(rejection(state, reading.filter, f"{reading.reason}: {fact['question']}"))
+            rejections.append(
+                rejection(state, reading.filter, f"{reading.reason}: {fact['question']}")
+            )
         else:
             usable.append(fact)
-    return {
-        "facts": usable, "readings": readings, "rejections": rejections, "usage": usage,
-        "passed": {FACT: bool(usable)}, "problem": _problem(usable),
-    }  # fmt: skip
+    faults = (each["filter"] for each in rejections)
+    tries = count_tries((ANSWERABLE, UNGUESSABLE), len(state["facts"]), faults)
+    left = _facts_left(usable, rejections, tries)
+    return {**left, "readings": readings, "usage": usage}
 
 
 class QuestionReading(NamedTuple):
-    """Answers of a reader to a fact's questions, and the filter that they do not pass, with its reason."""
+    """Answers of a reader to a fact's questions, and the rejecting filter and reason, if any."""
 
     answers: dict[str, str]
     usage: Usage
@@ -135,52 +186,67 @@ class QuestionReading(NamedTuple):
     reason: str = ""
 
 
-def read_question(context: ConstructionContext, document: str, fact: Mapping[str, str]) -> QuestionReading:
-    """The reading of a fact's questions; none is asked after one that the fact does not pass."""
+def read_question(
+    context: ConstructionContext, document: str, fact: Mapping[str, str]
+) -> QuestionReading:
+    """Ask the judge a fact's questions as a reader, with and without the document, up to the first
+    rejection.
+    """
     answers, usage = {"question": fact["question"]}, Usage()
     for name, question in (("with", fact["question"]), ("paraphrase", fact["paraphrase"])):
         informed = write_text(
-            context.judge, context.prompt("read_with").fill(document=document, question=question), READING_TOKENS
+            context.judge,
+            context.prompt("read_with").fill(document=document, question=question),
+            READING_TOKENS,
         )
         answers[name], usage = informed.text, usage.plus(informed.usage)
         if not names_exactly(informed.text, fact["answer"]):
             reason = f"a reader of the document answers '{informed.text[:40]}'"
             return QuestionReading(answers, usage, ANSWERABLE, reason)
     uninformed = write_text(
-        context.judge, context.prompt("read_without").fill(question=fact["question"]), READING_TOKENS
+        context.judge,
+        context.prompt("read_without").fill(question=fact["question"]),
+        READING_TOKENS,
     )
     answers["without"], usage = uninformed.text, usage.plus(uninformed.usage)
     if names_exactly(uninformed.text, fact["answer"]):
-        return QuestionReading(answers, usage, UNGUESSABLE, "a reader without the document knows or guesses it")
+        return QuestionReading(
+            answers, usage, UNGUESSABLE, "a reader without the document knows or guesses it"
+        )
     return QuestionReading(answers, usage)
 
 
-def check_unanswered(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Keep the questions that can be asked, and to which the judge finds no answer in the document."""
+def check_unanswered(
+    state: QuestionsState, runtime: Runtime[ConstructionContext]
+) -> dict[str, Any]:
+    """Keep the usable questions to which the judge finds no answer in the document."""
     document, usage = state["item"]["text"], Usage()
     usable, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for question in state["unanswered"]:
         reason = find_unusable_question(question, document)
         if not reason:
             refusal, text = "the judge finds an answer in the document", question["question"]
-            reason, spent = runtime.context.ask_judge("answers", refusal, False, document=document, question=text)
+            reason, spent = runtime.context.ask_judge(
+                "answers", refusal, False, document=document, question=text
+            )
             usage = usage.plus(spent)
         if reason:
             rejections.append(rejection(state, UNANSWERED, f"{reason}: {question['question']}"))
         else:
             usable.append(question)
-    return {"unanswered": usable, "rejections": rejections, "usage": usage}
+    outcomes = outcomes_of({UNANSWERED: len(state["unanswered"])}, rejections)
+    return {"unanswered": usable, "rejections": rejections, "usage": usage, **outcomes}
 
 
 def finish(state: QuestionsState) -> dict[str, Any]:
-    """Put the facts of the document together, and the questions that it leaves open."""
+    """Return the facts of the document, and the questions that it does not answer."""
     return {"result": {"facts": state["facts"], "unanswered": state["unanswered"]}}
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Find facts -> check them -> let a reader try the questions -> check what is unanswered -> finish.
+    """Build the graph find_facts -> check_facts -> try_questions -> check_unanswered -> finish.
 
-    There is no paper with another recipe.
+    Both recipes have the same graph, since the kind follows no paper.
     """
     nodes = (find_facts, check_facts, try_questions, check_unanswered, finish)
     again = {find_facts: find_facts, check_facts: find_facts, try_questions: None}
@@ -188,27 +254,42 @@ def build(recipe: Recipe = "best") -> Graph:
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters of documents by whether they leave anything, and those of facts, which count attempts alone."""
+    """Return the filters of documents, which reject the item, and the filters of its facts and
+    questions.
+    """
     return {
-        READABLE: FilterInfo(rejects="The author's reply is not in the form that was asked for."),
-        FACT: FilterInfo(rejects="No fact of the document is left."),
+        READABLE: FilterInfo(rejects="The author's reply cannot be parsed."),
+        FACT: FilterInfo(rejects="None of the facts written for the document passed the filters."),
         **describe(FACT_FILTERS),
         LANGUAGE: FilterInfo(rejects=summary_of(find_foreign_language)),
-        "repeated": FilterInfo(rejects="The question was asked before."),
-        ANSWERABLE: FilterInfo(rejects="A reader of the document does not find the answer."),
-        UNGUESSABLE: FilterInfo(rejects="A reader without the document gives the answer too."),
-        UNANSWERED: FilterInfo(rejects="A question that the document is said to leave open is answered, or unusable."),
+        REPEATED: FilterInfo(rejects="The question repeats an earlier one."),
+        ANSWERABLE: FilterInfo(rejects="A model that reads the document does not give the answer."),
+        UNGUESSABLE: FilterInfo(
+            rejects="A model that does not read the document also gives the answer."
+        ),
+        UNANSWERED: FilterInfo(
+            rejects="A question that is meant to be unanswerable is answered by the document, or "
+            "is unusable."
+        ),
     }
 
 
 def sample(prompt: str) -> str:
-    """A reply of usual length: six facts with two open questions, False, or the answer of a reader who finds it."""
+    """Return a reply of typical length: six facts with two unanswered questions, the lines of one
+    sentence's fact, False, or the correct answer of a reader.
+    """
     if SHIPPED["answers"].task[:40] in prompt:
         return "False"
     if SHIPPED["document_facts"].task[:40] in prompt:
-        facts = [_sample_fact(sentence) for sentence in _sample_sentences(prompt.rpartition("Document: ")[2])]
+        facts = [
+            _sample_fact(sentence)
+            for sentence in _sample_sentences(prompt.rpartition("Document: ")[2])
+        ]
         unanswered = [_sample_question(fact.subject) for fact in facts[:2]]
         return DocumentFacts(facts=facts, unanswered=unanswered).model_dump_json()
+    if SHIPPED["sentence_fact"].task.partition("{")[0][:40] in prompt:
+        fact = _sample_fact(prompt.rpartition("Sentence: ")[2].partition("\n")[0])
+        return "\n".join(f"{label}: {getattr(fact, name)}" for name, label in LABELS.items())
     document, _, question = prompt.rpartition("Document: ")[2].rpartition("Question: ")
     asked_for = _SAMPLE_SUBJECT.search(question)
     sentences = [words(sentence) for sentence in _sample_sentences(document)]
@@ -239,13 +320,21 @@ def _sample_fact(sentence: str) -> DocumentFact:
 
 
 def _sample_question(subject: str) -> UnansweredQuestion:
-    return UnansweredQuestion(subject=subject, question=f"How many people have ever asked about {subject} before?")
+    return UnansweredQuestion(
+        subject=subject, question=f"How many people have ever asked about {subject} before?"
+    )
 
 
 PIPELINE = Pipeline(
     name="questions",
     build=build,
     filters=filters,
-    prompts=lambda recipe: ("document_facts", "sentence_fact", "read_with", "read_without", "answers"),
+    prompts=lambda recipe: (
+        "document_facts",
+        "sentence_fact",
+        "read_with",
+        "read_without",
+        "answers",
+    ),
     sample=sample,
 )

@@ -1,14 +1,18 @@
-"""ELKEN's tendency events (appendix A.2): events of a topic, and what each of them makes more likely.
+"""ELKEN's tendency pipeline (appendix A.2): write events of a topic, and questions about what they
+make more likely.
 
-An item is one call for ten events of a topic in a region. Each event gets six questions in scope, two of them about
-somebody whom it does not name, and two out of scope; the options are two opposites and, as C, no impact. `paper` takes
-what can be read and drops near duplicates by their words; `best` drops those in other words too, filters events and
-questions, and lets a reader try each question with the event in both orders of its options, and without it.
+An item is a call for ten events of a topic in a region. Each event gets six questions in scope, two
+of them about an entity that it does not name, and two out of scope; the options are two opposites
+and, as C, no impact. Recipe `paper` only drops near duplicates by shared words; recipe `best` also
+drops those by meaning, filters events and questions, and has a reader answer each question with
+the event, in both orders of its options, and without it.
 """
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
@@ -17,10 +21,18 @@ from pydantic import BaseModel, Field
 from emend.agents.roles.author import SHIPPED, choose_option, write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
-from emend.graphs.construction.filters.duplicates import find_duplicates, find_same_meaning, meaning_embedding
+from emend.graphs.construction.filters.duplicates import (
+    find_duplicates,
+    find_same_meaning,
+    meaning_embedding,
+)
 from emend.graphs.construction.filters.name_forms import names
 from emend.graphs.construction.filters.tendency_events import EVENT_FILTERS, EVENT_REJECTS
-from emend.graphs.construction.filters.tendency_questions import QUESTION_FILTERS, QUESTION_REJECTS, QuestionDraft
+from emend.graphs.construction.filters.tendency_questions import (
+    QUESTION_FILTERS,
+    QUESTION_REJECTS,
+    QuestionDraft,
+)
 from emend.graphs.construction.filters.texts import AuthoredDraft, FilterFault, first_fault
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
@@ -29,22 +41,24 @@ from emend.graphs.construction.pipeline import (
     Pipeline,
     Recipe,
     checking_graph,
+    count_tries,
     describe,
-    failures,
+    outcomes_of,
     rejection,
 )
 from emend.graphs.execution import Graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 
+# Number of events per call.
 COUNT = 10
-"""Events of a call."""
+# Number of questions per event.
 IN_SCOPE, OUT_OF_SCOPE = 6, 2
-"""Questions of an event."""
+# Minimum number of questions in scope of a kept event.
 FEWEST = 3
-"""Questions in scope from which on an event is kept."""
+# Maximum number of new tokens of a local author's events or questions.
 TOKENS = 640
-"""Limit of new tokens of a local author's events, or questions."""
+SCOPES = "in_scope", "out_of_scope"
 NO_IMPACT = "No significant impact"
 DUPLICATE, SAME_MEANING = "duplicate", "same_meaning"
 ANY_EVENT, READABLE, ANOTHER, ENOUGH = "any_event", "readable", "another_entity", "enough_questions"
@@ -56,24 +70,36 @@ _MARK = re.compile(r"^\s*(?:[-•]|\*(?!\*)|\(?\d+[.):])\s*")
 class TendencyDraft(BaseModel):
     """A question about what an event makes likely, with two opposite options."""
 
-    question: str = Field(min_length=1, description="the question, which names whom or what it is about")
-    about: str = Field(min_length=1, description="whom or what it is about, as the question names it")
+    question: str = Field(
+        min_length=1, description="the question, which names whom or what it is about"
+    )
+    about: str = Field(
+        min_length=1, description="whom or what it is about, as the question names it"
+    )
     first: str = Field(min_length=1, description="an option, such as: Increase")
     second: str = Field(min_length=1, description="its opposite, such as: Decrease")
     likelier: Literal["first", "second"] = Field(
-        default="first", description="the option that the event makes likelier; of no meaning out of scope"
+        default="first",
+        description="the option that the event makes likelier; of no meaning out of scope",
     )
 
 
 class TendencyDrafts(BaseModel):
     """The questions about an event."""
 
-    in_scope: list[TendencyDraft] = Field(description="six questions about what the event makes more likely")
-    out_of_scope: list[TendencyDraft] = Field(description="two questions about what the event leaves as it is")
+    in_scope: list[TendencyDraft] = Field(
+        description="six questions about what the event makes more likely"
+    )
+    out_of_scope: list[TendencyDraft] = Field(
+        description="two questions about what the event leaves as it is"
+    )
 
 
 class TendencyState(ConstructionState, total=False):
-    """The item has `topic` and `region`; `events` come out, each with its questions in scope and out of it."""
+    """State of the tendencies graph; the item has `topic` and `region`, or an `event`.
+
+    `events` are those that passed so far, each with its questions in scope and out of scope.
+    """
 
     prompt: str
     lines: list[str]
@@ -81,11 +107,19 @@ class TendencyState(ConstructionState, total=False):
 
 
 def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Ask the author for events of the topic, one in each line."""
+    """Ask the author for events of the topic, one per line, unless the item has an event."""
     context, item = runtime.context, state["item"]
-    prompt = context.fill("tendency_events", state, topic=item["topic"], region=item["region"], count=str(COUNT))
+    if item.get("event"):
+        return {"prompt": "", "lines": [item["event"]], "attempts": state.get("attempts", 0) + 1}
+    prompt = context.fill(
+        "tendency_events", state, topic=item["topic"], region=item["region"], count=str(COUNT)
+    )
     written = write_text(context.author, prompt, TOKENS)
-    lines = [] if written.is_refused else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
+    lines = (
+        []
+        if written.is_refused
+        else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
+    )
     return {
         "prompt": prompt.text.rpartition(context.prompt("tendency_events").label)[0],
         "lines": [line for line in lines if line][:COUNT],
@@ -95,30 +129,49 @@ def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
 
 
 def check_events(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the lines that state an event by itself and are near no earlier one, in words or in meaning."""
+    """Keep the lines that describe a single event and are not similar to an earlier one, in words
+    or in meaning.
+    """
+    if state["item"].get("event"):
+        return _given(state)
     language = runtime.context.language
     outcomes = [(line, event_fault(line, language, state["prompt"])) for line in state["lines"]]
     faults = [(line, fault) for line, fault in outcomes if fault.filter]
-    texts = _without_near([line for line, fault in outcomes if not fault.filter], DUPLICATE, find_duplicates, faults)
+    texts = _without_near(
+        [line for line, fault in outcomes if not fault.filter], DUPLICATE, find_duplicates, faults
+    )
+    names = [*EVENT_FILTERS, DUPLICATE]
     if embedding := meaning_embedding(language):
-        texts = _without_near(texts, SAME_MEANING, lambda texts: find_same_meaning(texts, embedding), faults)
-    return _taken(state, faults, texts, "no line states an event in one sentence")
+        names.append(SAME_MEANING)
+        texts = _without_near(
+            texts, SAME_MEANING, lambda texts: find_same_meaning(texts, embedding), faults
+        )
+    return _taken(state, names, faults, texts, "no line states an event in one sentence")
 
 
 def take_lines(state: TendencyState) -> dict[str, Any]:
     """Take all lines but near duplicates of earlier ones, as the paper does."""
+    if state["item"].get("event"):
+        return _given(state)
     faults = list[tuple[str, FilterFault]]()
     texts = _without_near(state["lines"], DUPLICATE, find_duplicates, faults)
-    return _taken(state, faults, texts, "the author wrote no event")
+    return _taken(state, [DUPLICATE], faults, texts, "the author wrote no event")
+
+
+def _given(state: TendencyState) -> dict[str, Any]:
+    """Return the state update for an item with a given event, which is not filtered."""
+    return {"events": [{"event": text} for text in state["lines"]], "problem": ""}
 
 
 def event_fault(event: str, language: str, prompt: str = "") -> FilterFault:
-    """The first filter that a line does not pass, by what was asked."""
-    return first_fault(AuthoredDraft(event, "", "", prompt=prompt, language=language), EVENT_FILTERS)
+    """Return the first filter that rejects an event, given the prompt that it answers."""
+    return first_fault(
+        AuthoredDraft(event, "", "", prompt=prompt, language=language), EVENT_FILTERS
+    )
 
 
 def question_fault(question: Mapping[str, Any], event: str, language: str) -> FilterFault:
-    """The first filter that a question about an event does not pass."""
+    """Return the first filter that rejects a question about an event."""
     return first_fault(QuestionDraft.from_fields(question, event, language), QUESTION_FILTERS)
 
 
@@ -128,24 +181,30 @@ def _without_near(
     find: Callable[[Sequence[str]], Mapping[int, int]],
     faults: list[tuple[str, FilterFault]],
 ) -> list[str]:
-    """The texts that are near no earlier one; the others are added to the faults."""
+    """Return the texts without near duplicates of earlier ones, which are added to `faults`."""
     near = find(texts)
-    faults += [(texts[place], FilterFault(name, f"near '{texts[other]}'")) for place, other in near.items()]
+    faults += [
+        (texts[place], FilterFault(name, f"near '{texts[other]}'")) for place, other in near.items()
+    ]
     return [text for place, text in enumerate(texts) if place not in near]
 
 
 def _taken(
-    state: TendencyState, faults: Sequence[tuple[str, FilterFault]], texts: Sequence[str], problem: str
+    state: TendencyState,
+    filters: Sequence[str],
+    faults: Sequence[tuple[str, FilterFault]],
+    texts: Sequence[str],
+    problem: str,
 ) -> dict[str, Any]:
     rejections = [_rejection(state, fault, text) for text, fault in faults]
-    passed = failures(rejections) | {ANY_EVENT: bool(texts)}
+    tries = count_tries(filters, len(state["lines"]), (fault.filter for _, fault in faults))
     if not texts:
         rejections.append(rejection(state, ANY_EVENT, problem))
     return {
         "events": [{"event": text} for text in texts],
         "rejections": rejections,
-        "passed": passed,
         "problem": "" if texts else problem,
+        **outcomes_of({**tries, ANY_EVENT: 1}, rejections),
     }
 
 
@@ -154,25 +213,34 @@ def _rejection(state: ConstructionState, fault: FilterFault, text: str) -> dict[
 
 
 def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Ask the author for questions about each event; an event without any is dropped."""
+    """Ask the author for questions about each event; drop events without questions."""
     context, usage = runtime.context, Usage()
     events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for event in state["events"]:
         filled = context.fill("tendency_questions", state, event=event["event"])
         prompt = filled.turns if is_chat_model(context.author) else filled.text
         try:
-            reply = ask_structured(context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS)
+            reply = ask_structured(
+                context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS
+            )
         except ModelReplyError as error:
             usage = usage.plus(error.usage)
             rejections.append(_rejection(state, FilterFault(READABLE, str(error)), event["event"]))
             continue
         usage = usage.plus(reply.usage)
         events.append(event | _arranged(reply.value, event["event"]))
-    return {"events": events, "rejections": rejections, "usage": usage, "passed": {READABLE: bool(events)}}
+    return {
+        "events": events,
+        "rejections": rejections,
+        "usage": usage,
+        **outcomes_of({READABLE: len(state["events"])}, rejections),
+    }
 
 
 def _arranged(drafts: TendencyDrafts, event: str) -> dict[str, Any]:
-    """The questions with their options in an order that says nothing of the answer, and C for no impact."""
+    """Return the questions with options in an order that does not reveal the answer, and C for no
+    impact.
+    """
     in_scope = [_with_options(draft, draft.likelier, event) for draft in drafts.in_scope[:IN_SCOPE]]
     out = [_with_options(draft, "", event) for draft in drafts.out_of_scope[:OUT_OF_SCOPE]]
     return {"in_scope": in_scope, "out_of_scope": out}
@@ -182,17 +250,26 @@ def _with_options(draft: TendencyDraft, likelier: str, event: str) -> dict[str, 
     swaps = zlib.crc32(f"{event}\n{draft.question}".encode()) % 2 == 1
     options = [draft.second, draft.first] if swaps else [draft.first, draft.second]
     answer = "C" if not likelier else "AB"[options.index(getattr(draft, likelier))]
-    return {"question": draft.question, "about": draft.about, "options": [*options, NO_IMPACT], "answer": answer}
+    return {
+        "question": draft.question,
+        "about": draft.about,
+        "options": [*options, NO_IMPACT],
+        "answer": answer,
+    }
 
 
 def check_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the questions that can be asked without the event and offer a choice."""
+    """Keep the questions that are self-contained and offer distinct options."""
     language = runtime.context.language
-    return _questions_passing(state, lambda event, question: question_fault(question, event, language))
+    trial = _try_all(state, lambda event, question: question_fault(question, event, language))
+    tries = count_tries(QUESTION_FILTERS, sum(trial.questions.values()), trial.faults)
+    # events are only counted here, since try_questions gets the same events again
+    tries |= count_tries((ENOUGH, ANOTHER), len(state["events"]), trial.faults)
+    return trial.update(tries)
 
 
 def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Take the questions that a reader answers as planned with the event, and otherwise without it."""
+    """Keep the questions that a model answers as intended with the event, but not without it."""
     usage = Usage()
 
     def fault_of(event: str, question: Mapping[str, Any]) -> FilterFault:
@@ -201,56 +278,105 @@ def try_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
         usage = usage.plus(spent)
         return fault
 
-    return {**_questions_passing(state, fault_of), "usage": usage}
+    trial = _try_all(state, fault_of)
+    in_scope = trial.questions["in_scope"]
+    tries = count_tries((FOLLOWS, STEADY, UNGUESSABLE), in_scope, trial.faults_of["in_scope"])
+    tries[FOLLOWS] += trial.questions["out_of_scope"]
+    return {**trial.update(tries), "usage": usage}
 
 
 def is_about_another(question: Mapping[str, Any], event: str) -> bool:
-    """True for a question about somebody or something that the event does not name."""
+    """Return whether a question is about an entity that the event does not name."""
     return not names(event, question["about"])
 
 
-def _questions_passing(
+@dataclass
+class QuestionTrials:
+    """Events with their accepted questions, and the rejections.
+
+    Attributes:
+        events: events with enough accepted questions.
+        rejections: rejections of questions and of events.
+        questions: number of questions by scope.
+        faults_of: names of the filters that rejected questions, by scope.
+    """
+
+    events: list[dict[str, Any]]
+    rejections: list[dict[str, Any]]
+    questions: Counter[str]
+    faults_of: dict[str, list[str]]
+
+    @property
+    def faults(self) -> list[str]:
+        """Names of the filters of all rejections."""
+        return [each["filter"] for each in self.rejections]
+
+    def update(self, tries: Mapping[str, int]) -> dict[str, Any]:
+        """Return the state update, given the number of texts that reached each filter."""
+        outcomes = outcomes_of(tries, self.rejections)
+        if not self.events:
+            outcomes["passed"][ENOUGH] = False
+        return {"events": self.events, "rejections": self.rejections, **outcomes}
+
+
+def _try_all(
     state: TendencyState, fault_of: Callable[[str, Mapping[str, Any]], FilterFault]
-) -> dict[str, Any]:
-    """The events with the questions without a fault; one with too few is dropped."""
-    events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
+) -> QuestionTrials:
+    """Return the events with the questions that `fault_of` accepts; events with too few are
+    dropped.
+    """
+    trials = QuestionTrials([], [], Counter(), {scope: [] for scope in SCOPES})
     for event in state["events"]:
-        usable: dict[str, list[dict[str, Any]]] = {"in_scope": [], "out_of_scope": []}
+        usable: dict[str, list[dict[str, Any]]] = {scope: [] for scope in SCOPES}
         for scope, questions in usable.items():
             for question in event[scope]:
+                trials.questions[scope] += 1
                 fault = fault_of(event["event"], question)
                 if fault.filter:
-                    rejections.append(_rejection(state, fault, question["question"]))
+                    trials.faults_of[scope].append(fault.filter)
+                    trials.rejections.append(_rejection(state, fault, question["question"]))
                 else:
                     questions.append(question)
         if few := _too_few(event, usable):
-            rejections.append(_rejection(state, few, event["event"]))
+            trials.rejections.append(_rejection(state, few, event["event"]))
         else:
-            events.append(event | usable)
-    return {"events": events, "rejections": rejections, "passed": failures(rejections) | {ENOUGH: bool(events)}}
+            trials.events.append(event | usable)
+    return trials
 
 
-def _too_few(event: Mapping[str, Any], usable: Mapping[str, Sequence[Mapping[str, Any]]]) -> FilterFault | None:
-    """The reason why questions are too few for an event."""
+def _too_few(
+    event: Mapping[str, Any], usable: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> FilterFault | None:
+    """Return the filter and the reason if an event has too few usable questions, else None."""
     in_scope, out = usable["in_scope"], usable["out_of_scope"]
     if len(in_scope) < FEWEST or not out:
-        return FilterFault(ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left")
+        return FilterFault(
+            ENOUGH, f"{len(in_scope)} questions in scope and {len(out)} out of it are left"
+        )
     if not any(is_about_another(question, event["event"]) for question in in_scope):
         return FilterFault(ANOTHER, "all questions in scope are about whom the event names")
     return None
 
 
-def read_choice(context: ConstructionContext, event: str, question: Mapping[str, Any]) -> tuple[FilterFault, Usage]:
-    """The filter that a reader's choices do not pass: with the event, with swapped options, and without it.
+def read_choice(
+    context: ConstructionContext, event: str, question: Mapping[str, Any]
+) -> tuple[FilterFault, Usage]:
+    """Ask the judge a question as a reader: with the event, with swapped options, and without it.
 
-    A question out of scope is answered by C with the event as without it, and is read once.
+    A question out of scope is asked only once, with the event, and its planned answer is C.
+
+    Returns:
+        The filter that rejects the question, empty if none does, and the usage.
     """
     usage, answer = Usage(), question["answer"]
     swapped = {"A": "B", "B": "A"}.get(answer, "C")
     trials = [(event, question["options"], answer, FOLLOWS)]
     if answer != "C":
         first, second, none = question["options"]
-        trials += [(event, [second, first, none], swapped, STEADY), (NO_EVENT, question["options"], "", UNGUESSABLE)]
+        trials += [
+            (event, [second, first, none], swapped, STEADY),
+            (NO_EVENT, question["options"], "", UNGUESSABLE),
+        ]
     for shown_event, options, planned, name in trials:
         prompt = context.prompt("tendency_choice").fill(
             event=shown_event, question=question["question"], options=candidate_of(options)
@@ -268,44 +394,63 @@ def read_choice(context: ConstructionContext, event: str, question: Mapping[str,
 
 
 def candidate_of(options: Sequence[str]) -> str:
-    """The options in one string, as ELKEN's files have them."""
+    """Return the options as one string, in the format of ELKEN's files."""
     return " ".join(f"({letter}) {option}" for letter, option in zip("ABC", options, strict=True))
 
 
 def finish(state: TendencyState) -> dict[str, Any]:
-    """Take the events, if any are left."""
+    """Return the remaining events, if there are any."""
     return {"result": {"events": state["events"]}} if state["events"] else {}
 
 
 def build(recipe: Recipe = "best") -> Graph:
-    """Write events -> check them -> ask for questions -> check them -> try them -> finish; `paper` checks nothing."""
-    check, trials = (check_events, (check_questions, try_questions)) if recipe == "best" else (take_lines, ())
+    """Build the graph write_events -> check_events -> ask_questions -> check_questions ->
+    try_questions -> finish.
+
+    Recipe `paper` has take_lines, which only drops duplicates, instead of the checks and trials.
+    """
+    check, trials = (
+        (check_events, (check_questions, try_questions)) if recipe == "best" else (take_lines, ())
+    )
     nodes = (write_events, check, ask_questions, *trials, finish)
     return checking_graph("build_tendencies", TendencyState, *nodes, checks={check: write_events})
 
 
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
-    """The filters of events and of questions; the paper dropped duplicates, and had people after it."""
-    duplicate = FilterInfo(rejects="An event shares too many words with an earlier one (ROUGE-1 above 0.4).")
-    any_event = FilterInfo(rejects="No event is left of a reply.")
-    readable = FilterInfo(rejects="The questions about an event cannot be read.")
+    """Return the filters of events and questions; the paper drops duplicates, followed by human
+    review.
+    """
+    duplicate = FilterInfo(
+        rejects="An event shares too many words with an earlier one (ROUGE-1 above 0.4)."
+    )
+    any_event = FilterInfo(rejects="None of the events in a reply passed the filters.")
+    readable = FilterInfo(rejects="The author's questions about an event cannot be parsed.")
     if recipe == "paper":
         return {DUPLICATE: duplicate, ANY_EVENT: any_event, READABLE: readable}
-    same_meaning = FilterInfo(rejects="An English event is near an earlier one in meaning (MiniLM, cosine above 0.72).")
+    same_meaning = FilterInfo(
+        rejects="An English event is similar in meaning to an earlier one (MiniLM, cosine above "
+        "0.72)."
+    )
     return {
         **describe(EVENT_FILTERS, EVENT_REJECTS),
         DUPLICATE: duplicate, SAME_MEANING: same_meaning, ANY_EVENT: any_event, READABLE: readable,
         **describe(QUESTION_FILTERS, QUESTION_REJECTS),
-        FOLLOWS: FilterInfo(rejects="A reader of the event chooses another option than planned."),
-        STEADY: FilterInfo(rejects="With the options in another order a reader chooses another one."),
-        UNGUESSABLE: FilterInfo(rejects="A reader without the event chooses the planned option."),
-        ANOTHER: FilterInfo(rejects="No question in scope is about somebody whom the event does not name."),
-        ENOUGH: FilterInfo(rejects="An event has too few questions left."),
+        FOLLOWS: FilterInfo(rejects="A model that reads the event does not choose the "
+                                    "intended option."),
+        STEADY: FilterInfo(rejects="The model chooses another option when the options are in "
+                                   "another order."),
+        UNGUESSABLE: FilterInfo(rejects="A model that does not read the event chooses the "
+                                        "intended option."),
+        ANOTHER: FilterInfo(rejects="No question in scope is about an entity that the event does "
+                                    "not name."),
+        ENOUGH: FilterInfo(rejects="Too few questions about an event passed the filters."),
     }  # fmt: skip
 
 
 def sample(prompt: str) -> str:
-    """Ten events, their questions, or a reader's choice; of usual length, and such that they pass all filters."""
+    """Return ten events, their questions, or a reader's choice, of typical length and such that
+    they pass all filters.
+    """
     if SHIPPED["tendency_events"].task.partition("{")[0][:40] in prompt:
         region = prompt.rpartition("Region: ")[2].partition("\n")[0]
         topic = prompt.rpartition("Topic: ")[2].partition("\n")[0]
@@ -319,25 +464,35 @@ def sample(prompt: str) -> str:
     return "C" if event == NO_EVENT or "moons" in rest else options["Increase"]
 
 
+# Sample events for estimates.
 SAMPLE_EVENTS = (
     "Anna Lindqvist opens a school for {topic} with forty places in a former factory of {region}.",
     "Two ministers from {region} sign an agreement on {topic} after nine weeks of talks in Geneva.",
-    "Calder Lines buys the largest supplier of its field, Vesk Mills, and moves its seat to {region}.",
+    "Calder Lines buys the largest supplier of its field, Vesk Mills, and moves its seat to "
+    "{region}.",
     "A court in {region} forbids the sale of products by Ister Rail until a new permit is granted.",
-    "Researchers led by Kofi Mensah publish the complete archive of their {topic} project on Monday.",
+    "Researchers led by Kofi Mensah publish the complete archive of their {topic} project on "
+    "Monday.",
     "The union of drivers in Port Vesk begins a strike that no other trade has joined so far.",
     "Mayor Ines Rove bans heavy lorries from the old bridge and its surroundings at night.",
     "Heavy storms close every airport on the coast of {region}, including Halden and Brask.",
     "Luis Vera resigns as chairman of Orsa Bank, whose board names nobody in his place.",
-    "Volunteers plant one million trees along both banks of the River Tarn within a single weekend.",
+    "Volunteers plant one million trees along both banks of the River Tarn within a single "
+    "weekend.",
 )
-"""Events of an estimate."""
 
 
 def _sample_questions(event: str) -> str:
     name = next(iter(re.findall(r"(?<=\s)[A-Z]\w+", event)), event.partition(" ")[0])
     subjects = (name, name, name, name, "Kesselby", "Ostmark")
-    nouns = ("income", "number of visitors", "share of young members", "demand for places", "rent", "traffic")
+    nouns = (
+        "income",
+        "number of visitors",
+        "share of young members",
+        "demand for places",
+        "rent",
+        "traffic",
+    )
     drafts = [
         TendencyDraft(
             question=f"How might the {noun} of {subject} tend to change within a year?",

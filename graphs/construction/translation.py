@@ -1,4 +1,4 @@
-"""Translation of a fact with its cloze and answers, checked by rules and by translating it back."""
+"""Translation of a fact with its cloze and answers, checked by rules and by back-translation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,11 @@ from emend.agents.roles.author import write_text
 from emend.agents.scoring import is_chat_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.filters.name_forms import names, names_exactly
-from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_language, find_instruction
+from emend.graphs.construction.filters.texts import (
+    AuthoredDraft,
+    find_foreign_language,
+    find_instruction,
+)
 from emend.graphs.construction.pipeline import (
     LANGUAGES,
     ConstructionContext,
@@ -22,12 +26,17 @@ from emend.graphs.construction.pipeline import (
 from emend.memory.errors import ModelReplyError
 from emend.memory.typography import fold_text
 
+# Maximum number of new tokens of a local author's reply.
 TOKENS = 480
-"""Limit of new tokens of a local author's reply."""
 TRANSLATED, BACK = "translated", "back_translation"
 TRANSLATION_FILTERS = {
-    TRANSLATED: FilterInfo(rejects="The translation cannot be read, or its parts do not fit."),
-    BACK: FilterInfo(rejects="Translated back into English, the statement lacks its subject or its object."),
+    TRANSLATED: FilterInfo(
+        rejects="The translation cannot be parsed, or its parts are inconsistent."
+    ),
+    BACK: FilterInfo(
+        rejects="The back-translation of the statement into English lacks its subject or its "
+        "object."
+    ),
 }
 
 
@@ -43,14 +52,17 @@ class TranslatedFact(BaseModel):
 
 
 class TranslationState(ConstructionState, total=False):
-    """The fields of an item in the language of its document are added."""
+    """State with the translated fields of an item, and the number of translation attempts."""
 
     translated: dict[str, Any]
     translations: int
 
 
 def language_of_translation(context: ConstructionContext) -> str:
-    """The language into which a fact is translated: that of documents, or else that of queries; English for neither."""
+    """Return the target language: that of the documents or, if that is English, of the queries.
+
+    English means that the fact is not translated.
+    """
     return context.language if context.language != "en" else context.queries or "en"
 
 
@@ -61,42 +73,65 @@ def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) ->
     target = language_of_translation(context)
     paraphrases = " / ".join(item["short_paraphrases"]) or "-"
     language = LANGUAGES.get(target, target)
-    filled = context.fill("translate_fact", state, paraphrases=paraphrases, language=language, **values)
+    filled = context.fill(
+        "translate_fact", state, paraphrases=paraphrases, language=language, **values
+    )
     count = {"translations": state.get("translations", 0) + 1}
     prompt = filled.turns if is_chat_model(context.author) else filled.text
     try:
         reply = ask_structured(context.author, prompt, TranslatedFact, retries=0, new_tokens=TOKENS)
     except ModelReplyError as error:
         return {**count, **reject(state, TRANSLATED, str(error)), "usage": error.usage}
-    return {**count, **accept(TRANSLATED), "translated": reply.value.model_dump(), "usage": reply.usage}
+    return {
+        **count,
+        **accept(TRANSLATED),
+        "translated": reply.value.model_dump(),
+        "usage": reply.usage,
+    }
 
 
-def check_translation(state: TranslationState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
-    """Reject a translation in another language, or whose parts do not fit, or that means something else in English."""
+def check_translation(
+    state: TranslationState, runtime: Runtime[ConstructionContext]
+) -> dict[str, Any]:
+    """Reject a translation that is in another language, has inconsistent parts, or differs in
+    meaning when translated back into English.
+    """
     if reason := find_unfit_parts(
-        state["translated"], language_of_translation(runtime.context), len(state["item"]["short_paraphrases"])
+        state["translated"],
+        language_of_translation(runtime.context),
+        len(state["item"]["short_paraphrases"]),
     ):
         return reject(state, TRANSLATED, reason)
     prompt = runtime.context.prompt("translate_back").fill(text=state["translated"]["fact"])
     back = write_text(runtime.context.author, prompt, 96)
     item = state["item"]
-    lost = next((name for name in (item["subject"], item["object"]) if not names(back.text, name)), "")
-    update = reject(state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}") if lost else {}
+    lost = next(
+        (name for name in (item["subject"], item["object"]) if not names(back.text, name)), ""
+    )
+    update = (
+        reject(state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}")
+        if lost
+        else {}
+    )
     return {**(update or accept(TRANSLATED, BACK)), "usage": back.usage}
 
 
 def find_unfit_parts(translated: Mapping[str, Any], language: str, paraphrases: int = 0) -> str:
-    """The reason why the parts of a translation do not fit; empty if they do.
+    """Return the reason why the fields of a translation are inconsistent; empty if they are not.
 
     Args:
-        translated: the parts.
-        language: in which they should be.
-        paraphrases: number of other beginnings that were to be translated.
+        translated: the translated fields.
+        language: target language.
+        paraphrases: required number of translated paraphrases.
     """
-    fact, query, target, old = (str(translated[name]) for name in ("fact", "query", "object", "old"))
+    fact, query, target, old = (
+        str(translated[name]) for name in ("fact", "query", "object", "old")
+    )
     beginnings = [query, *translated["paraphrases"]]
     drafts = [AuthoredDraft(text, "", "", language=language) for text in (fact, *beginnings)]
-    if reason := next(filter(None, (find(draft) for draft in drafts for find in _OF_EACH_PART)), ""):
+    if reason := next(
+        filter(None, (find(draft) for draft in drafts for find in _OF_EACH_PART)), ""
+    ):
         return reason
     if len(translated["paraphrases"]) < paraphrases:
         return "a beginning is missing"
@@ -106,7 +141,9 @@ def find_unfit_parts(translated: Mapping[str, Any], language: str, paraphrases: 
         return "a beginning has the end already"
     if not fold_text(fact).startswith(fold_text(query).rstrip(" .…:：")):
         return "the statement does not begin with its beginning"
-    return "both ends are the same" if names_exactly(old, target) or names_exactly(target, old) else ""
+    return (
+        "both ends are the same" if names_exactly(old, target) or names_exactly(target, old) else ""
+    )
 
 
 _OF_EACH_PART = (find_foreign_language, find_instruction)

@@ -1,1 +1,1 @@
-"""Reading triplets out of text: the steps of the graph `extract`, and the tools that take them."""
+"""Extraction of triplets from text: the graph `extract` and its extractors."""

@@ -1,4 +1,4 @@
-"""The base of extractors, which the graph `extract` works with."""
+"""Base class of the extractors of the graph `extract`."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -14,17 +14,17 @@ from emend.memory.typography import has_name
 
 
 class ExtractorOutput(FrozenModel):
-    """The triplets of one document, in the order of the text, and the cost."""
+    """Triplets of one document, in the order of the text, and the cost."""
 
     triplets: tuple[Triplet, ...]
     usage: Usage = Usage()
 
 
 class Extractor(ABC):
-    """A method of extraction; one object may serve several threads.
+    """Extraction method; one object may be used by several threads.
 
-    `method` is its short name, `fingerprint` changes whenever its output may change. A `whole` extractor reads the
-    document as one text, without segmentation and coreference resolution.
+    `method` is its short name; `fingerprint` changes whenever its output may change. An extractor
+    with `whole` reads the document as one text, without segmentation and coreference resolution.
     """
 
     method: str
@@ -32,35 +32,41 @@ class Extractor(ABC):
     fingerprint: str
 
     def segment(self, document: str) -> list[str]:
-        """The sentences of the document."""
+        """Return the sentences of the document."""
         return split_sentences(document)
 
     def resolve(self, sentences: Sequence[str]) -> list[str]:
-        """The sentences with names in place of pronouns; by default unchanged."""
+        """Return the sentences with names instead of pronouns; by default unchanged."""
         return list(sentences)
 
     @abstractmethod
-    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
-        """The triplets.
+    def extract(
+        self, sentences: Sequence[str], language: str, failure: str = ""
+    ) -> ExtractorOutput:
+        """Return the triplets of one document.
 
         Args:
-            sentences: those of one document.
-            language: its language, `en` or `zh`.
+            sentences: sentences of the document.
+            language: language of the document, `en` or `zh`.
             failure: why the last reply about the same sentences was unusable; empty at first.
 
         Raises:
-            ModelReplyError: a model's reply cannot be parsed; carries it.
+            ModelReplyError: a model's reply cannot be parsed; the error has the reply.
             BadSettings: the extractor does not support the language.
         """
 
     def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
-        """Return whether the phrase, out of these sentences, contains a named entity: a name, a date or a number."""
+        """Return whether a phrase of these sentences contains a named entity: a name, a date or a
+        number.
+        """
         return has_name(phrase)
 
 
 @cache
 def rules_digest() -> str:
-    """Eight hex digits that change with any file of the rules."""
+    """Return eight hex digits that change with any file of the rules."""
     folders = (Path(__file__).parent, Path(relations.__file__).parent)
-    files = sorted(path for folder in folders for path in folder.iterdir() if path.suffix in (".py", ".toml"))
+    files = sorted(
+        path for folder in folders for path in folder.iterdir() if path.suffix in (".py", ".toml")
+    )
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]

@@ -1,6 +1,8 @@
-"""Coreference resolution: names in place of pronouns, short names, and descriptions such as 'the city'.
+"""Coreference resolution by rules: full names replace pronouns, short names, and descriptions such
+as 'the city'.
 
-The rules need no model: a document of news or encyclopaedia length is mostly about one thing, its main subject.
+The rules need no model, since a document of news or encyclopaedia length is mostly about one main
+subject.
 """
 
 import re
@@ -17,20 +19,24 @@ NEUTER = re.compile(r"\b(?:it|its)\b", re.I)
 _POSSESSIVE = re.compile(r"\b(his|her|its)\b(?=\s+[a-zA-Z])", re.I)
 _SUBJECTIVE = re.compile(r"\b(he|she|it)\b(?!['’])", re.I)
 _EMPTY_IT = re.compile(
-    r"\bit(?='s\b)|\bit(?=\s+(?:\w+\s+){0,3}?(?:\w+ed|known|clear|certain|evident|obvious|true|likely|possible|"
+    r"\bit(?='s\b)|\bit(?=\s+(?:\w+\s+){0,3}?(?:\w+ed|known|clear|certain|evident|obvious|true|"
+    r"likely|possible|"
     r"important|sure|time|come|light|turns?|seems?|worth|said)\b[^.]{0,40}?\bthat\b)|\bas it\b",
     re.I,
 )
-_NOT_NAMES = frozenset("January February March April May June July August September October November December".split())
+_NOT_NAMES = frozenset(
+    "January February March April May June July August September October November December".split()
+)
 _SAID = re.compile(rf"\b(?:{'|'.join(sorted(w.REPORTING))})\b", re.I)
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The names of a document.
+    """Names of a document.
 
-    `main` is its main subject, empty if it has no names; `full` the full name of each short one; `kinds` the nouns that
-    the document uses for the main subject ('a city in ...').
+    `main` is its main subject, empty if it has no names; `person` is true if the document is mostly
+    about people; `full` maps short names to full names; `kinds` are the nouns that the document
+    uses for the main subject ('a city in ...').
     """
 
     main: str = ""
@@ -40,7 +46,9 @@ class Cast:
 
 
 def resolve(sentences: Sequence[str]) -> list[str]:
-    """The sentences with names for pronouns, short names and definite descriptions; unclear references stay."""
+    """Replace pronouns, short names and definite descriptions by full names; unclear references
+    stay.
+    """
     cast = collect_cast(sentences)
     focus, out = cast.main, []
     for sentence in sentences:
@@ -54,9 +62,11 @@ def resolve(sentences: Sequence[str]) -> list[str]:
 
 
 def collect_cast(sentences: Iterable[str]) -> Cast:
-    """The names of a document; the main subject is the most frequent one, weighted for names before verbs and in front.
+    """Collect the names of a document.
 
-    A name that only follows prepositions ('Born in Oslo, ...') cannot be the main subject.
+    The main subject is the most frequent name; names before verbs and in the first sentence count
+    more. A name that occurs only after prepositions ('Born in Oslo, ...') cannot be the main
+    subject.
     """
     sentences = list(sentences)
     mentions = [list(_names(sentence)) for sentence in sentences]
@@ -81,7 +91,11 @@ def collect_cast(sentences: Iterable[str]) -> Cast:
 
 
 class _Mention(NamedTuple):
-    """A name; `acts` if a verb, possessive mark or apposition follows, `free` if no preposition precedes."""
+    """Mention of a name.
+
+    `acts` is true if a verb, possessive mark or apposition follows, `free` if no preposition
+    precedes.
+    """
 
     text: str
     acts: bool
@@ -95,13 +109,18 @@ def _names(sentence: str) -> Iterable[_Mention]:
         if name not in _NOT_NAMES:
             after = tagged.tags[end:].lstrip("A")
             free = not tagged.tags[:start].rstrip("DA").endswith(("P", "t", "o"))
-            yield _Mention(name, after.startswith(("s", "B", "V")) or free and after.startswith(("C", "W")), free)
+            yield _Mention(
+                name,
+                after.startswith(("s", "B", "V")) or free and after.startswith(("C", "W")),
+                free,
+            )
 
 
 def _full_names(mentions: Sequence[Sequence[str]], people: bool) -> dict[str, str]:
-    """Full names by short name: 'Buza' is George Buza; a word that ends two names is no short name.
+    """Return full names by short name, such as 'George Buza' for 'Buza'.
 
-    In a document about a person 'George' is one, too, if the full name occurs at its beginning.
+    A word that ends two different names is not a short name. In a document about people, 'George'
+    is also a short name if the full name occurs in the first two sentences.
     """
     every = {name for present in mentions for name in present}
     early = {name for present in mentions[:2] for name in present}
@@ -121,61 +140,82 @@ def _full_names(mentions: Sequence[Sequence[str]], people: bool) -> dict[str, st
 
 
 def _kinds(main: str, sentences: Sequence[str]) -> Iterable[str]:
-    """The nouns that the document uses for the main subject."""
+    """Yield the nouns that the document uses for the main subject."""
     after = re.compile(
-        rf"{re.escape(main)}(?:,| is| was| are|, (?:which|who) is)\s+(?:\w+ly\s+)?(?:a|an|the|one of the)\s+"
-        r"(?P<np>(?:[\w-]+,?\s+){0,6}?[\w-]+)(?=\s+(?:in|on|at|of|by|from|for|that|which|who|located|known|and|with|"
+        rf"{re.escape(main)}(?:,| is| was| are|, (?:which|who) is)\s+(?:\w+ly\s+)?(?:a|an|the|one "
+        r"of the)\s+"
+        r"(?P<np>(?:[\w-]+,?\s+){0,6}?[\w-]+)(?=\s+(?:in|on|at|of|by|from|for|that|which|who|"
+        r"located|known|and|with|"
         r"based|created|developed|produced|situated|founded)\b|[,.;])"
     )
-    before = re.compile(rf"\b(?:the|The)\s+(?:[a-z-]+\s+)*?(?P<np>[a-z-]+)\s+(?:called\s+)?[\"“]?{re.escape(main)}")
+    before = re.compile(
+        rf"\b(?:the|The)\s+(?:[a-z-]+\s+)*?(?P<np>[a-z-]+)\s+(?:called\s+)?[\"“]?{re.escape(main)}"
+    )
     for sentence in sentences:
         for match in [*after.finditer(sentence), *before.finditer(sentence)]:
             noun = match["np"].split()[-1]
-            if noun.islower() and len(noun) > 2 and not noun.endswith(("ing", "ed")) and noun not in w.DETERMINERS:
+            if (
+                noun.islower()
+                and len(noun) > 2
+                and not noun.endswith(("ing", "ed"))
+                and noun not in w.DETERMINERS
+            ):
                 yield noun
 
 
 def _whole_names(sentence: str, cast: Cast) -> str:
-    """The sentence with full names in place of short ones."""
+    """Replace short names in the sentence by full names."""
     tagged = tag(sentence)
     spans = {tagged.text(*span) for span in names(tagged)}
     for short in sorted(spans & cast.full.keys()):
         whole = cast.full[short]
         before, _, after = whole.partition(short)
-        behind = rf"(?<!{re.escape(before)})" if before else ""  # where the name is whole already
+        behind = rf"(?<!{re.escape(before)})" if before else ""  # not within the full name
         ahead = rf"(?!{re.escape(after)})" if after else ""
         sentence = re.sub(rf"(?<![\w-]){behind}{re.escape(short)}{ahead}(?![\w-])", whole, sentence)
     return sentence
 
 
 def _described(sentence: str, cast: Cast) -> str:
-    """The sentence with the main subject in place of 'the city', if the document calls it a city."""
+    """Replace a description such as 'the city' by the main subject, if the document calls it a
+    city.
+    """
     if not cast.kinds or re.search(rf"(?<!\w){re.escape(cast.main)}(?!\w)", sentence):
         return sentence
     kinds = "|".join(re.escape(kind) for kind in sorted(cast.kinds))
     return re.sub(
-        rf"\b[Tt]h(?:e|is)\s+(?:{kinds})\b(?!\s+(?:of|in|that|where|which|who)\b)", lambda _: cast.main, sentence
+        rf"\b[Tt]h(?:e|is)\s+(?:{kinds})\b(?!\s+(?:of|in|that|where|which|who)\b)",
+        lambda _: cast.main,
+        sentence,
     )
 
 
 def _leading_name(sentence: str) -> str | None:
-    """The name that a sentence begins with, or that of its speaker; None if there is none."""
+    """Return the name at the beginning of a sentence, or the name of its speaker; None if there is
+    no such name.
+    """
     tagged = tag(sentence)
     spans = list(names(tagged))
     if not spans:
         return None
     speech = _SAID.search(sentence)
-    if speech and (after := [span for span in spans if speech.end() <= sentence.find(tagged.text(*span))]):
+    if speech and (
+        after := [span for span in spans if speech.end() <= sentence.find(tagged.text(*span))]
+    ):
         return tagged.text(*after[0])
     return tagged.text(*spans[0]) if not re.search(r"[BV]", tagged.tags[: spans[0][0]]) else None
 
 
 def _like_a_person(name: str, cast: Cast) -> bool:
-    return name == cast.main or 2 <= len(name.split()) <= 4 and not re.search(r"\bof\b|^The\b", name)
+    return (
+        name == cast.main or 2 <= len(name.split()) <= 4 and not re.search(r"\bof\b|^The\b", name)
+    )
 
 
 def _pronouns(sentence: str, cast: Cast, focus: str, leader: str) -> str:
-    """The sentence with the person in focus for personal pronouns, and a main subject that is no person for 'it'."""
+    """Replace personal pronouns in the sentence by the person in focus; in a document that is not
+    about people, replace 'it' by the main subject.
+    """
     if not cast.main:
         return sentence
     person = (leader if leader and _like_a_person(leader, cast) else focus) if cast.person else ""

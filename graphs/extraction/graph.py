@@ -1,7 +1,9 @@
-"""Document -> triplets: segment, resolve coreference, extract, normalise, validate, deduplicate.
+"""Graph from a document to triplets: segment, resolve coreference, extract, normalise, validate,
+deduplicate.
 
-The extract-then-edit pipeline of "DocTER: Evaluating Document-based Knowledge Editing", section 5. An unparsable reply
-is asked for again a bounded number of times; then the document has no triplets, a reason, and the reply.
+This is the extract-then-edit pipeline of "DocTER: Evaluating Document-based Knowledge Editing",
+section 5. After an unparsable reply the model is asked again, up to a maximum number of attempts;
+then the document has no triplets, but a reason and the last reply.
 """
 
 from collections.abc import Sequence
@@ -22,11 +24,11 @@ from emend.memory.probe import Usage
 from emend.memory.registry import nearest
 from emend.memory.relations import canonical
 
+# Six nodes, plus the retries of `extract`.
 RECURSION_LIMIT = 24
-"""Six nodes, and retries of `extract`."""
 ATTEMPTS_LIMIT = 10
+# Cosine above which two triplets are repetitions (DocTER, section 5).
 SAME = 0.9
-"""Cosine above which two triplets are repetitions (DocTER, section 5)."""
 VALIDATIONS = ("both", "subject", "off")
 NOTHING = "no triplet was found in the document"
 DROPPED_ALL = "no triplet was left: none of those found has an entity at both ends"
@@ -34,7 +36,7 @@ PAST_ALL = "no triplet was left: all that were found tell what held before"
 
 
 class ExtractState(TypedDict, total=False):
-    """The `document` and `language` go in, the rest is added; triplets are dicts of `Triplet`.
+    """State with `document` and `language` as input; triplets are dicts of `Triplet`.
 
     `final` means that asking again after a failure would not help.
     """
@@ -56,10 +58,14 @@ class ExtractState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ExtractContext:
-    """The extractor, the embedding that finds repetitions, and the steps of the pipeline that are enabled.
+    """Context with the extractor, the embedding that finds repeated triplets, and the enabled steps
+    of the pipeline.
 
-    `validation` is `both` (an entity at both ends, DocTER's rule), `subject` (only at the subject) or `off`; `attempts`
-    is the maximum number of replies per document.
+    `validation` is `both` (subject and object must have an entity, DocTER's rule), `subject` (only
+    the subject must) or `off`; `attempts` is the maximum number of replies per document.
+
+    Raises:
+        BadSettings: unknown validation, or an invalid number of attempts.
     """
 
     extractor: Extractor
@@ -72,15 +78,27 @@ class ExtractContext:
 
     def __post_init__(self) -> None:
         if self.validation not in VALIDATIONS:
-            raise BadSettings(f"unknown validation '{self.validation}': {nearest(self.validation, list(VALIDATIONS))}")
+            raise BadSettings(
+                f"unknown validation '{self.validation}': "
+                f"{nearest(self.validation, list(VALIDATIONS))}"
+            )
         if not 1 <= self.attempts <= ATTEMPTS_LIMIT:
-            raise BadSettings(f"attempts={self.attempts}: give a number from 1 to {ATTEMPTS_LIMIT}.")
+            raise BadSettings(
+                f"attempts={self.attempts}: give a number from 1 to {ATTEMPTS_LIMIT}."
+            )
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hex digits that change whenever the output may change."""
+        """Fingerprint of twelve hex digits, which changes whenever the output may change."""
         form = rules_digest() if self.normalisation else ""
-        parts = (self.coreference, self.validation, self.deduplication, self.embedding.identity, self.attempts, form)
+        parts = (
+            self.coreference,
+            self.validation,
+            self.deduplication,
+            self.embedding.identity,
+            self.attempts,
+            form,
+        )
         return content_id(self.extractor.fingerprint, *parts)[:12]
 
 
@@ -88,14 +106,14 @@ C = TypeVar("C", bound=ExtractContext)
 
 
 def segment(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Split the document into sentences, unless the extractor reads it whole."""
+    """Split the document into sentences, unless the extractor reads the whole document."""
     extractor = runtime.context.extractor
     whole = [state["document"]] if state["document"].strip() else []
     return {"sentences": whole if extractor.whole else extractor.segment(state["document"])}
 
 
 def resolve(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Resolve coreference, if enabled, unless the extractor reads the document whole."""
+    """Resolve coreference if it is enabled, unless the extractor reads the whole document."""
     extractor, sentences = runtime.context.extractor, state["sentences"]
     resolved = runtime.context.coreference and not extractor.whole
     return {"sentences": extractor.resolve(sentences) if resolved else sentences}
@@ -105,17 +123,26 @@ def extract(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
     """Extract the triplets; an unparsable reply is recorded as a failure."""
     tried, language = state.get("attempts", 0) + 1, state.get("language", "en")
     try:
-        output = runtime.context.extractor.extract(state["sentences"], language, state.get("failure", ""))
+        output = runtime.context.extractor.extract(
+            state["sentences"], language, state.get("failure", "")
+        )
     except ModelReplyError as error:
-        final = isinstance(error, (ReplyRefused, ReplyCutOff))  # another reply would be the same
-        failed: ExtractState = {"attempts": tried, "failure": str(error), "reply": error.reply, "final": final}
+        final = isinstance(error, (ReplyRefused, ReplyCutOff))  # a retry would not help
+        failed: ExtractState = {
+            "attempts": tried,
+            "failure": str(error),
+            "reply": error.reply,
+            "final": final,
+        }
         return {**failed, "usage": error.usage}
     triplets = [triplet.model_dump() for triplet in output.triplets]
     update: ExtractState = {"attempts": tried, "failure": "", "reply": "", "triplets": triplets}
     return {**update, "reason": "" if triplets else NOTHING, "usage": output.usage}
 
 
-def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract", "give_up", "normalise"]:
+def after_extract(
+    state: ExtractState, runtime: Runtime[C]
+) -> Literal["extract", "give_up", "normalise"]:
     """Retry after a failure while attempts are left."""
     if not state["failure"]:
         return "normalise"
@@ -124,14 +151,20 @@ def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract"
 
 
 def give_up(state: ExtractState) -> ExtractState:
-    """Set the reason why there are no triplets; the last reply stays in the state."""
+    """Set the reason why there are no triplets; the state keeps the last reply."""
     count = state["attempts"]
-    why = "no usable reply" if state.get("final", False) else f"unreadable reply, asked {count} times"
+    why = (
+        "no usable reply"
+        if state.get("final", False)
+        else (f"unreadable reply, asked {count} times")
+    )
     return {"triplets": [], "reason": f"{why}: {state['failure']}"}
 
 
 def normalise(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Make English triplets canonical, and drop those that no longer hold; others are unchanged."""
+    """Normalise English triplets, and drop triplets about the past; triplets in other languages are
+    unchanged.
+    """
     if not runtime.context.normalisation or state.get("language", "en") != "en":
         return {"past": []}
     current, past = [], []
@@ -139,11 +172,17 @@ def normalise(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
         form = canonical.canonical(Triplet.model_validate(triplet))
         current += [] if form is None else [form.model_dump()]
         past += [triplet] if form is None else []
-    return {"triplets": current, "past": past, "reason": state["reason"] if current or not past else PAST_ALL}
+    return {
+        "triplets": current,
+        "past": past,
+        "reason": state["reason"] if current or not past else PAST_ALL,
+    }
 
 
 def validate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Keep the triplets with an entity at both ends, or at the subject, as the context says."""
+    """Keep the triplets whose subject, or whose subject and object, are entities, depending on the
+    context.
+    """
     context = runtime.context
     if context.validation == "off":
         return {"invalid": []}
@@ -151,11 +190,18 @@ def validate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
     invalid: list[dict[str, Any]] = []
     for triplet in state["triplets"]:
         (valid if _is_valid(triplet, context, state["sentences"]) else invalid).append(triplet)
-    return {"triplets": valid, "invalid": invalid, "reason": state["reason"] if valid or not invalid else DROPPED_ALL}
+    return {
+        "triplets": valid,
+        "invalid": invalid,
+        "reason": state["reason"] if valid or not invalid else DROPPED_ALL,
+    }
 
 
 def _is_valid(triplet: dict[str, Any], context: ExtractContext, sentences: list[str]) -> bool:
-    """Return whether the ends have entities; an object that only repeats the subject ('her voice') has none."""
+    """Return whether the subject and, for `both`, the object contain an entity.
+
+    The subject's name within the object does not count ('her voice', with the name for 'her').
+    """
     ends = [triplet["subject"]]
     if context.validation == "both":
         ends.append(triplet["object"].replace(triplet["subject"], "").strip())
@@ -163,11 +209,13 @@ def _is_valid(triplet: dict[str, Any], context: ExtractContext, sentences: list[
 
 
 def deduplicate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Keep the first of each group of repetitions."""
+    """Keep the first of each group of repeated triplets."""
     triplets, context = state["triplets"], runtime.context
     if not context.deduplication or len(triplets) < 2:
         return {"repeated": []}
-    vectors = context.embedding.documents([Triplet.model_validate(triplet).text for triplet in triplets])
+    vectors = context.embedding.documents(
+        [Triplet.model_validate(triplet).text for triplet in triplets]
+    )
     first = _first(np.asarray(vectors @ vectors.T))
     return {
         "triplets": [triplets[place] for place in first],
@@ -176,7 +224,7 @@ def deduplicate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
 
 
 def _first(cosines: Any) -> list[int]:
-    """Indices of the triplets that repeat no earlier one."""
+    """Return the indices of the triplets that do not repeat an earlier kept one."""
     first: list[int] = []
     for place in range(len(cosines)):
         if not first or cosines[place, first].max() <= SAME:
@@ -185,7 +233,7 @@ def _first(cosines: Any) -> list[int]:
 
 
 def build() -> Graph:
-    """Segment -> resolve -> extract (again, a bounded number of times) -> normalise -> validate -> deduplicate."""
+    """Segment -> resolve -> extract (with retries) -> normalise -> validate -> deduplicate."""
     graph = StateGraph(ExtractState, context_schema=ExtractContext)
     graph.add_node("segment", segment)
     graph.add_node("resolve", resolve)
@@ -206,10 +254,11 @@ def build() -> Graph:
 
 
 class Extraction(FrozenModel):
-    """The result of one document.
+    """Result of the extraction from one document.
 
-    `reason` says why there are no triplets, and is empty if there are some; `failed` is true if the cause is an
-    unparsable `reply`. `invalid` and `repeated` count the triplets that validation and deduplication removed.
+    `reason` says why there are no triplets, and is empty if there are some; `failed` is true if the
+    cause is an unparsable `reply`. `invalid` and `repeated` are the numbers of triplets removed by
+    validation and deduplication.
     """
 
     triplets: tuple[Triplet, ...] = ()
@@ -221,14 +270,16 @@ class Extraction(FrozenModel):
     usage: Usage = Usage()
 
 
-def extract_document(text: str, context: ExtractContext, language: str = "en", app: Any = None) -> Extraction:
-    """Extract the triplets of one document by the graph.
+def extract_document(
+    text: str, context: ExtractContext, language: str = "en", app: Any = None
+) -> Extraction:
+    """Extract the triplets of one document with the graph.
 
     Args:
         text: the document.
         context: the extractor and settings.
-        language: the document's.
-        app: the compiled graph, to reuse it.
+        language: language of the document.
+        app: compiled graph to reuse; built if None.
 
     Raises:
         BadSettings: the extractor does not support the language.
@@ -247,11 +298,15 @@ def extract_document(text: str, context: ExtractContext, language: str = "en", a
 
 
 def extract_edits(edits: Sequence[Edit], context: ExtractContext) -> list[Edit]:
-    """The edits, unchanged but for the triplets extracted from their texts; `extract_document` says why some have none.
+    """Return copies of the edits with the triplets extracted from their texts.
+
+    To learn why an edit has no triplets, call `extract_document` on its text.
 
     Raises:
         BadSettings: the extractor does not support a language.
     """
     app = build()
     triplets = (extract_document(edit.text, context, edit.language, app).triplets for edit in edits)
-    return [edit.model_copy(update={"triplets": ts}) for edit, ts in zip(edits, triplets, strict=True)]
+    return [
+        edit.model_copy(update={"triplets": ts}) for edit, ts in zip(edits, triplets, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""The extractor by chat model, as in DocTER's LLM-based pipeline: the document is read as one text."""
+"""Extractor that has a chat model read a document as one text, as DocTER's LLM-based pipeline."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,13 @@ from emend.memory.errors import BadSettings
 
 
 class LlmExtractor(Extractor):
-    """Extraction by one call per document; the triplets are validated and deduplicated like any others.
+    """Extractor with one call per document; the triplets are validated and deduplicated as with
+    other extractors.
 
     Args:
         model: the chat model, or its name.
-        form: the form of its replies: `json`, `lines` or `tuples`.
-        name: the model's name in the fingerprint; None takes its type.
+        form: format of its replies: `json`, `lines` or `tuples`.
+        name: name of the model in the fingerprint; None takes its type.
 
     Raises:
         BadSettings: no model, or an unknown form.
@@ -25,16 +26,24 @@ class LlmExtractor(Extractor):
     method = "llm"
     whole = True
 
-    def __init__(self, model: BaseChatModel | str | None, form: str = "json", name: str | None = None) -> None:
+    def __init__(
+        self, model: BaseChatModel | str | None, form: str = "json", name: str | None = None
+    ) -> None:
         if model is None:
-            raise BadSettings("method 'llm' needs a model: name one, for example --model openai:gpt-4.1-mini.")
+            raise BadSettings(
+                "method 'llm' needs a model: name one, for example --model openai:gpt-4.1-mini."
+            )
         self._form = check_form(form)  # before a model is loaded
         self._model = load_model(model) if isinstance(model, str) else model
-        name = fingerprint(self._model, model) if isinstance(model, str) else name or model._llm_type
+        name = (
+            fingerprint(self._model, model) if isinstance(model, str) else name or model._llm_type
+        )
         self.fingerprint = f"llm/{name}/{form}/{extraction_prompt_id(form)}"
 
-    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
-        """The triplets in the model's reply."""
+    def extract(
+        self, sentences: Sequence[str], language: str, failure: str = ""
+    ) -> ExtractorOutput:
+        """Return the triplets in the model's reply."""
         if not sentences:
             return ExtractorOutput(triplets=())
         reply = read_triplets(self._model, " ".join(sentences), self._form, failure)

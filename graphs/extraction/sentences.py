@@ -1,28 +1,37 @@
-"""Splitting of documents into sentences, also if the space after a full stop is missing."""
+"""Sentence splitting, even if the space after a full stop is missing."""
 
 import re
 
-ABBREVIATIONS = frozenset("Dr Mr Mrs Ms Prof St Sr Jr Mt Ft vs No Inc Ltd Co Corp Gen Col Capt Rev Hon Gov Sen".split())
-_END = re.compile(r"(?P<stop>[.!?]+)(?P<quote>[\"”’)\]]*)(?P<space>\s*)(?=(?P<next>[\"“(]*[A-Z0-9À-Þ]|[\"“(]*$))")
+from emend.memory.text_pieces import CLOSERS, SENTENCE_ENDS
+
+ABBREVIATIONS = frozenset(
+    "Dr Mr Mrs Ms Prof St Sr Jr Mt Ft vs No Inc Ltd Co Corp Gen Col Capt Rev Hon Gov Sen".split()
+)
+_END = re.compile(
+    r"(?P<stop>[.!?]+)(?P<quote>[\"”’)\]]*)(?P<space>\s*)(?=(?P<next>[\"“(]*[A-Z0-9À-Þ]|[\"“(]*$))"
+)
+_OTHER_SCRIPT = re.compile(rf"([{SENTENCE_ENDS}][{CLOSERS}]*)\s*")
 _DATELINE = re.compile(r"^[A-Z][\w.,’' ]{1,40}?\s*(?:\([^)]*\)\s*)?(?:-{1,2}|[–—])\s+(?=[A-Z\"“])")
+# Number of characters read before a full stop; unbounded, a line of initials would take minutes.
 _LONGEST_WORD = 64
-"""Characters that are read before a full stop; without a bound a line of initials would take minutes."""
 _BRACKETED = re.compile(r"\s*\[[^\]]{0,1000}\]")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences in order, without line ends, datelines of news stories and bracketed notes.
+    """Return the sentences in order, without line breaks, datelines of news stories and bracketed
+    notes.
 
-    A full stop after an initial, a title or an abbreviation, or inside a number or address, ends no sentence.
+    A full stop after an initial, a title or an abbreviation, or inside a number or address, does
+    not end a sentence.
     """
     out: list[str] = []
-    for line in _parted(_BRACKETED.sub("", text)).splitlines():
+    for line in _parted(_OTHER_SCRIPT.sub(r"\1\n", _BRACKETED.sub("", text))).splitlines():
         out += _of_line(_DATELINE.sub("", " ".join(line.split()), count=1))
     return out
 
 
 def _parted(text: str) -> str:
-    """The text with line ends between a heading and a name that it runs into: 'by StormActrius is'."""
+    """Insert line breaks between a heading and a name without a space: 'by StormActrius is'."""
     words = set(re.findall(r"\b[A-Z]\w+", text))
 
     def part(match: re.Match[str]) -> str:

@@ -1,8 +1,9 @@
-"""Tagging of words with one letter for their class, so that patterns are regular expressions over letters.
+"""Part-of-speech tagging with one letter per word, so that patterns are regular expressions over
+letters.
 
-The letters: `N` part of a name, `n` noun or adjective, `#` number, `D` determiner, `P` preposition, `o` of, `t` to,
-`B` auxiliary, `V` verb, `G` verb in -ing, `A` adverb, `C` comma, `K` conjunction, `W` relative word, `O` pronoun,
-`s` the possessive mark, `X` anything that ends a clause.
+The letters: `N` word of a name, `n` noun or adjective, `#` number, `D` determiner, `P` preposition,
+`o` of, `t` to, `B` auxiliary, `V` verb, `G` verb in -ing, `A` adverb, `C` comma, `K` conjunction,
+`W` relative word, `O` pronoun, `s` the possessive mark, `X` anything that ends a clause.
 """
 
 import re
@@ -18,27 +19,29 @@ _TOKEN = re.compile(
     r"|['’]s\b|\w+(?:[-&]\w+)*(?:['’](?!s\b)\w+)*|[,;:()]|[^\w\s]"
 )
 _PLAIN = {",": "C", "of": "o", "to": "t", "'s": "s", "’s": "s", "'": "s", "’": "s"}
+# Roles that are written like names.
 ROLES = frozenset(("CEO", "CFO", "COO", "CTO"))
-"""Roles that are written like names."""
 _QUOTES = frozenset('"“”*‘`')
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """The words of a sentence, and their classes as a string of the same length."""
+    """Words of a sentence, and their classes as a string with one letter per word."""
 
     words: tuple[str, ...]
     tags: str
 
     def text(self, start: int, end: int) -> str:
-        """The text of a span of words."""
+        """Return the text of a span of words."""
         joined = " ".join(self.words[start:end])
-        return re.sub(r"\s+(['’]s\b|[,.;:)])", r"\1", re.sub(r"\s+(['’])$", r"\1", joined)).replace("( ", "(")
+        return re.sub(r"\s+(['’]s\b|[,.;:)])", r"\1", re.sub(r"\s+(['’])$", r"\1", joined)).replace(
+            "( ", "("
+        )
 
 
 @lru_cache(maxsize=4096)
 def tag(sentence: str) -> Tagged:
-    """Tag a sentence; quotation marks are left out."""
+    """Tag a sentence, without its quotation marks."""
     plain = sentence.replace(" is that of ", " is ")
     tokens = tuple(token for token in _TOKEN.findall(plain) if token not in _QUOTES)
     tags = ""
@@ -48,7 +51,7 @@ def tag(sentence: str) -> Tagged:
 
 
 def names(sentence: Tagged) -> Iterator[tuple[int, int]]:
-    """The spans of names, from left to right."""
+    """Yield the spans of names, from left to right."""
     for match in re.finditer(r"N[N#]*", sentence.tags):
         yield match.span()
 
@@ -65,15 +68,25 @@ def _letter(tokens: tuple[str, ...], place: int, before: str) -> str:
         return "N"
     if token[0].isupper() and _names_something(tokens, place):
         return "N"
-    return _lower(token.lower(), before, tokens[place + 1].lower() if place + 1 < len(tokens) else "")
+    return _lower(
+        token.lower(), before, tokens[place + 1].lower() if place + 1 < len(tokens) else ""
+    )
 
 
 def _names_something(tokens: tuple[str, ...], place: int) -> bool:
-    """Return whether a capital at the beginning of a sentence belongs to a name."""
+    """Return whether a capitalised word at the beginning of a sentence belongs to a name."""
     word, after = tokens[place].lower(), tokens[place + 1] if place + 1 < len(tokens) else ""
     if word in w.DETERMINERS:  # 'The Iron Tower is', but 'The United States'
         return word == "the" and after[:1].isupper() and after not in ROLES
-    closed = w.PREPOSITIONS | w.AUXILIARIES | w.PRONOUNS | w.RELATIVES | w.CONJUNCTIONS | w.ADVERBS | w.QUANTITIES
+    closed = (
+        w.PREPOSITIONS
+        | w.AUXILIARIES
+        | w.PRONOUNS
+        | w.RELATIVES
+        | w.CONJUNCTIONS
+        | w.ADVERBS
+        | w.QUANTITIES
+    )
     if word in closed | {"of", "to"} or (word.endswith("ly") and not after[:1].isupper()):
         return False
     beyond = tokens[place + 2] if place + 2 < len(tokens) else ""
@@ -81,7 +94,9 @@ def _names_something(tokens: tuple[str, ...], place: int) -> bool:
         return True
     plural = word.endswith("s") and after not in ("is", "was", "has")
     known = word in w.BASES | w.IRREGULAR or plural or word.endswith(("ed", "ing"))
-    return not known and (after in w.AUXILIARIES or after == "," or after in w.THIRD_PERSON or after.endswith("ly"))
+    return not known and (
+        after in w.AUXILIARIES or after == "," or after in w.THIRD_PERSON or after.endswith("ly")
+    )
 
 
 def _lower(word: str, before: str, after: str) -> str:
@@ -105,7 +120,7 @@ def _lower(word: str, before: str, after: str) -> str:
 
 
 def _verb(word: str, last: str, before: str, after: str) -> str:
-    """`V` or `G` for a verb in its place, else an empty string."""
+    """Return `V` or `G` if a word can be a verb at its position, else an empty string."""
     opened = bool(re.search(r"[Ds]A*$", before))  # 'a renowned actress', 'her works'
     if opened or (word in w.NOUN_LIKE and last not in ("N", "O", "W", "B", "A", "V", "t")):
         return ""
@@ -118,15 +133,24 @@ def _verb(word: str, last: str, before: str, after: str) -> str:
 
 
 def _joined_names(tokens: tuple[str, ...], tags: str) -> str:
-    """The tags with small words between capitals as parts of names: 'University of Oxford' is one name."""
+    """Return the tags with small words between capitalised words as `N`: 'University of Oxford' is
+    one name.
+    """
     out = list(tags)
     for place in range(1, len(tokens) - 1):
         if tokens[place] == "&" and tags[place - 1] == tags[place + 1] == "N":  # 'Ernst & Young'
             out[place] = "N"
         small = (
-            tokens[place] in w.JOINERS or tokens[place] == "the" and out[place - 1] == "N" and tags[place - 1] != "N"
+            tokens[place] in w.JOINERS
+            or tokens[place] == "the"
+            and out[place - 1] == "N"
+            and tags[place - 1] != "N"
         )
-        if small and out[place - 1] == "N" and (tags[place + 1] == "N" or tokens[place + 1] in ("the", *w.JOINERS)):
+        if (
+            small
+            and out[place - 1] == "N"
+            and (tags[place + 1] == "N" or tokens[place + 1] in ("the", *w.JOINERS))
+        ):
             if tags[place + 1] == "N" or tags[place + 2 : place + 3] == "N":
                 out[place] = "N"
     return "".join(out)

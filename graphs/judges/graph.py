@@ -1,9 +1,9 @@
-"""The graph of every judge: ask for a verdict in a schema, ask again if it cannot be read, then settle."""
+"""Graph of every judge: ask for a verdict in a schema, retry if it is unreadable, then settle."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -14,23 +14,35 @@ from typing_extensions import TypedDict
 
 from emend.agents.judging.base import Item, Role, Verdict
 from emend.agents.judging.fence import neutralise
+from emend.agents.judging.prompt_file import JudgePrompt
 from emend.agents.judging.replies import check_own
-from emend.agents.structured import ask_structured
+from emend.agents.structured import ask_in_words, ask_structured
 from emend.graphs.execution import Graph, run_graph
-from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError, ReplyCutOff, ReplyRefused
+from emend.memory.errors import (
+    BadSettings,
+    ContextOverflow,
+    ModelReplyError,
+    ReplyCutOff,
+    ReplyRefused,
+)
 from emend.memory.probe import Step, Usage
 
+# Two questions, each of at most ten tries.
 RECURSION_LIMIT = 40
-"""Two questions, each of at most ten tries."""
 MOST_TRIES = 10
-AGAIN = "That reply is no verdict that can be used: {problem} Reply once more, with nothing but what was asked for."
+AGAIN = (
+    "That reply is no verdict that can be used: {problem} Reply once more, with nothing but "
+    "what was asked for."
+)
 
 
 class JudgeState(TypedDict, total=False):
-    """The `items` and whether their parts are `swapped` go in; `verdicts`, one per item, come out.
+    """State with `items` and `swapped` as input and `verdicts`, one per item, as output.
 
-    `problem` says why the last reply was unusable, and is empty if it was usable; `tries` counts the replies to the
-    current question; `final` means that asking again would not help. `facts` are the atoms of a chain of thought.
+    `swapped` is true if the order of the items' parts is to be swapped.
+    `problem` says why the last reply was unusable, and is empty if it was usable; `tries` counts
+    the replies to the current question; `final` means that asking again would not help. `facts` are
+    the atomic facts of a chain of thought.
     """
 
     items: list[dict[str, Any]]
@@ -46,30 +58,31 @@ class JudgeState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class JudgeContext:
-    """The model that judges, and how often an unreadable reply is asked for again."""
+    """Context with the judging model and the maximum number of retries after unreadable replies."""
 
     model: BaseChatModel
     retries: int = 1
 
 
 class Question(NamedTuple):
-    """A question to the judge: its prompt, its schema, and how replies are read.
+    """Question to the judge: its messages, the schema of the reply, and functions to read replies.
 
-    `read` makes the update from an instance of the schema; a `problem` in the update has the judge asked again.
-    `read_words` makes it from a reply without JSON, and raises ModelReplyError where there is no verdict.
+    Without a schema the judge is asked for plain words. `read` returns the state update from an
+    instance of the schema; if the update has a `problem`, the judge is asked again. `read_words`
+    returns the update from a reply without JSON, and raises ModelReplyError if it has no verdict.
     """
 
-    prompt: Callable[[JudgeState], str]
-    schema: type[BaseModel]
+    messages: Callable[[JudgeState], list[BaseMessage]]
+    schema: type[BaseModel] | None
     read: Callable[[Any, JudgeState], JudgeState]
     read_words: Callable[[str, JudgeState], JudgeState]
     role: Role
 
 
 class ItemVerdict(Verdict):
-    """A verdict on one item, with the reply as it came.
+    """Verdict on one item, with the unchanged reply.
 
-    The cost of a call that judged several items is on the first of them, and so are the graph's steps.
+    If a call judged several items, the first one has the whole cost and all steps of the graph.
     """
 
     reply: str = ""
@@ -78,80 +91,96 @@ class ItemVerdict(Verdict):
 
 
 class Judge:
-    """A role and the graph that plays it.
+    """Judge with a role and the graph that runs it.
 
     Args:
-        role: what is asked and how it is read.
-        build: makes the graph; by default one question about all items.
+        role: the prompt, and how replies are read.
+        build: function that builds the graph; by default one question about all items.
     """
 
     def __init__(self, role: Role, build: Callable[[], Graph] | None = None) -> None:
         self.role = role
+        self.asks_once = build is None
         self.build: Callable[[], Graph] = build or partial(one_question, role)
 
     @property
     def name(self) -> str:
-        """The name of the role."""
+        """Name of the role."""
         return self.role.name
 
     @cached_property
     def graph(self) -> Graph:
-        """The compiled graph."""
+        """Compiled graph."""
         return self.build()
 
+    def with_prompt(self, prompt: JudgePrompt) -> Self:
+        """Return the judge with a user's prompt instead of its own.
+
+        Raises:
+            BadSettings: the prompt does not fit, or the judge asks more than one question.
+        """
+        if not self.asks_once:
+            raise BadSettings(
+                f"judge '{self.name}' asks more than one question: it takes no prompt from a file."
+            )
+        return type(self)(self.role.with_prompt(prompt))
+
     def judge(
-        self, items: Sequence[Item], model: BaseChatModel, *, swapped: bool = False, retries: int = 1
+        self,
+        items: Sequence[Item],
+        model: BaseChatModel,
+        *,
+        swapped: bool = False,
+        retries: int = 1,
     ) -> list[ItemVerdict]:
-        """The model's verdict on each item; at most the role's `batch` of them go into one call.
+        """Return the model's verdict on each item of one call.
 
         Raises:
             ModelError: the model could not be asked; an unusable reply is a `problem` instead.
             BadSettings: too many retries.
+            ValueError: there are no items, or more than the role's `batch_size`.
         """
         if not 0 <= retries < MOST_TRIES:
             raise BadSettings(f"retries is {retries}: give 0 to {MOST_TRIES - 1}.")
-        if not 1 <= len(items) <= self.role.batch:
-            raise ValueError(f"{len(items)} items: judge '{self.name}' takes 1 to {self.role.batch} at a time.")
+        if not 1 <= len(items) <= self.role.batch_size:
+            raise ValueError(
+                f"{len(items)} items: judge '{self.name}' takes 1 to "
+                f"{self.role.batch_size} at a time."
+            )
         state = {"items": [item.model_dump() for item in items], "swapped": swapped}
         final, steps = run_graph(self.graph, state, JudgeContext(model, retries))
         first: dict[str, Any] = {"usage": final["usage"], "steps": steps}
         return [
-            ItemVerdict.model_validate({**verdict, "reply": final["reply"], **({} if place else first)})
+            ItemVerdict.model_validate(
+                {**verdict, "reply": final["reply"], **({} if place else first)}
+            )
             for place, verdict in enumerate(final["verdicts"])
         ]
 
 
 def parse_items(state: JudgeState) -> list[Item]:
-    """The items, as the role takes them."""
+    """Return the items of the state as `Item` instances."""
     return [Item.model_validate(item) for item in state["items"]]
 
 
 def ask_question(question: Question, state: JudgeState, model: BaseChatModel) -> JudgeState:
-    """Ask the question once; where the reply holds no JSON at all, plain words are read."""
+    """Ask the question once; a reply without any JSON is read as plain words."""
     value, reply, usage, problem, final = None, "", Usage(), "", False
+    messages = _with_problem(question.messages(state), state)
     try:
-        value, reply, usage = ask_structured(
-            model, _messages(question.prompt(state), state), question.schema, retries=0
-        )
+        if question.schema is None:
+            reply, usage = ask_in_words(model, messages)
+            problem = "" if reply.strip() else "the reply is empty."
+        else:
+            value, reply, usage = ask_structured(model, messages, question.schema, retries=0)
     except ModelReplyError as error:
         problem, reply, usage = str(error), error.reply, error.usage
         final = isinstance(error, (ReplyRefused, ReplyCutOff))
     except ContextOverflow as error:
         problem, final = str(error), True
-    update: JudgeState = {}
-    try:
-        if value is not None:
-            judged = [text for item in parse_items(state) for text in item.texts]
-            check_own(reply, [*judged, *map(neutralise, judged)], question.role.stated)
-            update = question.read(value, state)
-        elif not final and "{" not in reply and reply.strip():
-            update = question.read_words(reply, state)
-        else:
-            update["problem"] = problem
-    except ValidationError as error:
-        update["problem"] = f"{problem} {error.errors()[0]['msg']}".strip()
-    except ModelReplyError as error:
-        update["problem"] = str(error)
+    update = _read(
+        question, state, value, reply, problem, readable=not final and bool(reply.strip())
+    )
     return {
         "tries": state.get("tries", 0) + 1,
         "problem": "",
@@ -162,8 +191,33 @@ def ask_question(question: Question, state: JudgeState, model: BaseChatModel) ->
     }
 
 
+def _read(
+    question: Question,
+    state: JudgeState,
+    value: BaseModel | None,
+    reply: str,
+    problem: str,
+    readable: bool,
+) -> JudgeState:
+    """Return the update from an instance of the schema or from plain words, else the problem."""
+    try:
+        if value is not None:
+            judged = [text for item in parse_items(state) for text in item.texts]
+            check_own(reply, [*judged, *map(neutralise, judged)], question.role.stated)
+            return question.read(value, state)
+        if readable and (question.schema is None or "{" not in reply):
+            return question.read_words(reply, state)
+    except ValidationError as error:
+        problem = f"{problem} {error.errors()[0]['msg']}".strip()
+    except ModelReplyError as error:
+        problem = str(error)
+    return {"problem": problem}
+
+
 def retry_or(node: str, onward: str) -> Callable[[JudgeState, Runtime[JudgeContext]], str]:
-    """A router: back to the node while there is a problem and a try is left, else onward."""
+    """Return a router that goes back to `node` while there is a problem and a retry is left, else
+    to `onward`.
+    """
 
     def route(state: JudgeState, runtime: Runtime[JudgeContext]) -> str:
         left = state["tries"] <= runtime.context.retries
@@ -173,28 +227,33 @@ def retry_or(node: str, onward: str) -> Callable[[JudgeState, Runtime[JudgeConte
 
 
 def settle(state: JudgeState) -> JudgeState:
-    """Give items that no try could judge the last problem."""
+    """Set the last problem as the verdict on all items if no reply was usable."""
     missing = Verdict(problem=state["problem"] or "the judge found nothing").model_dump()
     return {"verdicts": state.get("verdicts") or [missing] * len(state["items"])}
 
 
 def one_question(role: Role) -> Graph:
-    """Ask, again if necessary, and settle."""
+    """Build the graph: ask -> (retry) -> settle."""
 
-    def prompt(state: JudgeState) -> str:
-        return role.prompt(parse_items(state), state.get("swapped", False))
+    def messages(state: JudgeState) -> list[BaseMessage]:
+        return role.messages(parse_items(state), state.get("swapped", False))
 
     def keep(verdicts: list[Verdict], state: JudgeState) -> JudgeState:
-        before = [Verdict.model_validate(verdict) for verdict in state.get("verdicts", [])] or verdicts
-        best = [old if new.problem and not old.problem else new for new, old in zip(verdicts, before, strict=True)]
+        before = [
+            Verdict.model_validate(verdict) for verdict in state.get("verdicts", [])
+        ] or verdicts
+        best = [
+            old if new.problem and not old.problem else new
+            for new, old in zip(verdicts, before, strict=True)
+        ]
         problem = next((verdict.problem for verdict in best if verdict.problem), "")
         return {"verdicts": [verdict.model_dump() for verdict in best], "problem": problem}
 
     def ask(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
-        """Ask about all items at once; an unreadable reply is asked for again, with what was wrong with it."""
+        """Ask about all items at once; a retry shows the unreadable reply and its problem."""
         question = Question(
-            prompt=prompt,
-            schema=role.schema_of(len(state["items"])),
+            messages=messages,
+            schema=None if role.own_prompt else role.schema_of(len(state["items"])),
             read=lambda value, now: keep(role.read(value, parse_items(now)), now),
             read_words=lambda reply, now: keep(role.read_words(reply, parse_items(now)), now),
             role=role,
@@ -210,12 +269,9 @@ def one_question(role: Role) -> Graph:
     return graph.compile(name=role.name).with_config(recursion_limit=RECURSION_LIMIT)
 
 
-def _messages(prompt: str, state: JudgeState) -> list[BaseMessage]:
-    """The prompt; after an unusable reply also that reply, and what was wrong with it."""
-    messages: list[BaseMessage] = [HumanMessage(prompt)]
-    if state.get("tries") and state.get("problem"):
-        messages += [
-            AIMessage(state["reply"].strip() or "(no reply)"),
-            HumanMessage(AGAIN.format(problem=state["problem"])),
-        ]
-    return messages
+def _with_problem(messages: list[BaseMessage], state: JudgeState) -> list[BaseMessage]:
+    """Return the messages, followed by the last reply and its problem if it was unusable."""
+    if not state.get("tries") or not state.get("problem"):
+        return messages
+    reply = AIMessage(state["reply"].strip() or "(no reply)")
+    return [*messages, reply, HumanMessage(AGAIN.format(problem=state["problem"]))]

@@ -1,5 +1,8 @@
-"""ReCoE's judge of fact recall: split a chain of thought into atomic facts, then label each against the edits."""
+"""ReCoE's judge of fact recall: split a chain of thought into atomic facts, then label each fact
+against the edits.
+"""
 
+from langchain_core.messages import HumanMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
@@ -23,12 +26,12 @@ NO_FACT = "the thoughts state no fact"
 
 
 def parse_item(state: JudgeState) -> Item:
-    """The only item."""
+    """Return the only item of the state."""
     return parse_items(state)[0]
 
 
 def keep_atoms(reply: Atoms, state: JudgeState) -> JudgeState:
-    """Keep the facts; a chain without any has no recall, and nothing more is asked about it."""
+    """Keep the facts; a chain of thought without facts has no recall, and is not labelled."""
     facts = ROLE.read_atoms(reply)
     if isinstance(facts, str):
         return {"problem": facts}
@@ -38,23 +41,25 @@ def keep_atoms(reply: Atoms, state: JudgeState) -> JudgeState:
 
 
 def keep_labels(reply: Labels, state: JudgeState) -> JudgeState:
-    """Keep the shares, or the problem with the labels."""
+    """Keep the verdict from the labels, or the problem with them."""
     verdict = ROLE.read_labels(reply, state["facts"])
     return {"problem": verdict.problem} if verdict.problem else {"verdicts": [verdict.model_dump()]}
 
 
 SPLIT = Question(
-    prompt=lambda state: ROLE.split_prompt(parse_item(state)),
+    messages=lambda state: [HumanMessage(ROLE.split_prompt(parse_item(state)))],
     schema=Atoms,
     read=keep_atoms,
     read_words=lambda reply, state: keep_atoms(ROLE.words_to_atoms(reply), state),
     role=ROLE,
 )
 LABEL = Question(
-    prompt=lambda state: ROLE.label_prompt(parse_item(state), state["facts"]),
+    messages=lambda state: [HumanMessage(ROLE.label_prompt(parse_item(state), state["facts"]))],
     schema=Labels,
     read=keep_labels,
-    read_words=lambda reply, state: keep_labels(ROLE.words_to_labels(reply, parse_item(state)), state),
+    read_words=lambda reply, state: keep_labels(
+        ROLE.words_to_labels(reply, parse_item(state)), state
+    ),
     role=ROLE,
 )
 
@@ -70,17 +75,19 @@ def label(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
 
 
 def after_split(state: JudgeState) -> str:
-    """Label the facts, if there are any."""
+    """Route to the labels if there are facts, else to the end."""
     return "label" if state.get("facts") else "settle"
 
 
 def turn(state: JudgeState) -> JudgeState:
-    """Start counting tries anew for the next question."""
+    """Reset the count of tries for the next question."""
     return {"tries": 0, "problem": "" if state.get("facts") else state["problem"]}
 
 
 def build() -> Graph:
-    """Split -> (again) -> turn -> label -> (again) -> settle; a chain without facts goes from turn to settle."""
+    """Split -> (retry) -> turn -> label -> (retry) -> settle; a chain of thought without facts goes
+    from `turn` to `settle`.
+    """
     graph = StateGraph(JudgeState, context_schema=JudgeContext)
     graph.add_node("split", split)
     graph.add_node("turn", turn)

@@ -7,12 +7,13 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+# Number of parameters below which one thread is faster than several, because starting them costs
+# more than the operation.
 SMALL = 30_000_000
-"""Parameters below which a model is small: one thread ends an operation before several have agreed to begin it."""
 
 
 def is_small(model: Any) -> bool:
-    """True for a small model on the CPU."""
+    """Return whether a model is small and on the CPU."""
     weights = list(model.parameters())
     on_cpu = all(weight.device.type == "cpu" for weight in weights)
     return on_cpu and sum(weight.numel() for weight in weights) < SMALL
@@ -20,22 +21,25 @@ def is_small(model: Any) -> bool:
 
 @contextmanager
 def one_thread(when: bool = True) -> Iterator[None]:
-    """Context in which PyTorch uses one thread here; other threads of the process keep theirs, as does PyTorch.
+    """Limit PyTorch to one thread for operations of the calling thread; other threads are not
+    affected.
 
-    The threads of a team wait for each other after every operation, and by default they do so at full speed: on a busy
-    machine that can take a hundred times as long as a small operation.
+    OpenMP threads busy-wait for each other after every operation: on a loaded machine that can take
+    a hundred times as long as a small operation itself.
     """
     if not when:
         yield
         return
     import torch
 
-    torch.get_num_threads()  # the first call in a thread sets its number to PyTorch's
+    torch.get_num_threads()  # the first call in a thread sets its thread count to PyTorch's
     with _openmp().limit(limits=1):
         yield
 
 
 @cache
 def _openmp() -> Any:
-    """The OpenMP libraries, whose number of threads is a setting of the calling thread; a BLAS has one for all."""
+    """Return a controller of the OpenMP libraries, which have a thread count per calling thread;
+    BLAS has one per process.
+    """
     return ThreadpoolController().select(user_api="openmp")

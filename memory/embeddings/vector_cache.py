@@ -1,4 +1,4 @@
-"""A cache of vectors on disk, by model and content, so that a text is embedded once."""
+"""A cache of vectors on disk, keyed by model and text, so that each text is embedded once."""
 
 import hashlib
 import logging
@@ -15,28 +15,32 @@ from emend.memory.edit import content_id
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database
 
-CHUNK = 256  # texts embedded between two writes, so that an interrupted run keeps most of its vectors
+# texts embedded per write, so that an interrupted run keeps most of its vectors
+CHUNK = 256
 
 _Vectors = NDArray[np.float32]
 
 
 class VectorCache:
-    """An SQLite file per model in `folder`; threads and processes may share it.
+    """A cache in one SQLite file per model; threads and processes may share it.
 
-    A cache that cannot be read or written (full disk, read-only folder) is skipped, and a damaged one is begun anew,
-    with a warning: it must not end a run.
+    A cache that cannot be read or written (full disk, read-only folder) is skipped with a warning,
+    and a damaged one is recreated, so that the cache never ends a run.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
         self._file = Path(folder).expanduser() / f"vectors-{content_id('vectors', identity)}.sqlite"
 
-    def get_or_embed(self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], _Vectors]) -> _Vectors:
-        """Shape (len(texts), dimensions): cached vectors, and those of `embed` for new texts.
+    def get_or_embed(
+        self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], _Vectors]
+    ) -> _Vectors:
+        """Return cached vectors, embedding the texts that are missing; shape (len(texts),
+        dimensions).
 
         Args:
-            role: `document` or `query`; a model may embed one text differently in each.
+            role: `document` or `query`; a model may embed a text differently in each role.
             texts: at least one.
-            embed: called with new, distinct texts.
+            embed: embeds the distinct texts that are not cached.
         """
         keys = {text: hashlib.sha256(f"{role}\0{text}".encode()).digest() for text in texts}
         cached = self._read(keys)
@@ -75,8 +79,8 @@ def _errors_as_warnings(file: Path) -> Iterator[None]:
         yield
     except (OSError, sqlite3.OperationalError, BadData) as error:
         _warn_once(f"vector cache {file} is skipped: {error}")
-    except sqlite3.DatabaseError as error:  # not of the kinds above: the file is damaged
-        _warn_once(f"vector cache {file} is damaged ({error}) and is begun anew")
+    except sqlite3.DatabaseError as error:  # any other database error: the file is damaged
+        _warn_once(f"vector cache {file} is damaged ({error}) and is rebuilt")
         for part in (file, file.with_name(f"{file.name}-journal")):
             part.unlink(missing_ok=True)
 

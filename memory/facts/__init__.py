@@ -1,1 +1,1 @@
-"""A memory of facts that agents write to: what holds when, who said it, and what follows from it."""
+"""Memory of facts that agents write to, with validity periods, provenance and dependencies."""

@@ -1,8 +1,9 @@
-"""The SQLite file of a memory of facts: its tables, transactions and errors.
+"""SQLite file of a memory of facts: tables, transactions and errors.
 
-All texts are in the table `texts`, whose rows are added at the end and are overwritten in place when they are to be
-forgotten, so that no page of the file keeps an old copy. Everything else is numbers, times, and digests of names and
-words. The write-ahead log keeps old pages: they are erased after something was forgotten, and when the file is opened.
+All texts are in the table `texts`. Its rows are appended, and overwritten in place when they are
+forgotten, so that no page of the file keeps an old copy. The other tables hold only numbers, times,
+and digests of names and words. The write-ahead log keeps old pages; they are erased after an
+operation has forgotten something, and when the file is opened.
 """
 
 import json
@@ -11,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,53 +22,77 @@ from emend.memory.files import connect_database
 
 FILE = "facts.sqlite3"
 VERSION = 1
+# Time that an operation waits for other processes.
 WAIT_SECONDS = 30
-"""Time for which an operation waits for those of other processes."""
 RETRY_SECONDS = 0.005
+# Largest log for which overwriting is faster than truncating.
 WIPED_BYTES = 2**21
-"""Size up to which it is faster to wipe a log than to cut it off."""
 _SCHEMA = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE texts (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE statements (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, subject TEXT NOT NULL, owner TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, subject TEXT NOT NULL,
+    owner TEXT NOT NULL,
     start TEXT NOT NULL, end TEXT NOT NULL, recorded_at TEXT NOT NULL, retracted_at TEXT NOT NULL,
-    corrects INTEGER NOT NULL, replaces TEXT NOT NULL, operation INTEGER NOT NULL, erased INTEGER NOT NULL
+    corrects INTEGER NOT NULL, replaces TEXT NOT NULL, operation INTEGER NOT NULL,
+    erased INTEGER NOT NULL
 );
 CREATE INDEX statement_keys ON statements (key);
 CREATE INDEX statement_subjects ON statements (subject);
 CREATE INDEX statement_owners ON statements (owner);
 CREATE TABLE dependencies (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, subject TEXT NOT NULL, owner TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, subject TEXT NOT NULL,
+    owner TEXT NOT NULL,
     fact TEXT NOT NULL, base TEXT NOT NULL, recorded_at TEXT NOT NULL, retracted_at TEXT NOT NULL
 );
 CREATE INDEX dependency_keys ON dependencies (key);
 CREATE INDEX dependency_subjects ON dependencies (subject);
 CREATE INDEX dependency_facts ON dependencies (fact);
 CREATE TABLE conflicts (
-    id TEXT PRIMARY KEY, key TEXT NOT NULL, owner TEXT NOT NULL, opened_at TEXT NOT NULL, resolved_at TEXT NOT NULL
+    id TEXT PRIMARY KEY, key TEXT NOT NULL, owner TEXT NOT NULL, opened_at TEXT NOT NULL,
+    resolved_at TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX conflict_keys ON conflicts (key);
 CREATE INDEX conflict_owners ON conflicts (owner);
-CREATE TABLE postings (term INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (term, number)) WITHOUT ROWID;
+CREATE TABLE postings (term INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (term,
+number)) WITHOUT ROWID;
 CREATE TABLE operations (
-    number INTEGER PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, recorded_at TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
+    recorded_at TEXT NOT NULL,
     ids TEXT NOT NULL, UNIQUE (owner, id)
 );
 CREATE INDEX operation_times ON operations (owner, recorded_at);
 """
 
 
+PRAGMAS = (
+    "trusted_schema = OFF",
+    "secure_delete = ON",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+)
+# Keeps the log's index in this process: on a full disk there is no room for its file.
+ALONE = "locking_mode = EXCLUSIVE"
+
+
+def _is_out_of_room(error: MemoryUnavailable) -> bool:
+    """Return whether SQLite could not create or enlarge a file."""
+    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+
+
 class FactDatabase:
-    """The file; safe to use from several threads and processes.
+    """SQLite database that is safe to use from several threads and processes.
 
     Args:
-        path: the file; None keeps everything in this process.
+        path: the file; None keeps everything in memory.
 
     Raises:
-        BadData: the file is none of Emend's.
+        BadData: the file was not written by Emend.
         MemoryMismatch: the file was written by another version.
-        MemoryUnavailable: another process uses it for longer than `WAIT_SECONDS`.
+        MemoryUnavailable: another process holds the file for longer than `WAIT_SECONDS`, or a new
+            file does not fit on a full disk; an existing file on a full disk can be read by one
+            process.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -75,19 +100,37 @@ class FactDatabase:
         self._lock = threading.RLock()
         self._has_erased = False
         self._log = path.with_name(f"{path.name}-wal") if path else None
-        options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": WAIT_SECONDS}
+        try:
+            self._open(path, PRAGMAS)
+            self._empty_log()
+        except MemoryUnavailable as error:
+            if not _is_out_of_room(error):
+                raise
+            # No other process has the file open, or the index that processes share would exist.
+            self._open(path, (ALONE, *PRAGMAS))
+        self.salt = bytes(self.value("SELECT value FROM settings WHERE name = 'salt'"))
+
+    def _open(self, path: Path | None, pragmas: Iterable[str]) -> None:
+        """Connect to the file and create the tables of a new one."""
+        options: dict[str, Any] = {
+            "isolation_level": None,
+            "check_same_thread": False,
+            "timeout": WAIT_SECONDS,
+        }
         with self._errors():
-            self._connection = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
+            self._connection = (
+                connect_database(path, **options)
+                if path
+                else sqlite3.connect(":memory:", **options)
+            )
         self._connection.row_factory = sqlite3.Row
         try:
-            for pragma in ("secure_delete = ON", "journal_mode = WAL", "synchronous = FULL"):
+            for pragma in pragmas:
                 self.rows(f"PRAGMA {pragma}")
             self._create()
-            self._empty_log()
         except BaseException:
             self.close()
             raise
-        self.salt = bytes(self.value("SELECT value FROM settings WHERE name = 'salt'"))
 
     def close(self) -> None:
         """Close the file."""
@@ -95,9 +138,9 @@ class FactDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context in which all is written or, if it ends in an error, nothing; others wait meanwhile.
+        """Run the block in a transaction, which is undone if the block raises; other writers wait.
 
-        One inside another is part of it, and undone alone.
+        A nested transaction is part of the outer one, but can be undone alone.
         """
         with self._lock:
             begin, undo, commit = ("BEGIN IMMEDIATE", "ROLLBACK", "COMMIT")
@@ -114,8 +157,9 @@ class FactDatabase:
                 self._has_erased = False
                 if not self._wipe_log():
                     raise MemoryUnavailable(
-                        f"another process reads from {self.location}, so that its log cannot be emptied: what was "
-                        "forgotten is in no answer, and will be gone from the disk when the file is next opened."
+                        f"another process is reading from {self.location}, so its log cannot be "
+                        "emptied: forgotten facts are in no answer, and are erased from the disk "
+                        "when the file is next opened."
                     )
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
@@ -124,7 +168,7 @@ class FactDatabase:
             return self._connection.execute(statement, values).fetchall()
 
     def value(self, statement: str, *values: Any) -> Any:
-        """The first value of the first row; None if there is no row."""
+        """Return the first value of the first row; None if there is no row."""
         return next(iter(self.rows(statement, *values)), (None,))[0]
 
     def insert(self, statement: str, *values: Any) -> int:
@@ -139,17 +183,21 @@ class FactDatabase:
 
     def add_text(self, fields: dict[str, Any]) -> int:
         """Store texts and return their number."""
-        return self.insert("INSERT INTO texts (content) VALUES (?)", json.dumps(fields, ensure_ascii=False).encode())
+        return self.insert(
+            "INSERT INTO texts (content) VALUES (?)",
+            json.dumps(fields, ensure_ascii=False).encode(),
+        )
 
     def erase_text(self, number: int) -> None:
-        """Overwrite texts with zeros of their length, so that their page keeps its layout."""
+        """Overwrite texts with zeros of the same length, so that their page keeps its layout."""
         self._has_erased = True
         self.rows("UPDATE texts SET content = zeroblob(length(content)) WHERE number = ?", number)
 
     def _wipe_log(self) -> bool:
-        """Write the pages of the log to the file and overwrite the log with zeros; False if a reader is in the way.
+        """Write the log's pages to the database and fill the log with zeros.
 
-        It takes half as long as cutting the log off, after which each write allocates its place on the disk anew.
+        Returns False if a reader blocks it. Overwriting takes half as long as truncating the log,
+        after which each write has to allocate disk space again.
         """
         if self._log is None:
             return True
@@ -159,7 +207,7 @@ class FactDatabase:
         if not self._checkpoint("RESTART"):
             return False
         self._begin_log()
-        self.rows("BEGIN IMMEDIATE")  # nobody else writes now
+        self.rows("BEGIN IMMEDIATE")  # no other process can write now
         try:
             is_new = read_salt(self._log) != salt
             if is_new:
@@ -169,7 +217,10 @@ class FactDatabase:
         return is_new or self._empty_log()
 
     def _begin_log(self) -> None:
-        """Write something, so that a log whose pages are all in the file begins anew; nothing of worth may be lost."""
+        """Write a harmless value, so that a log whose pages are all in the database restarts.
+
+        The write is not synchronised to disk, so that nothing of value may depend on it.
+        """
         self.rows("PRAGMA synchronous = OFF")
         try:
             self.rows(f"PRAGMA user_version = {VERSION}")
@@ -177,20 +228,22 @@ class FactDatabase:
             self.rows("PRAGMA synchronous = FULL")
 
     def _empty_log(self) -> bool:
-        """Write the pages of the write-ahead log to the file and empty the log; False if a reader is in the way."""
+        """Write the log's pages to the database and truncate the log; False if a reader blocks
+        it.
+        """
         return self._checkpoint("TRUNCATE")
 
     def _checkpoint(self, kind: str) -> bool:
-        """Write the pages of the log to the file; False if a reader is in the way for `WAIT_SECONDS`."""
+        """Write the log's pages to the database; False after `WAIT_SECONDS` of blocking readers."""
         end = time.monotonic() + WAIT_SECONDS
         while self.rows(f"PRAGMA wal_checkpoint({kind})")[0][0]:
             if time.monotonic() >= end:
                 return False
-            time.sleep(RETRY_SECONDS)  # SQLite waits for readers, but for no other checkpoint
+            time.sleep(RETRY_SECONDS)  # SQLite waits for readers, but not for other checkpoints
         return True
 
     def _create(self) -> None:
-        """Make the tables of a new file."""
+        """Create the tables of a new file, or check those of an existing one."""
         with self.transaction():
             version = self.value("PRAGMA user_version")
             if not version and not self.value("SELECT count(*) FROM sqlite_master"):
@@ -200,21 +253,52 @@ class FactDatabase:
                 self.rows(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
                 raise MemoryMismatch(
-                    f"{self.location} was written by another version of Emend ({version}, not {VERSION}), or by "
-                    "another program: take that version, or another folder."
+                    f"{self.location} was written by another version of Emend ({version}, not "
+                    f"{VERSION}), or by another program: use that version, or name another folder."
                 )
+            else:
+                self._refuse_foreign_schema()
+
+    def _refuse_foreign_schema(self) -> None:
+        """Reject a file with unexpected tables, views or triggers, which could run foreign code.
+
+        Raises:
+            BadData: there is an unexpected one; the message names the first.
+        """
+        query = "SELECT type, name, sql FROM sqlite_master"
+        with closing(sqlite3.connect(":memory:")) as plain:
+            plain.executescript(_SCHEMA)
+            expected = {tuple(row) for row in plain.execute(query)}
+        foreign = [tuple(row) for row in self.rows(query) if tuple(row) not in expected]
+        if foreign:
+            kind, name, _ = foreign[0]
+            raise BadData(
+                f"{self.location} is not a memory of Emend: its {kind} '{name[:60]}' is "
+                "different. Name another folder."
+            )
+
+    @contextmanager
+    def reading_content(self) -> Iterator[None]:
+        """Raise BadData if the block cannot parse stored content."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise BadData(f"{self.location} is damaged ({reason}): name another folder.") from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Context that turns errors of the database into ones that name a remedy."""
+        """Convert database errors to errors that suggest a remedy."""
         try:
             yield
         except sqlite3.OperationalError as error:
             raise MemoryUnavailable(
-                f"the memory {self.location} cannot be used now ({error}): check that its disk is not full and that no "
-                "other program holds it, and repeat the operation with the same id."
+                f"the memory {self.location} cannot be used now ({error}): check that its disk is "
+                "not full and that no other program uses it, and repeat the operation with the "
+                "same id."
             ) from error
         except sqlite3.DatabaseError as error:
             raise BadData(
-                f"{self.location} is no memory of facts, or is damaged ({error}): name another folder."
+                f"{self.location} is not a memory of facts, or is damaged ({error}): name another "
+                "folder."
             ) from error

@@ -1,4 +1,4 @@
-"""The records that a memory of facts returns: facts, dependencies, conflicts and changes."""
+"""Records that a memory of facts returns: facts, dependencies, conflicts and changes."""
 
 from typing import Literal
 
@@ -6,36 +6,39 @@ from emend.memory.edit import FrozenModel, content_id
 from emend.memory.store.superseding import fact_id
 from emend.memory.typography import fold_text
 
+# The pseudo-user whose facts all users can read.
 SHARED = "*"
-"""The user whose facts everybody reads."""
 
-FactStatus = Literal["current", "past", "future", "disputed", "corrected", "retracted", "derived", "forgotten"]
+FactStatus = Literal[
+    "current", "past", "future", "disputed", "corrected", "retracted", "derived", "forgotten"
+]
 Operation = Literal["remember", "update", "correct", "retract", "resolve", "depend", "forget"]
 
 
 def fact_key(user: str, subject: str, relation: str) -> str:
-    """The digest of one relation of one subject of one user."""
+    """Return the digest of a user's fact key: a subject and a relation."""
     return content_id("user's fact", user, fact_id(subject, relation))
 
 
 def subject_key(user: str, subject: str) -> str:
-    """The digest of one subject of one user."""
+    """Return the digest of a subject of a user."""
     return content_id("user's subject", user, fold_text(subject))
 
 
 def owner_key(user: str) -> str:
-    """The digest of a user."""
+    """Return the digest of a user."""
     return content_id("user", user)
 
 
 class Provenance(FrozenModel):
-    """Where a change comes from.
+    """The origin of a change.
 
     Attributes:
-        user: whose fact it is; `SHARED` for everybody's.
-        source: the message, document or call that says so.
-        recorded_at: when it was said; now if empty.
-        operation_id: two operations of the same id are one; never the same as another's if empty.
+        user: owner of the fact; `SHARED` for facts of all users.
+        source: the message, document or call that states the fact.
+        recorded_at: time of the statement; the current time if empty.
+        operation_id: operations of a user with the same id are done only once; a unique id is
+            generated if empty.
     """
 
     user: str = ""
@@ -45,15 +48,15 @@ class Provenance(FrozenModel):
 
 
 class Fact(FrozenModel):
-    """A statement with the time during which it holds.
+    """A statement with the period during which it holds.
 
     Attributes:
-        object: empty if the statement says that nothing holds any more.
+        object: the value; empty if the statement says that nothing holds any more.
         valid_from: instant in UTC; None if unknown.
-        valid_to: the first instant at which it no longer holds; None if it holds until further notice.
-        recorded_at: when it was said.
-        corrects: id of the fact that it corrects.
-        derived_from: ids of the dependency and of the facts that a derived fact follows from.
+        valid_to: the first instant at which the fact no longer holds; None if it has no end yet.
+        recorded_at: time of the statement.
+        corrects: id of the fact that this one corrects.
+        derived_from: ids of the dependency and of the facts from which a derived fact follows.
     """
 
     id: str
@@ -71,17 +74,17 @@ class Fact(FrozenModel):
 
     @property
     def text(self) -> str:
-        """The three parts in one line."""
+        """The subject, relation and object in one line."""
         return f"{self.subject} {self.relation} {self.object}"
 
 
 class Lookup(FrozenModel):
-    """The answer to a question about one relation of one subject.
+    """The answer to a question about one relation of a subject.
 
     Attributes:
-        facts: those that hold; of a disputed relation all sides.
-        disputed: whether they contradict each other and nobody has decided.
-        reason: why nothing is known, where there is more to say than that nothing was said.
+        facts: the facts that hold; all sides if they are disputed.
+        disputed: whether the facts contradict each other and the conflict is unresolved.
+        reason: why no fact is known; empty if nothing was ever stated.
     """
 
     subject: str
@@ -92,21 +95,21 @@ class Lookup(FrozenModel):
 
 
 class FactHit(FrozenModel):
-    """A fact that a search found, with its score: higher is nearer to the query."""
+    """A search result with its score; a higher score means closer to the query."""
 
     fact: Fact
     score: float
 
 
 class Dependency(FrozenModel):
-    """A rule: the derived fact follows from another one, and is unknown when that changes otherwise.
+    """A rule that derives a fact from a base fact, or makes it unknown when the base fact changes.
 
     Attributes:
-        base_subject: subject of the fact that it follows from.
-        base_relation: relation of that fact.
-        condition: the objects of that fact for which `value` holds; any if empty.
-        value: the derived object, in which `{object}` stands for the object of that fact; None if a change makes
-            the derived fact unknown.
+        base_subject: subject of the base fact.
+        base_relation: relation of the base fact.
+        condition: objects of the base fact for which `value` holds; empty for any object.
+        value: the derived object, in which `{object}` is replaced by the object of the base fact;
+            None if a change of the base fact makes the dependent fact unknown.
     """
 
     id: str
@@ -122,12 +125,12 @@ class Dependency(FrozenModel):
 
     @property
     def text(self) -> str:
-        """The text by which the rule is found: what it derives."""
+        """The text by which a search finds the rule: the fact that it derives."""
         return f"{self.subject} {self.relation} {self.value or ''}"
 
 
 class Conflict(FrozenModel):
-    """Facts that contradict each other by no rule; `resolve` decides."""
+    """Contradicting facts that no rule decides between; `resolve` settles the conflict."""
 
     id: str
     subject: str
@@ -140,12 +143,12 @@ class Change(FrozenModel):
     """The result of an operation.
 
     Attributes:
-        repeated: whether the operation had been done before, and nothing was changed now.
-        facts: the facts that it stated, ended or decided, as they are now.
-        dependency: the rule that it stated.
-        conflicts: open contradictions about the same relation.
+        repeated: whether the operation had been done before, so that nothing changed now.
+        facts: the facts that the operation stated, ended or decided, in their current state.
+        dependency: the rule that the operation stated.
+        conflicts: open conflicts about the same relation.
         forgotten: number of statements and rules whose text was erased.
-        warning: an impossible argument that a tool left out; empty if there was none.
+        warning: names an impossible argument that a tool ignored; empty if there was none.
     """
 
     operation_id: str
@@ -159,7 +162,7 @@ class Change(FrozenModel):
 
 
 class JournalEntry(FrozenModel):
-    """One operation in the journal, with the ids of the facts and rules that it stated or changed; it has no texts."""
+    """Journal entry of an operation, with the ids of its facts and rules but no texts."""
 
     number: int
     operation_id: str

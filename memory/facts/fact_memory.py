@@ -1,4 +1,4 @@
-"""The memory of facts: operations that change it, and answers about what holds when."""
+"""Memory of facts: operations that change it, and queries about what holds when."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.facts.database import FILE, FactDatabase
 from emend.memory.facts.fact import (
     SHARED,
@@ -26,7 +26,7 @@ from emend.memory.facts.fact_reader import FactReader, View
 from emend.memory.facts.fact_search import FactSearch
 from emend.memory.facts.fact_store import ConflictRow, FactStore
 from emend.memory.facts.fact_writer import Action, Draft, FactWriter
-from emend.memory.facts.instants import now, read_instant, read_zone
+from emend.memory.facts.instants import BEGINNING_OF_TIME, now, read_instant, read_zone, undated
 from emend.memory.json_files import replace_surrogates
 from emend.memory.relations.relation_table import RelationTable, canonical_statement
 
@@ -38,23 +38,28 @@ _UNKNOWN = Provenance()
 
 
 class FactMemory:
-    """Facts with the time during which they hold and the time at which they were said; nothing is lost by a change.
+    """Memory of facts with their validity periods, times of statement and full history.
 
-    Safe to use from several threads, and by several processes at once. Every change is one transaction. Times are ISO
-    8601 years, months, days or instants, and mean their start; questions are about the present unless they say `at`.
-    A question about a user's facts is answered by their own facts, and by those of `SHARED` where they have none.
+    Safe to use from several threads and processes at once. Every change is one transaction. Times
+    are ISO 8601 years, months, days or times, and stand for their start; queries are about the
+    present unless `at` is given. A query about a user is answered from the user's own facts, and
+    from those of `SHARED` where the user has none.
 
     Args:
-        folder: holds the file `facts.sqlite3`; None keeps everything in this process.
+        folder: folder of the file `facts.sqlite3`; None keeps everything in memory.
         table: the kinds of relations; the built-in table by default.
-        embedding: makes searches rank by meaning, too.
-        time_zone: of times that name none.
+        embedding: makes searches rank by similarity too.
+        time_zone: time zone of times without one.
+        follows_clock: take the present from the clock. If False, the present is the time of the
+            latest operation, and operations without a time are ordered as they were done, so that
+            results do not depend on when the memory is used.
 
     Raises:
-        BadData: the file is none of Emend's.
-        BadSettings: unknown time zone.
+        BadData: the file was not written by Emend.
+        BadSettings: the time zone is unknown.
         MemoryMismatch: the file was written by another version.
-        MemoryUnavailable: the file cannot be opened; from any later call: another process does not release it.
+        MemoryUnavailable: the file cannot be opened; later calls raise it if another process does
+            not release the file.
     """
 
     def __init__(
@@ -63,7 +68,9 @@ class FactMemory:
         table: RelationTable | None = None,
         embedding: Embedding | None = None,
         time_zone: str = "UTC",
+        follows_clock: bool = True,
     ) -> None:
+        self._follows_clock = follows_clock
         self._zone = read_zone(time_zone)
         self.table = table or RelationTable.load()
         self._database = FactDatabase(Path(folder) / FILE if folder is not None else None)
@@ -84,7 +91,7 @@ class FactMemory:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Context in which all operations of this thread are one transaction, which is faster for many."""
+        """Run all operations of this thread in one transaction, which is faster for many."""
         with self._database.transaction():
             yield
 
@@ -97,21 +104,24 @@ class FactMemory:
         valid_to: str = "",
         provenance: Provenance = _UNKNOWN,
     ) -> Change:
-        """State a fact. The kind of its relation decides what becomes of an earlier one (see `RelationTable`).
+        """State a fact; the kind of its relation decides about earlier facts (see `RelationTable`).
 
         Args:
             subject: what the fact is about.
-            relation: in any wording; a canonical one is stored.
+            relation: in any wording; the canonical wording is stored.
             object: the value.
-            valid_from: when it began to hold; by default when it was said.
-            valid_to: when it ceases to hold.
-            provenance: who says so, where and when.
+            valid_from: when the fact began to hold; by default the time of the statement.
+            valid_to: when the fact ceases to hold.
+            provenance: user, source and time of the statement.
 
         Raises:
-            BadData: a part is blank, a time is none, or it says what no longer holds.
+            BadData: an argument is blank, a time is invalid, or the text says that something no
+                longer holds.
         """
         draft = self._draft(subject, relation, object, valid_from, valid_to)
-        return self._change("remember", provenance, lambda action: self._writer.remember(draft, action))
+        return self._change(
+            "remember", provenance, lambda action: self._writer.remember(draft, action)
+        )
 
     def update(
         self,
@@ -122,48 +132,61 @@ class FactMemory:
         valid_from: str = "",
         provenance: Provenance = _UNKNOWN,
     ) -> Change:
-        """State a fact that takes the place of another one, or with an empty object that it holds no longer.
+        """State a fact that replaces another one or, with an empty object, ends it.
 
         Args:
             subject: what the fact is about.
             relation: in any wording.
-            object: the new value; empty if nothing takes the place of the old one.
-            replaces: the old value, or the id of its fact; needed where several hold.
-            valid_from: when the change took place; by default when it was said.
-            provenance: who says so, where and when.
+            object: the new value; empty if nothing replaces the old one.
+            replaces: the old value, or the id of its fact; needed if several facts hold.
+            valid_from: when the change took place; by default the time of the statement.
+            provenance: user, source and time of the statement.
 
         Raises:
-            BadData: nothing that could be replaced holds, or several facts do.
+            BadData: no fact that could be replaced holds, or several do.
         """
         draft = self._draft(subject, relation, object, valid_from, "", ends=not object.strip())
-        return self._change("update", provenance, lambda action: self._writer.update(draft, replaces.strip(), action))
+        return self._change(
+            "update",
+            provenance,
+            lambda action: self._writer.update(draft, replaces.strip(), action),
+        )
 
     def correct(
-        self, fact_id: str, object: str, valid_from: str = "", valid_to: str = "", provenance: Provenance = _UNKNOWN
+        self,
+        fact_id: str,
+        object: str,
+        valid_from: str = "",
+        valid_to: str = "",
+        provenance: Provenance = _UNKNOWN,
     ) -> Change:
-        """Say what should have been said in place of a fact, which counts as if it had never held.
+        """Replace a wrong fact with its correction; the wrong one then counts as never having held.
 
         Raises:
-            BadData: the user has no such fact, or it was corrected already.
+            BadData: the user has no such fact, or it was already corrected or retracted.
         """
         _refuse_blank(object=object)
         times = self._instant(valid_from), self._instant(valid_to)
         text = replace_surrogates(object).strip()
-        return self._change("correct", provenance, lambda action: self._writer.correct(fact_id, text, times, action))
+        return self._change(
+            "correct", provenance, lambda action: self._writer.correct(fact_id, text, times, action)
+        )
 
     def retract(self, id: str, provenance: Provenance = _UNKNOWN) -> Change:
-        """Take back a fact or a dependency: what it had replaced or corrected holds again.
+        """Retract a fact or dependency, so that what it had replaced or corrected holds again.
 
         Raises:
-            BadData: the user has none of that id.
+            BadData: the user has no fact or dependency with that id.
         """
         return self._change("retract", provenance, lambda action: self._writer.retract(id, action))
 
-    def resolve(self, conflict_id: str, keep: Sequence[str], provenance: Provenance = _UNKNOWN) -> Change:
-        """Decide a conflict: the facts of the ids `keep` stand, and the others are taken back.
+    def resolve(
+        self, conflict_id: str, keep: Sequence[str], provenance: Provenance = _UNKNOWN
+    ) -> Change:
+        """Resolve a conflict: keep the facts with the ids in `keep` and retract the others.
 
         Raises:
-            BadData: the user has no such open conflict, or an id is not that of one of its facts.
+            BadData: the user has no such open conflict, or an id in `keep` does not belong to it.
         """
 
         def decide(action: Action) -> list[str]:
@@ -180,23 +203,27 @@ class FactMemory:
         value: str | None = None,
         provenance: Provenance = _UNKNOWN,
     ) -> Change:
-        """State that a fact depends on another one.
+        """State that a fact depends on a base fact.
 
-        With a value, the fact is derived: it has that value as long as the other fact has an object of `condition`.
-        Without one, the fact becomes unknown when the other one changes, until it is stated anew.
+        With a value, the fact is derived: it holds as long as the base fact has an object in
+        `condition`. Without a value, the fact becomes unknown when the base fact changes, until it
+        is stated again.
 
         Args:
-            subject: what the derived fact is about.
-            relation: its relation.
-            base: subject and relation of the other fact.
-            condition: objects of the other fact; none means any.
-            value: the derived object, in which `{object}` stands for the object of the other fact.
-            provenance: who says so, where and when.
+            subject: what the dependent fact is about.
+            relation: relation of the dependent fact.
+            base: subject and relation of the base fact.
+            condition: objects of the base fact; empty for any object.
+            value: the derived object, in which `{object}` is replaced by the object of the base
+                fact.
+            provenance: user, source and time of the statement.
 
         Raises:
-            BadData: the fact would follow from itself.
+            BadData: the derived fact would depend on itself.
         """
-        _refuse_blank(subject=subject, relation=relation, base_subject=base[0], base_relation=base[1])
+        _refuse_blank(
+            subject=subject, relation=relation, base_subject=base[0], base_relation=base[1]
+        )
 
         def add(action: Action) -> list[str]:
             dependency = Dependency(
@@ -215,33 +242,45 @@ class FactMemory:
 
         return self._change("depend", provenance, add)
 
-    def forget(self, id: str = "", subject: str = "", relation: str = "", provenance: Provenance = _UNKNOWN) -> Change:
-        """Erase a fact or dependency, all facts of one relation of a subject, or all about a subject, from the file.
+    def forget(
+        self, id: str = "", subject: str = "", relation: str = "", provenance: Provenance = _UNKNOWN
+    ) -> Change:
+        """Erase a fact or dependency, or all facts of a subject or of one of its relations.
+
+        The texts are overwritten in the file.
 
         Raises:
-            BadData: the user has none of that id, or both or neither of `id` and `subject` are given.
+            BadData: the user has no fact or dependency with that id, or not exactly one of `id` and
+                `subject` is given.
         """
         if bool(id) == bool(subject.strip()) or (id and relation):
             raise BadData(
-                "say what to forget: the id of a fact or dependency, or a subject, or a subject and relation."
+                "say what to forget: the id of a fact or dependency, or a subject, or a subject "
+                "and relation."
             )
 
         def erase(action: Action) -> list[str]:
             if id:
                 return self._writer.forget(id, action)
-            return self._writer.forget_about(_clean(subject), relation and self.table.name_of(relation), action)
+            return self._writer.forget_about(
+                _clean(subject), relation and self.table.name_of(relation), action
+            )
 
         return self._change("forget", provenance, erase)
 
-    def lookup(self, subject: str, relation: str, user: str = "", at: str = "", known_at: str = "") -> Lookup:
-        """Look up one relation of a subject: no fact, one, several of a set, or the sides of a dispute.
+    def lookup(
+        self, subject: str, relation: str, user: str = "", at: str = "", known_at: str = ""
+    ) -> Lookup:
+        """Look up one relation of a subject.
+
+        The result has no fact, one, several (relation of kind "set"), or the sides of a dispute.
 
         Args:
             subject: what the facts are about.
             relation: in any wording.
-            user: whose facts.
+            user: owner of the facts.
             at: the instant at which they hold.
-            known_at: leaves out what was said later.
+            known_at: ignore everything that was stated later.
         """
         name = self.table.name_of(relation)
         resolution = self._reader.resolve(_clean(subject), name, self._view(user, at, known_at))
@@ -253,73 +292,100 @@ class FactMemory:
             reason=resolution.reason,
         )
 
-    def history(self, subject: str, relation: str, user: str = "", known_at: str = "") -> tuple[Fact, ...]:
-        """All statements of one relation of a subject in the order in which they began to hold, shared ones first."""
+    def history(
+        self, subject: str, relation: str, user: str = "", known_at: str = ""
+    ) -> tuple[Fact, ...]:
+        """Return all statements of one relation of a subject by their start, shared ones first."""
         facts: list[Fact] = []
         present, known = self._present(user), self._instant(known_at)
         for owner in dict.fromkeys((SHARED, user)):
-            timeline = self._reader.timeline(owner, _clean(subject), self.table.name_of(relation), known)
+            timeline = self._reader.timeline(
+                owner, _clean(subject), self.table.name_of(relation), known
+            )
             in_time = sorted(timeline.known, key=lambda each: (each.start, each.number))
             facts += [self._reader.describe(each, known or present, timeline) for each in in_time]
         return tuple(facts)
 
-    def as_of(self, at: str, subject: str = "", user: str = "", known_at: str = "") -> tuple[Fact, ...]:
-        """All facts that held at an instant, about one subject or about all, in the order in which they were said."""
+    def as_of(
+        self, at: str, subject: str = "", user: str = "", known_at: str = ""
+    ) -> tuple[Fact, ...]:
+        """Return all facts that held at an instant, about one subject or about all."""
         view = self._view(user, at, known_at)
         places: dict[tuple[str, str], None] = {}
         for owner in dict.fromkeys((view.user, SHARED)):
             places |= self._reader.places(owner, _clean(subject))
         return tuple(fact for place in places for fact in self._reader.resolve(*place, view).facts)
 
-    def search(self, query: str, k: int = 5, user: str = "", at: str = "", known_at: str = "") -> tuple[FactHit, ...]:
-        """At most k facts that hold, best first; ranked by the words of the query, and by similarity if embedded."""
+    def search(
+        self, query: str, k: int = 5, user: str = "", at: str = "", known_at: str = ""
+    ) -> tuple[FactHit, ...]:
+        """Return at most k facts that hold, best first.
+
+        They are ranked by the words of the query and, with an embedding, by similarity too.
+
+        Raises:
+            BadSettings: k is below 1.
+        """
+        if k < 1:
+            raise BadSettings(f"k is {k}: give the number of facts to find, at least 1.")
         return self._search.search(query, k, self._view(user, at, known_at))
 
     def conflicts(self, user: str = "") -> tuple[Conflict, ...]:
-        """The contradictions that wait for a decision, oldest first."""
+        """Return the unresolved conflicts, oldest first."""
         return tuple(map(self._conflict, self._store.open_conflicts(user)))
 
     def journal(self, after: int = 0) -> tuple[JournalEntry, ...]:
-        """The operations of all users after that number, in order."""
+        """Return the operations of all users with a number above `after`, in order."""
         return tuple(self._store.journal(after))
 
     def count(self) -> int:
-        """Number of stored statements, of all users and times."""
+        """Return the number of stored statements, of all users and times."""
         return self._store.count()
 
-    def as_tools(self, user: str = "", writes: bool = True, shared: bool = False) -> "list[BaseTool]":
-        """The operations as tools of LangChain; see `emend.memory.tools.fact_tools`."""
+    def as_tools(
+        self, user: str = "", writes: bool = True, shared: bool = False
+    ) -> "list[BaseTool]":
+        """Return the operations as LangChain tools; see `emend.memory.tools.fact_tools`."""
         from emend.memory.tools import fact_tools
 
         return fact_tools(self, user, writes, shared)
 
     def as_retriever(self, user: str = "", k: int = 5) -> "BaseRetriever":
-        """The search as a retriever of LangChain; see `emend.memory.tools.FactRetriever`."""
+        """Return the search as a LangChain retriever; see `emend.memory.tools.FactRetriever`."""
         from emend.memory.tools import FactRetriever
 
         return FactRetriever(memory=self, user=user, k=k)
 
-    def _change(self, operation: Operation, provenance: Provenance, run: Callable[[Action], list[str]]) -> Change:
-        """Do an operation in one transaction, unless it was done before."""
+    def _change(
+        self, operation: Operation, provenance: Provenance, run: Callable[[Action], list[str]]
+    ) -> Change:
+        """Run an operation in one transaction, unless it was done before."""
         user, id_ = provenance.user, provenance.operation_id or uuid.uuid4().hex
-        recorded_at = self._instant(provenance.recorded_at) or now()
         with self._database.transaction():
+            recorded_at = self._instant(provenance.recorded_at) or self._now()
             earlier = self._store.find_operation(user, id_)
             if earlier is None:
                 number = self._store.add_operation(user, id_, operation, recorded_at)
-                ids = run(Action(number, id_, user, replace_surrogates(provenance.source), recorded_at))
+                ids = run(
+                    Action(number, id_, user, replace_surrogates(provenance.source), recorded_at)
+                )
                 self._store.finish_operation(number, ids)
             elif earlier.operation == operation:
                 ids = list(earlier.ids)
             else:
                 raise BadData(
-                    f"operation '{id_}' was '{earlier.operation}', not '{operation}': give each operation its own id."
+                    f"operation '{id_}' was '{earlier.operation}', not '{operation}': give each "
+                    "operation its own id."
                 )
             return self._outcome(operation, user, id_, ids, earlier is not None)
 
-    def _outcome(self, operation: Operation, user: str, id_: str, ids: Sequence[str], repeated: bool) -> Change:
+    def _outcome(
+        self, operation: Operation, user: str, id_: str, ids: Sequence[str], repeated: bool
+    ) -> Change:
         present = self._present(user)
-        statements = [each for id_ in ids if (each := self._store.find_statement(id_)) and not each.erased]
+        statements = [
+            each for id_ in ids if (each := self._store.find_statement(id_)) and not each.erased
+        ]
         rules = [rule for id_ in ids if (rule := self._store.find_rule(id_))]
         keys = dict.fromkeys(each.key for each in statements)
         rows = [row for key in keys for row in self._store.conflicts(key) if not row.resolved_at]
@@ -338,30 +404,43 @@ class FactMemory:
         first = statements[0]
         present = self._present(first.user)
         timeline = self._reader.timeline(first.user, first.subject, first.relation)
-        facts = tuple(self._reader.describe(each, present, timeline) for each in timeline.holding(present))
-        return Conflict(id=row.id, subject=first.subject, relation=first.relation, facts=facts, user=first.user)
+        facts = tuple(
+            self._reader.describe(each, present, timeline) for each in timeline.holding(present)
+        )
+        return Conflict(
+            id=row.id, subject=first.subject, relation=first.relation, facts=facts, user=first.user
+        )
 
-    def _draft(self, subject: str, relation: str, object_: str, start: str, end: str, ends: bool = False) -> Draft:
-        """A fact in canonical form."""
+    def _draft(
+        self, subject: str, relation: str, object_: str, start: str, end: str, ends: bool = False
+    ) -> Draft:
+        """Return a fact in canonical form."""
         _refuse_blank(subject=subject, relation=relation, **({} if ends else {"object": object_}))
         subject, relation, object_ = map(_clean, (subject, relation, object_))
         triplet = canonical_statement(subject, relation, object_)
         if triplet is None:
             raise BadData(
-                f"'{subject} {relation} {object_}' says what no longer holds: say it as a fact with `valid_to`, or "
-                "as an update without object."
+                f"'{subject} {relation} {object_}' says what no longer holds: say it as a fact "
+                "with `valid_to`, or as an update without object."
             )
         times = self._instant(start), self._instant(end)
         if all(times) and times[1] <= times[0]:
-            raise BadData(f"a fact that holds from {start} cannot end at {end}: give a later `valid_to`, or none.")
+            raise BadData(
+                f"a fact that holds from {start} cannot end at {end}: give a later "
+                "`valid_to`, or none."
+            )
         return Draft(triplet.subject, self.table.name_of(triplet.relation), triplet.object, *times)
 
     def _instant(self, time: str) -> str:
         return read_instant(time, self._zone) if time else ""
 
+    def _now(self) -> str:
+        return now() if self._follows_clock else undated(self._store.count_operations())
+
     def _present(self, user: str) -> str:
-        """The present, or the latest time at which the user said something, if that is later."""
-        return max(now(), self._store.last_recorded(user), self._store.last_recorded(SHARED))
+        """Return the present, or the time of the user's latest operation if that is later."""
+        clock = now() if self._follows_clock else BEGINNING_OF_TIME
+        return max(clock, self._store.last_recorded(user), self._store.last_recorded(SHARED))
 
     def _view(self, user: str, at: str, known_at: str) -> View:
         return View(user, self._instant(at) or self._present(user), self._instant(known_at))

@@ -1,4 +1,7 @@
-"""Answers from the stored statements and rules: what holds at an instant, as it was known at another."""
+"""Answers from the stored statements and rules.
+
+Each answer is about one instant (`at`), given what was known at another (`known_at`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,20 +15,21 @@ from emend.memory.relations.relation_table import RelationTable
 from emend.memory.store.superseding import fact_id
 from emend.memory.typography import fold_text
 
+# Fields that a fact copies from its statement.
 SAME_FIELDS = ("id", "subject", "relation", "object", "user", "recorded_at", "source")
-"""Fields that a fact has as its statement does."""
 ENDED = "it is said to hold no longer"
 
 
 class Resolution(NamedTuple):
-    """The knowledge about one relation of one subject.
+    """The knowledge about one relation of a subject.
 
     Attributes:
-        facts: those that hold.
-        disputed: whether they contradict each other and nobody has decided.
-        decided: whether anything was said, be it that nothing holds.
-        reason: why nothing is known.
-        place: start and number of the latest of the facts, by which statements and derived facts compare.
+        facts: the facts that hold.
+        disputed: whether the facts contradict each other and the conflict is unresolved.
+        decided: whether anything was stated, including that nothing holds.
+        reason: why no fact is known.
+        place: start and number of the latest fact, by which statements and derived facts are
+            ordered.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -37,10 +41,10 @@ class Resolution(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """The point from which facts are seen: a user, an instant, and a time at which they were known (empty: now).
+    """The viewpoint of a question: a user, an instant, and a time of knowledge (empty: now).
 
-    `resolutions` remembers, for one question, what was resolved from here and from other instants: chains of
-    dependencies ask for the same facts again and again.
+    `resolutions` caches the resolved facts of one question, since chains of dependencies ask for
+    the same facts repeatedly.
     """
 
     user: str
@@ -51,7 +55,7 @@ class View:
 
 @dataclass(frozen=True)
 class FactReader:
-    """Resolves facts by their timelines and dependencies.
+    """Resolver of facts from their timelines and dependencies.
 
     Attributes:
         store: the statements and rules.
@@ -62,21 +66,31 @@ class FactReader:
     table: RelationTable
 
     def resolve(self, subject: str, relation: str, view: View) -> Resolution:
-        """Resolve a fact for a user: their own facts and, where they have none, those of all; of a set both."""
+        """Return the user's facts that hold or, if nothing is stated for the user, the shared ones.
+
+        For a relation of kind "set", both are returned.
+        """
         key = (fact_id(subject, relation), view.user, view.at)
         if key not in view.resolutions:
             view.resolutions[key] = self._resolve(subject, relation, view)
         return view.resolutions[key]
 
     def timeline(self, user: str, subject: str, relation: str, known_at: str = "") -> Timeline:
-        """The timeline of one relation of one subject of one user."""
+        """Return the timeline of one relation of a user's subject."""
         statements = self.store.statements(fact_key(user, subject, relation))
         return Timeline(statements, self.table.kind_of(relation), known_at)
 
     def describe(
-        self, statement: Statement, at: str, timeline: Timeline | None = None, status: FactStatus | None = None
+        self,
+        statement: Statement,
+        at: str,
+        timeline: Timeline | None = None,
+        status: FactStatus | None = None,
     ) -> Fact:
-        """A statement as a fact, with its end and its status at an instant, unless that is known."""
+        """Return a statement as a fact, with its end and its status at an instant.
+
+        `timeline` and `status` are computed unless they are given.
+        """
         if timeline is None:
             timeline = self.timeline(statement.user, statement.subject, statement.relation)
         corrected = self.store.numbered([statement.corrects]) if statement.corrects else []
@@ -89,21 +103,29 @@ class FactReader:
         )
 
     def places(self, user: str, subject: str) -> dict[tuple[str, str], None]:
-        """Subject and relation of all that a user said, of one subject or of all, in order."""
+        """Return the stated subject-relation pairs of a user, in order.
+
+        They are limited to `subject` unless it is empty.
+        """
         if subject:
             statements = self.store.statements_about(user, subject)
             rules = self.store.rules_about(user, subject)
         else:
             statements, rules = self.store.statements_of(user), self.store.rules_of(user)
-        places = dict.fromkeys((each.subject, each.relation) for each in statements if not each.erased)
-        return places | dict.fromkeys((rule.dependency.subject, rule.dependency.relation) for rule in rules)
+        places = dict.fromkeys(
+            (each.subject, each.relation) for each in statements if not each.erased
+        )
+        return places | dict.fromkeys(
+            (rule.dependency.subject, rule.dependency.relation) for rule in rules
+        )
 
     def is_disputed(self, key: str, holding: Sequence[Statement], view: View) -> bool:
         """Return whether several objects hold and a conflict about them is open."""
         conflicts = self.store.conflicts(key) if len(holding) > 1 else ()
         known = view.known_at
         return any(
-            (not known or row.opened_at <= known) and (not row.resolved_at or bool(known and known < row.resolved_at))
+            (not known or row.opened_at <= known)
+            and (not row.resolved_at or bool(known and known < row.resolved_at))
             for row in conflicts
         )
 
@@ -115,7 +137,10 @@ class FactReader:
         if not personal.decided:
             return shared
         objects = {fold_text(fact.object) for fact in personal.facts}
-        facts = (*personal.facts, *(fact for fact in shared.facts if fold_text(fact.object) not in objects))
+        facts = (
+            *personal.facts,
+            *(fact for fact in shared.facts if fold_text(fact.object) not in objects),
+        )
         return personal._replace(facts=facts, disputed=personal.disputed or shared.disputed)
 
     def _status(self, statement: Statement, at: str, timeline: Timeline) -> FactStatus:
@@ -134,7 +159,7 @@ class FactReader:
         return "disputed" if disputed else "current"
 
     def _resolve_scope(self, user: str, subject: str, relation: str, view: View) -> Resolution:
-        """Resolve a fact by the statements and rules of one user."""
+        """Resolve a fact from the statements and rules of one user."""
         timeline = self.timeline(user, subject, relation, view.known_at)
         key = fact_key(user, subject, relation)
         holding = timeline.holding(view.at)
@@ -151,10 +176,12 @@ class FactReader:
         status: FactStatus = "disputed" if disputed else "current"
         facts = (self.describe(each, view.at, timeline, status) for each in holding)
         decided = timeline.decides(view.at)
-        return Resolution(tuple(facts), disputed, decided, "" if holding or not decided else ENDED, place)
+        return Resolution(
+            tuple(facts), disputed, decided, "" if holding or not decided else ENDED, place
+        )
 
     def _outdated(self, statement: Statement, rules: Sequence[Rule], view: View) -> str:
-        """Why a statement no longer counts: a fact that it depends on has changed since; empty if none has."""
+        """Return why a statement is outdated (a fact it depends on has changed since), or ""."""
         for rule in rules:
             before = self._base(rule, replace(view, at=statement.start))
             if before.facts and _objects(before) != _objects(self._base(rule, view)):
@@ -162,14 +189,20 @@ class FactReader:
         return ""
 
     def _derive(self, rules: Sequence[Rule], view: View) -> Resolution | None:
-        """The fact that follows by the latest rule whose condition holds."""
+        """Return the fact derived by the latest rule whose condition holds, or None."""
         for rule in reversed(rules):
             base = self._base(rule, view) if rule.dependency.value is not None else Resolution()
             conditions = {fold_text(each) for each in rule.dependency.condition}
-            fitting = [fact for fact in base.facts if not conditions or fold_text(fact.object) in conditions]
+            fitting = [
+                fact
+                for fact in base.facts
+                if not conditions or fold_text(fact.object) in conditions
+            ]
             if fitting and not base.disputed:
                 place = max(base.place, (rule.dependency.recorded_at, rule.number))
-                return Resolution((_derived_fact(rule.dependency, fitting[-1]),), decided=True, place=place)
+                return Resolution(
+                    (_derived_fact(rule.dependency, fitting[-1]),), decided=True, place=place
+                )
         return None
 
     def _base(self, rule: Rule, view: View) -> Resolution:
@@ -179,7 +212,9 @@ class FactReader:
 def _is_known(rule: Rule, known_at: str) -> bool:
     if not known_at:
         return not rule.retracted_at
-    return rule.dependency.recorded_at <= known_at and not (rule.retracted_at and rule.retracted_at <= known_at)
+    return rule.dependency.recorded_at <= known_at and not (
+        rule.retracted_at and rule.retracted_at <= known_at
+    )
 
 
 def _derived_fact(dependency: Dependency, cause: Fact) -> Fact:

@@ -1,4 +1,4 @@
-"""The stored statements, dependencies, conflicts and journal of a memory of facts."""
+"""Storage of the statements, dependencies, conflicts and journal of a memory of facts."""
 
 import json
 from collections.abc import Sequence
@@ -6,22 +6,30 @@ from typing import Any, Literal, NamedTuple
 
 from emend.memory.errors import BadData
 from emend.memory.facts.database import FactDatabase
-from emend.memory.facts.fact import SHARED, Dependency, JournalEntry, Operation, fact_key, owner_key, subject_key
+from emend.memory.facts.fact import (
+    SHARED,
+    Dependency,
+    JournalEntry,
+    Operation,
+    fact_key,
+    owner_key,
+    subject_key,
+)
 from emend.memory.facts.timeline import Statement
 from emend.memory.facts.word_index import WordIndex
 from emend.memory.store.superseding import fact_id
 
 Table = Literal["statements", "dependencies"]
 _SELECT = (
-    "SELECT number, id, start, end, recorded_at, retracted_at, corrects, replaces, operation, erased, content "
-    "FROM statements JOIN texts USING (number) "
+    "SELECT number, id, start, end, recorded_at, retracted_at, corrects, replaces, operation, "
+    "erased, content FROM statements JOIN texts USING (number) "
 )
+# Text fields of a statement.
 _TEXTS = ("subject", "relation", "object", "user", "source")
-"""The texts of a statement."""
 
 
 class ConflictRow(NamedTuple):
-    """A stored conflict; `resolved_at` is empty while it is open."""
+    """A stored conflict; `resolved_at` is empty while the conflict is open."""
 
     id: str
     key: str
@@ -31,7 +39,7 @@ class ConflictRow(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A stored dependency with its number, which is in the order of statements, and when it was taken back."""
+    """A stored dependency, with its number among all texts and its time of retraction."""
 
     number: int
     dependency: Dependency
@@ -39,10 +47,10 @@ class Rule(NamedTuple):
 
 
 class FactStore:
-    """Rows of statements, dependencies, conflicts and operations; each method is about one statement of SQL.
+    """Access to the tables of statements, dependencies, conflicts and operations.
 
     Args:
-        database: the file.
+        database: the SQLite file.
     """
 
     def __init__(self, database: FactDatabase) -> None:
@@ -51,27 +59,40 @@ class FactStore:
 
     def add_operation(self, user: str, id_: str, kind: Operation, recorded_at: str) -> int:
         """Add a row to the journal and return its number."""
-        insert = "INSERT INTO operations (owner, id, kind, recorded_at, ids) VALUES (?, ?, ?, ?, '[]')"
+        insert = (
+            "INSERT INTO operations (owner, id, kind, recorded_at, ids) VALUES (?, ?, ?, ?, '[]')"
+        )
         return self._database.insert(insert, owner_key(user), id_, kind, recorded_at)
 
     def finish_operation(self, number: int, ids: Sequence[str]) -> None:
-        """Note the facts and rules that an operation stated or changed."""
-        self._database.rows("UPDATE operations SET ids = ? WHERE number = ?", json.dumps(list(ids)), number)
+        """Record the ids of the facts and rules that an operation stated or changed."""
+        self._database.rows(
+            "UPDATE operations SET ids = ? WHERE number = ?", json.dumps(list(ids)), number
+        )
 
     def find_operation(self, user: str, id_: str) -> JournalEntry | None:
-        """The operation of a user with that id."""
+        """Return a user's operation with that id, or None."""
         return next(iter(self._journal("WHERE owner = ? AND id = ?", owner_key(user), id_)), None)
 
     def journal(self, after: int = 0) -> list[JournalEntry]:
-        """The operations after that number, in order."""
+        """Return the operations with a number above `after`, in order."""
         return self._journal("WHERE number > ? ORDER BY number", after)
 
+    def count_operations(self) -> int:
+        """Return the number of operations of all users."""
+        return int(self._database.value("SELECT count(*) FROM operations") or 0)
+
     def last_recorded(self, user: str) -> str:
-        """The latest time at which a user said something; empty if there is none."""
-        return self._database.value("SELECT max(recorded_at) FROM operations WHERE owner = ?", owner_key(user)) or ""
+        """Return the time of the user's latest operation; empty if there is none."""
+        return (
+            self._database.value(
+                "SELECT max(recorded_at) FROM operations WHERE owner = ?", owner_key(user)
+            )
+            or ""
+        )
 
     def add_statement(self, statement: Statement) -> Statement:
-        """Store a statement and return it with its number, which is that of its text; its own counts for nothing."""
+        """Store a statement under the number of its text and return it with that number."""
         number = self._database.add_text({name: getattr(statement, name) for name in _TEXTS})
         keys = _keys(statement)
         times = (statement.start, statement.end, statement.recorded_at, "")
@@ -82,75 +103,81 @@ class FactStore:
         return statement._replace(number=number)
 
     def statements(self, key: str) -> list[Statement]:
-        """The statements of a fact's key, in the order in which they were made."""
+        """Return the statements of a fact key in the order in which they were made."""
         return self._statements("WHERE key = ? ORDER BY number", key)
 
     def find_statement(self, id_: str) -> Statement | None:
-        """The statement of that id; its text may be erased."""
+        """Return the statement with that id, whose text may be erased, or None."""
         return next(iter(self._statements("WHERE id = ?", id_)), None)
 
     def numbered(self, numbers: Sequence[int]) -> list[Statement]:
-        """The statements of these numbers."""
+        """Return the statements with these numbers."""
         marks = ", ".join("?" * len(numbers))
         return self._statements(f"WHERE number IN ({marks}) ORDER BY number", *numbers)
 
     def statements_about(self, user: str, subject: str) -> list[Statement]:
-        """The statements of a user about a subject, in the order in which they were made."""
+        """Return a user's statements about a subject in the order in which they were made."""
         return self._statements("WHERE subject = ? ORDER BY number", subject_key(user, subject))
 
     def statements_of(self, user: str) -> list[Statement]:
-        """All statements of a user, in the order in which they were made."""
+        """Return all statements of a user in the order in which they were made."""
         return self._statements("WHERE owner = ? ORDER BY number", owner_key(user))
 
     def add_rule(self, dependency: Dependency) -> None:
         """Store a dependency.
 
         Raises:
-            BadData: the derived fact would follow from itself.
+            BadData: the derived fact would depend on itself.
         """
         fact = fact_id(dependency.subject, dependency.relation)
         base = fact_id(dependency.base_subject, dependency.base_relation)
         if fact in self._bases(base, dependency.user):
             raise BadData(
-                f"'{dependency.relation}' of '{dependency.subject}' would follow from itself by way of "
-                f"'{dependency.base_relation}' of '{dependency.base_subject}': leave this dependency out, or forget "
-                "the one that leads back."
+                f"'{dependency.relation}' of '{dependency.subject}' would follow from itself by "
+                f"way of '{dependency.base_relation}' of '{dependency.base_subject}': leave this "
+                "dependency out, or forget the one that leads back."
             )
         number = self._database.add_text(dependency.model_dump(mode="json"))
         keys = _keys(dependency)
         insert = f"INSERT INTO dependencies VALUES ({', '.join('?' * 9)})"
-        self._database.rows(insert, number, dependency.id, *keys, fact, base, dependency.recorded_at, "")
+        self._database.rows(
+            insert, number, dependency.id, *keys, fact, base, dependency.recorded_at, ""
+        )
         self.words.add(number, dependency.user, dependency.text)
 
     def rules(self, key: str) -> list[Rule]:
-        """The dependencies by which a fact's key is derived, oldest first."""
+        """Return the dependencies that derive a fact key, oldest first."""
         return self._rules("key = ?", key)
 
     def rules_about(self, user: str, subject: str) -> list[Rule]:
-        """The dependencies of a user by which facts about a subject are derived, oldest first."""
+        """Return a user's dependencies that derive facts about a subject, oldest first."""
         return self._rules("subject = ?", subject_key(user, subject))
 
     def rules_of(self, user: str) -> list[Rule]:
-        """All dependencies of a user, oldest first."""
+        """Return all dependencies of a user, oldest first."""
         return self._rules("owner = ?", owner_key(user))
 
     def find_rule(self, id_: str) -> Rule | None:
-        """The dependency of that id."""
+        """Return the dependency with that id, or None."""
         return next(iter(self._rules("id = ?", id_)), None)
 
     def rules_numbered(self, numbers: Sequence[int]) -> list[Rule]:
-        """The dependencies of these numbers."""
+        """Return the dependencies with these numbers."""
         return self._rules(f"number IN ({', '.join('?' * len(numbers))})", *numbers)
 
     def retract(self, table: Table, number: int, recorded_at: str) -> None:
-        """Mark a statement or dependency as taken back."""
-        self._database.rows(f"UPDATE {table} SET retracted_at = ? WHERE number = ?", recorded_at, number)
+        """Mark a statement or dependency as retracted."""
+        self._database.rows(
+            f"UPDATE {table} SET retracted_at = ? WHERE number = ?", recorded_at, number
+        )
 
     def erase(self, statement: Statement, operation: int) -> None:
-        """Erase the text of a statement; the place that it has in time stays empty."""
+        """Erase the text of a statement; its period stays occupied, without a value."""
         self.words.remove(statement.number, statement.user, statement.text)
         self._database.erase_text(statement.number)
-        self._database.rows("UPDATE statements SET erased = ? WHERE number = ?", operation, statement.number)
+        self._database.rows(
+            "UPDATE statements SET erased = ? WHERE number = ?", operation, statement.number
+        )
 
     def drop(self, table: Table, number: int, record: Statement | Dependency) -> None:
         """Remove a statement or dependency as if it had never been made."""
@@ -159,11 +186,11 @@ class FactStore:
         self._database.rows(f"DELETE FROM {table} WHERE number = ?", number)
 
     def count(self) -> int:
-        """Number of statements."""
+        """Return the number of statements."""
         return int(self._database.value("SELECT count(*) FROM statements"))
 
     def add_conflict(self, id_: str, key: str, user: str, opened_at: str) -> None:
-        """Open a conflict about a fact's key."""
+        """Open a conflict about a fact key."""
         insert = "INSERT INTO conflicts VALUES (?, ?, ?, ?, '')"
         self._database.rows(insert, id_, key, owner_key(user), opened_at)
 
@@ -172,56 +199,71 @@ class FactStore:
         self._database.rows("UPDATE conflicts SET resolved_at = ? WHERE id = ?", resolved_at, id_)
 
     def conflicts(self, key: str) -> list[ConflictRow]:
-        """The conflicts about a fact's key."""
+        """Return the conflicts about a fact key."""
         return self._conflicts("key = ?", key)
 
     def find_conflict(self, id_: str) -> ConflictRow | None:
-        """The conflict of that id."""
+        """Return the conflict with that id, or None."""
         return next(iter(self._conflicts("id = ?", id_)), None)
 
     def open_conflicts(self, user: str) -> list[ConflictRow]:
-        """The conflicts of a user that nobody has resolved."""
+        """Return the unresolved conflicts of a user."""
         return self._conflicts("owner = ? AND resolved_at = ''", owner_key(user))
 
     def drop_conflicts(self, key: str) -> None:
-        """Remove all conflicts about a fact's key."""
+        """Remove all conflicts about a fact key."""
         self._database.rows("DELETE FROM conflicts WHERE key = ?", key)
 
     def _statements(self, condition: str, *values: Any) -> list[Statement]:
-        return [_statement(dict(row)) for row in self._database.rows(_SELECT + condition, *values)]
+        rows = self._database.rows(_SELECT + condition, *values)
+        with self._database.reading_content():
+            return [_statement(dict(row)) for row in rows]
 
     def _rules(self, condition: str, *values: Any) -> list[Rule]:
         rows = self._database.rows(
-            "SELECT number, content, dependencies.retracted_at FROM dependencies JOIN texts USING (number) "
-            f"WHERE {condition} ORDER BY number",
+            "SELECT number, content, dependencies.retracted_at FROM dependencies JOIN texts USING "
+            f"(number) WHERE {condition} ORDER BY number",
             *values,
         )
-        return [Rule(number, Dependency.model_validate_json(content), at) for number, content, at in rows]
+        with self._database.reading_content():
+            return [
+                Rule(number, Dependency.model_validate_json(content), at)
+                for number, content, at in rows
+            ]
 
     def _bases(self, fact: str, user: str) -> set[str]:
-        """A fact, and those from which it follows by rules of the user and of all; for a shared rule, of everybody."""
+        """Return a fact and all facts it depends on, by rules of the user and shared rules.
+
+        For `SHARED`, the rules of all users are followed.
+        """
         owners = () if user == SHARED else (owner_key(user), owner_key(SHARED))
         condition = "retracted_at = ''" + (" AND owner IN (?, ?)" if owners else "")
         select = (
             "WITH RECURSIVE reached (fact) AS (VALUES (?) UNION "
-            f"SELECT base FROM dependencies JOIN reached USING (fact) WHERE {condition}) SELECT fact FROM reached"
+            f"SELECT base FROM dependencies JOIN reached USING (fact) WHERE {condition}) SELECT "
+            "fact FROM reached"
         )
         return {base for (base,) in self._database.rows(select, fact, *owners)}
 
     def _conflicts(self, condition: str, value: str) -> list[ConflictRow]:
         select = (
-            f"SELECT id, key, owner, opened_at, resolved_at FROM conflicts WHERE {condition} ORDER BY opened_at, id"
+            f"SELECT id, key, owner, opened_at, resolved_at FROM conflicts WHERE {condition} ORDER "
+            "BY opened_at, id"
         )
         return [ConflictRow(*row) for row in self._database.rows(select, value)]
 
     def _journal(self, condition: str, *values: Any) -> list[JournalEntry]:
-        select = "SELECT number, id AS operation_id, kind AS operation, recorded_at, ids FROM operations "
-        rows = map(dict, self._database.rows(select + condition, *values))
-        return [JournalEntry(**row | {"ids": json.loads(row["ids"])}) for row in rows]
+        select = (
+            "SELECT number, id AS operation_id, kind AS operation, recorded_at, ids FROM "
+            "operations "
+        )
+        rows = [dict(row) for row in self._database.rows(select + condition, *values)]
+        with self._database.reading_content():
+            return [JournalEntry(**row | {"ids": json.loads(row["ids"])}) for row in rows]
 
 
 def _keys(record: Statement | Dependency) -> tuple[str, str, str]:
-    """The digests of a record's fact, of its subject, and of its user."""
+    """Return the digests of a record's fact key, subject and user."""
     user, subject = record.user, record.subject
     return fact_key(user, subject, record.relation), subject_key(user, subject), owner_key(user)
 

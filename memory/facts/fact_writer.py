@@ -1,4 +1,4 @@
-"""The statements and rules that an operation adds, ends, takes back or erases; called inside its transaction."""
+"""Changes to the stored statements and rules, each inside the transaction of its operation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from emend.memory.typography import fold_text
 
 
 class Action(NamedTuple):
-    """The operation that is being done: its number and id, the user and source, and when it was said."""
+    """The current operation: its number, id, user and source, and the time of the statement."""
 
     number: int
     id: str
@@ -24,7 +24,7 @@ class Action(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A fact to be stated, in canonical form, with the start and end that were said (empty if none)."""
+    """A fact to state, in canonical form; start and end are empty if they were not given."""
 
     subject: str
     relation: str
@@ -35,12 +35,12 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class FactWriter:
-    """Adds to the store and erases from it, and opens and closes conflicts.
+    """Writer that adds and erases statements and rules, and opens and closes conflicts.
 
-    What is erased is overwritten in the file, and found by no word.
+    Erased texts are overwritten in the file and removed from the word index.
 
     Attributes:
-        reader: tells what holds.
+        reader: resolves the facts that hold.
     """
 
     reader: FactReader
@@ -50,9 +50,10 @@ class FactWriter:
         return self.reader.store
 
     def remember(self, draft: Draft, action: Action) -> list[str]:
-        """State a fact and return its id; one that is known already is not stated again.
+        """State a fact and return its id; a fact that already holds is not stated again.
 
-        One that was known without the end that is said now takes that end.
+        If an end is given without a start, statements of the same fact that are open then end
+        there.
         """
         start = _start(draft, action)
         timeline = self.reader.timeline(action.user, draft.subject, draft.relation)
@@ -64,62 +65,80 @@ class FactWriter:
                 return [each.id]
         ended = _ended_by(draft, timeline)
         start = min((each.start for each in ended), default=start)
-        statement = self._add(draft._replace(start=start), action, replaces=[each.number for each in ended])
+        statement = self._add(
+            draft._replace(start=start), action, replaces=[each.number for each in ended]
+        )
         if timeline.kind == "undecided":
             self._open_conflict(statement, action)
         return [statement.id]
 
     def update(self, draft: Draft, replaced: str, action: Action) -> list[str]:
-        """State a fact that takes the place of others, or that they hold no longer, and return the ids of all.
+        """State a fact that replaces others, or that they have ended, and return the ids of all.
 
         Args:
-            draft: the fact; without object nothing takes their place.
-            replaced: object or id of the fact that ends; empty if there is only one that can be meant.
+            draft: the fact; an empty object ends the others without a replacement.
+            replaced: object or id of the fact that ends; may be empty if only one fact holds.
             action: the operation.
 
         Raises:
-            BadData: no such fact holds, or it does not say which of several.
+            BadData: no such fact holds, or several do and `replaced` does not tell which is meant.
         """
         start = _start(draft, action)
         timeline = self.reader.timeline(action.user, draft.subject, draft.relation)
         holding = timeline.holding(start)
         targets = [
-            each for each in holding if replaced in ("", each.id) or fold_text(replaced) == fold_text(each.object)
+            each
+            for each in holding
+            if replaced in ("", each.id) or fold_text(replaced) == fold_text(each.object)
         ]
-        if not targets and (replaced or not draft.object) and (timeline.kind != "functional" or not draft.object):
-            raise BadData(f"{_name(draft)}: {_held(holding)}, so that nothing can be replaced or end: use `remember`.")
+        if (
+            not targets
+            and (replaced or not draft.object)
+            and (timeline.kind != "functional" or not draft.object)
+        ):
+            raise BadData(
+                f"{_name(draft)}: {_held(holding)}, so that nothing can be replaced or "
+                "end: use `remember`."
+            )
         if timeline.kind == "set" and len(targets) > 1:
             raise BadData(f"{_name(draft)}: {_held(holding)}: say which of them is replaced.")
         objects = {fold_text(each.object) for each in targets}
-        numbers = [each.number for each in timeline.standing(start) if fold_text(each.object) in objects]
+        numbers = [
+            each.number for each in timeline.standing(start) if fold_text(each.object) in objects
+        ]
         statement = self._add(draft._replace(start=start), action, replaces=numbers)
         if timeline.kind == "undecided":
             self.close_conflicts(statement, action)
         return [statement.id, *(each.id for each in targets)]
 
-    def correct(self, fact_id: str, object_: str, times: tuple[str, str], action: Action) -> list[str]:
-        """State what should have been said in place of a fact, and return the ids of both.
+    def correct(
+        self, fact_id: str, object_: str, times: tuple[str, str], action: Action
+    ) -> list[str]:
+        """State the corrected version of a fact and return the ids of both.
 
         Raises:
-            BadData: the user has no such fact, or it was corrected or taken back.
+            BadData: the user has no such fact, or it was already corrected or retracted.
         """
         wrong = self.find_own(fact_id, action.user)
         timeline = self.reader.timeline(action.user, wrong.subject, wrong.relation)
         if wrong not in timeline.live:
             state = "corrected" if timeline.is_corrected(wrong) else "taken back"
             raise BadData(
-                f"fact '{fact_id}' was {state} already: correct one of those that `history` shows as current."
+                f"fact '{fact_id}' was {state} already: correct one of those that `history` shows "
+                "as current."
             )
         start, end = times
-        draft = Draft(wrong.subject, wrong.relation, object_, start or wrong.start, end or wrong.end)
+        draft = Draft(
+            wrong.subject, wrong.relation, object_, start or wrong.start, end or wrong.end
+        )
         statement = self._add(draft, action, corrects=wrong.number, replaces=wrong.replaces)
         return [statement.id, wrong.id]
 
     def retract(self, id_: str, action: Action) -> list[str]:
-        """Take back a fact or a rule: what it had replaced or corrected holds again.
+        """Retract a fact or rule, so that what it had replaced or corrected holds again.
 
         Raises:
-            BadData: the user has none of that id.
+            BadData: the user has no fact or rule with that id.
         """
         rule = self._store.find_rule(id_)
         if rule and rule.dependency.user == action.user:
@@ -132,10 +151,10 @@ class FactWriter:
         return [id_]
 
     def resolve(self, conflict_id: str, keep: Sequence[str], at: str, action: Action) -> list[str]:
-        """Decide a conflict: the facts to keep stand, the others are taken back; return the ids of all.
+        """Resolve a conflict by retracting all but the facts to keep, and return the ids of all.
 
         Raises:
-            BadData: the user has no such open conflict, or a fact to keep is not one of its facts.
+            BadData: the user has no such open conflict, or a fact to keep does not belong to it.
         """
         row = self._store.find_conflict(conflict_id)
         if row is None or row.resolved_at or row.owner != owner_key(action.user):
@@ -156,7 +175,7 @@ class FactWriter:
         """State a rule and return its id.
 
         Raises:
-            BadData: a fact would follow from itself.
+            BadData: the derived fact would depend on itself.
         """
         self._store.add_rule(dependency)
         return [dependency.id]
@@ -164,10 +183,10 @@ class FactWriter:
     def forget(self, id_: str, action: Action) -> list[str]:
         """Erase a rule, or a fact with all statements of its object, and return their ids.
 
-        What the fact had replaced does not hold again: its place in time stays empty.
+        What the fact had replaced does not hold again: the fact's period stays without a value.
 
         Raises:
-            BadData: the user has none of that id.
+            BadData: the user has no fact or rule with that id.
         """
         rule = self._store.find_rule(id_)
         if rule and rule.dependency.user == action.user:
@@ -183,10 +202,11 @@ class FactWriter:
         return [each.id for each in same]
 
     def forget_about(self, subject: str, relation: str, action: Action) -> list[str]:
-        """Erase all that a user said of a subject, or of one relation of it, with the rules; return their ids.
+        """Erase a user's statements and rules about a subject or one of its relations.
 
-        Facts of others that name the subject as their object go too, since who is the mayor of a place is stated about
-        the place; what they had replaced does not hold again.
+        Returns their ids. Without a relation, facts of other subjects that have the subject as
+        their object are erased too, since "who is the mayor of Oslo" is stated about Oslo; what
+        they had replaced does not hold again.
         """
         if relation:
             key = fact_key(action.user, subject, relation)
@@ -218,25 +238,29 @@ class FactWriter:
         return [rule.dependency.id for rule in rules]
 
     def find_own(self, id_: str, user: str) -> Statement:
-        """The statement of that id, which must be the user's.
+        """Return the user's statement with that id.
 
         Raises:
-            BadData: the user has none.
+            BadData: the user has no such statement, or it was erased.
         """
         statement = self._store.find_statement(id_)
         if statement is None or statement.erased or statement.user != user:
-            raise BadData(f"no fact '{id_}' of this user: take an id that `history` or `search` shows.")
+            raise BadData(
+                f"no fact '{id_}' of this user: take an id that `history` or `search` shows."
+            )
         return statement
 
     def close_conflicts(self, statement: Statement, action: Action) -> None:
-        """Close the conflicts of which a change has left at most one side."""
+        """Close the conflicts about a statement's fact if at most one side is left."""
         timeline = self.reader.timeline(statement.user, statement.subject, statement.relation)
         if len(timeline.holding(max(statement.start, action.recorded_at))) <= 1:
             for row in self._store.conflicts(statement.key):
                 if not row.resolved_at:
                     self._store.resolve_conflict(row.id, action.recorded_at)
 
-    def _add(self, draft: Draft, action: Action, corrects: int = 0, replaces: Sequence[int] = ()) -> Statement:
+    def _add(
+        self, draft: Draft, action: Action, corrects: int = 0, replaces: Sequence[int] = ()
+    ) -> Statement:
         statement = Statement(
             **draft._asdict(),
             id=content_id("statement", action.user, action.id),
@@ -250,7 +274,7 @@ class FactWriter:
         return self._store.add_statement(statement)
 
     def _open_conflict(self, statement: Statement, action: Action) -> None:
-        """Queue a question if the statement contradicts another one and none is queued yet."""
+        """Open a conflict if the statement contradicts another one and no conflict is open yet."""
         key = statement.key
         timeline = self.reader.timeline(statement.user, statement.subject, statement.relation)
         is_open = any(not row.resolved_at for row in self._store.conflicts(key))
@@ -261,14 +285,17 @@ class FactWriter:
 
 
 def _start(draft: Draft, action: Action) -> str:
-    """The start of a fact: as it was said, or when; unknown if the fact had ended by then."""
+    """Return the start of a fact, by default the time of the statement.
+
+    It is empty (unknown) if the fact had already ended by then.
+    """
     if draft.start:
         return draft.start
     return "" if draft.end and draft.end <= action.recorded_at else action.recorded_at
 
 
 def _ended_by(draft: Draft, timeline: Timeline) -> list[Statement]:
-    """The statements of the same fact that are open at an end which is said without a start."""
+    """Return the open statements of the same fact, if an end is given without a start."""
     if not draft.end or draft.start:
         return []
     return [

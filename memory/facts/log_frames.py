@@ -1,7 +1,8 @@
-"""The frames of an SQLite write-ahead log, and the erasure of those that are out of use.
+"""Erasure of obsolete frames in an SQLite write-ahead log.
 
-A log is written from its start again once all of its frames are in the database, and gets another salt then: frames
-with a former salt are read by nobody, but stay in the file (https://www.sqlite.org/fileformat2.html#walformat).
+SQLite restarts a log at its beginning, with a new salt, once all frames are in the database. Frames
+with an earlier salt are never read again but stay in the file
+(https://www.sqlite.org/fileformat2.html#walformat).
 """
 
 import os
@@ -15,13 +16,13 @@ _BLOCK = 2**15
 
 
 def read_salt(path: Path) -> bytes:
-    """The salt of the present round of a log; empty if the file is."""
+    """Return the current salt of a log; empty if the file is empty."""
     with open_file(path, buffering=0) as file:
         return file.read(HEADER)[16:24]
 
 
 def erase_former_frames(path: Path) -> None:
-    """Overwrite the frames of former rounds with zeros, while nobody writes to the log."""
+    """Overwrite the frames of earlier rounds with zeros; nobody may write to the log meanwhile."""
     with open_file(path, "r+b", buffering=0) as file:
         header = file.read(HEADER)
         end, length = HEADER, FRAME_HEADER + int.from_bytes(header[8:12], "big")
@@ -33,7 +34,7 @@ def erase_former_frames(path: Path) -> None:
 
 
 def _overwrite(file: BinaryIO) -> None:
-    """Overwrite the rest of a file where it has anything but zeros."""
+    """Overwrite the rest of a file with zeros, skipping blocks that are zero already."""
     while block := file.read(_BLOCK):
         zeros = bytes(len(block))
         if block != zeros:

@@ -1,4 +1,4 @@
-"""The rule that decides what holds when, by the kind of the relation."""
+"""Timeline of statements, which decides what holds when by the kind of the relation."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,10 +9,12 @@ from emend.memory.typography import fold_text
 
 
 class Statement(NamedTuple):
-    """A stored fact. Instants are in UTC and of one form, so that they compare as texts; empty ones are unknown.
+    """A stored fact.
 
-    `number` is the order in which statements were made, and `operation` that of the operations. `replaces` are the
-    numbers of statements that end where this one starts. `erased` is the operation that erased its text, or 0.
+    Instants are in one UTC format, so that they compare as strings; empty ones are unknown.
+    `number` is the position in the order of statements, and `operation` the number of the
+    operation. `replaces` holds the numbers of the statements that end where this one starts.
+    `erased` is the number of the operation that erased the text, or 0.
     """
 
     id: str
@@ -33,58 +35,66 @@ class Statement(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the fact that it is about."""
+        """The key of the fact that the statement is about."""
         return fact_key(self.user, self.subject, self.relation)
 
     @property
     def text(self) -> str:
-        """The text by which it is found."""
+        """The text by which a search finds the statement."""
         return f"{self.subject} {self.relation} {self.object}"
 
 
 class Timeline:
-    """The statements of one user about one relation of one subject, as they were known at a time.
+    """The statements of one user about one relation of a subject, as known at a time.
 
     Args:
-        statements: all that were ever made.
+        statements: all statements ever made about it.
         kind: the kind of the relation.
-        known_at: later statements and retractions are left out; empty for none.
+        known_at: ignore later statements and retractions; empty for no limit.
     """
 
-    def __init__(self, statements: Iterable[Statement], kind: RelationKind, known_at: str = "") -> None:
+    def __init__(
+        self, statements: Iterable[Statement], kind: RelationKind, known_at: str = ""
+    ) -> None:
         self.kind = kind
         self.known = [each for each in statements if not known_at or each.recorded_at <= known_at]
         self._retracted = {
-            each.number for each in self.known if each.retracted_at and (not known_at or each.retracted_at <= known_at)
+            each.number
+            for each in self.known
+            if each.retracted_at and (not known_at or each.retracted_at <= known_at)
         }
         self._by_number = {each.number: each for each in self.known}
         self._corrections: dict[int, list[Statement]] = {}
         for each in self.known:
             if each.corrects:
                 self._corrections.setdefault(each.corrects, []).append(each)
-        live = [each for each in self.known if not self.is_retracted(each) and not self.is_corrected(each)]
+        live = [
+            each
+            for each in self.known
+            if not self.is_retracted(each) and not self.is_corrected(each)
+        ]
         latest = max((each.operation for each in live if not each.erased), default=0)
-        # The place of an erased statement stays empty, unless something was said about it later.
+        # An erased statement still occupies its period, unless a later operation stated something.
         present = (each for each in live if not each.erased or each.erased > latest)
         self.live = sorted(present, key=lambda each: (each.start, each.number))
 
     def is_retracted(self, statement: Statement) -> bool:
-        """Return whether the statement was taken back."""
+        """Return whether the statement was retracted."""
         return statement.number in self._retracted
 
     def is_corrected(self, statement: Statement) -> bool:
-        """Return whether a correction stands in its place, or the correction of one."""
+        """Return whether a correction of the statement, or of that correction, is in force."""
         return any(
             not self.is_retracted(each) or self.is_corrected(each)
             for each in self._corrections.get(statement.number, ())
         )
 
     def holding(self, at: str) -> list[Statement]:
-        """The statements that hold at an instant, oldest first; of equal objects the latest."""
+        """Return the statements that hold at an instant, oldest first, without equal objects."""
         return list({fold_text(each.object): each for each in self.standing(at)}.values())
 
     def standing(self, at: str) -> list[Statement]:
-        """The statements that hold at an instant, oldest first, those of equal objects too."""
+        """Return the statements that hold at an instant, oldest first, also of equal objects."""
         started = [each for each in self.live if each.start <= at]
         if self.kind == "functional":
             started = started[-1:]
@@ -92,15 +102,17 @@ class Timeline:
         return [
             each
             for each in started
-            if each.object and not replaced.intersection(self._numbers(each)) and (not each.end or at < each.end)
+            if each.object
+            and not replaced.intersection(self._numbers(each))
+            and (not each.end or at < each.end)
         ]
 
     def decides(self, at: str) -> bool:
-        """Return whether anything was said that bears on an instant, be it that nothing holds."""
+        """Return whether anything is stated for an instant, including that nothing holds."""
         return any(each.start <= at for each in self.live)
 
     def end_of(self, statement: Statement) -> str:
-        """The instant at which a statement ceases to hold: its own end, or the start of what follows; empty if open."""
+        """Return when a statement ends, by itself or by a successor; empty if it is open."""
         key = (statement.start, statement.number)
         followers = [each for each in self.live if (each.start, each.number) > key]
         if self.kind != "functional":
@@ -110,7 +122,7 @@ class Timeline:
         return min((end for end in ends if end), default="")
 
     def _numbers(self, statement: Statement) -> set[int]:
-        """The statement's number, and those of what it corrects, whose end is its own."""
+        """Return the numbers of the statement and of those it corrects, which end with it."""
         numbers = {statement.number}
         while corrected := self._by_number.get(statement.corrects):
             statement = corrected

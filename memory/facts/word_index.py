@@ -1,4 +1,7 @@
-"""Search by words: which stored texts share the rarest words with a query. Words are stored as digests alone."""
+"""Word index that finds the stored texts sharing the rarest words with a query.
+
+Words are stored only as digests.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -6,15 +9,16 @@ from collections.abc import Iterable
 from emend.memory.facts.database import FactDatabase
 from emend.memory.retrieval.tokens import stems
 
+# A word in more texts than this is frequent: it only adds to the scores of texts that rarer words
+# find; a query of frequent words alone finds the latest texts.
 FREQUENT = 300
-"""A word of more texts than this is frequent: it ranks what rarer words find, and by itself finds the latest texts."""
 
 
 class WordIndex:
-    """Stems of texts by user.
+    """Index of word stems by user.
 
     Args:
-        database: the file.
+        database: the SQLite file.
     """
 
     def __init__(self, database: FactDatabase) -> None:
@@ -26,14 +30,15 @@ class WordIndex:
         self._database.run_many("INSERT OR IGNORE INTO postings VALUES (?, ?)", rows)
 
     def remove(self, number: int, user: str, text: str) -> None:
-        """Remove a text, which is the one that was added."""
+        """Remove a text, which must equal the one that was added."""
         rows = sorted({(self._code(user, term), number) for term in stems(text)})
         self._database.run_many("DELETE FROM postings WHERE term = ? AND number = ?", rows)
 
     def find(self, query: str, users: Iterable[str]) -> dict[int, float]:
-        """The numbers of the texts that share most with a query, best first, each with its score.
+        """Return the scores of the texts that share words with a query, by number, best first.
 
-        The score is the sum of the rarity of the shared words, which is less than 1 for a frequent one.
+        Each shared word adds 1 + 1/n to the score if it occurs in n texts, and 0.5 if it is
+        frequent.
         """
         scores: dict[int, float] = {}
         terms = dict.fromkeys(stems(query))
@@ -51,23 +56,32 @@ class WordIndex:
         return dict(sorted(scores.items(), key=lambda item: (-item[1], -item[0])))
 
     def find_whole(self, query: str, user: str) -> list[int]:
-        """The numbers of a user's texts that have all words of a query, oldest first."""
+        """Return the numbers of a user's texts that contain all words of a query, oldest first."""
         codes = [self._code(user, term) for term in dict.fromkeys(stems(query))]
         select = " INTERSECT ".join(["SELECT number FROM postings WHERE term = ?"] * len(codes))
-        return [number for (number,) in self._database.rows(f"{select} ORDER BY number", *codes)] if codes else []
+        return (
+            [number for (number,) in self._database.rows(f"{select} ORDER BY number", *codes)]
+            if codes
+            else []
+        )
 
     def _latest(self, code: int) -> list[int]:
-        """The latest texts with a word, one more than `FREQUENT` at most."""
+        """Return the latest texts that contain a word, at most `FREQUENT` + 1."""
         select = "SELECT number FROM postings WHERE term = ? ORDER BY number DESC LIMIT ?"
         return [number for (number,) in self._database.rows(select, code, FREQUENT + 1)]
 
     def _among(self, code: int, numbers: Iterable[int]) -> list[int]:
-        """Those of the texts that have a word."""
+        """Return those of the given texts that contain a word."""
         chosen = sorted(numbers)
-        select = f"SELECT number FROM postings WHERE term = ? AND number IN ({', '.join('?' * len(chosen))})"
+        select = (
+            "SELECT number FROM postings WHERE term = ? AND number IN "
+            f"({', '.join('?' * len(chosen))})"
+        )
         return [number for (number,) in self._database.rows(select, code, *chosen)]
 
     def _code(self, user: str, term: str) -> int:
-        """A digest of a user's word, which tells neither to those who lack the file's salt."""
-        digest = hashlib.blake2b(f"{user}\0{term}".encode(), digest_size=8, key=self._database.salt).digest()
+        """Return a digest of a user's word that cannot be reversed without the file's salt."""
+        digest = hashlib.blake2b(
+            f"{user}\0{term}".encode(), digest_size=8, key=self._database.salt
+        ).digest()
         return int.from_bytes(digest, "big", signed=True)

@@ -1,1 +1,3 @@
-"""Relations: their canonical form, and how many objects of one hold at once."""
+"""Relations: canonical forms, clozes and questions, and whether a relation can have several objects
+at once.
+"""

@@ -1,9 +1,10 @@
-"""Canonical triplets: one subject and relation for the English phrasings of a fact.
+"""Canonical triplets: the same subject and relation for different English phrasings of a fact.
 
-A memory needs them to recognise that a later document supersedes an earlier one. The rules are grammatical, without a
-table of relations: a definite description denotes the only thing of its kind that its owner has, so that 'O is the R of
-S', 'O became R of S' and 'O is S's R' all become (S, R, O). An indefinite one denotes one of several ('is a citizen
-of') and stays a statement about O. Verbs lose auxiliaries and agreement.
+A memory needs them to recognise that a later document supersedes an earlier one. The rules are
+grammatical and need no table of relations. A definite description refers to the owner's only thing
+of its kind, so 'O is the R of S', 'O became R of S' and 'O is S's R' all become (S, R, O). An
+indefinite description refers to one of several ('is a citizen of') and stays a statement about O.
+Verbs lose auxiliaries and agreement.
 """
 
 import re
@@ -15,15 +16,19 @@ from emend.memory.relations.inflection import find_base, is_plural
 from emend.memory.typography import has_name
 
 _PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{w.PLACES}) of$")
-_OWNED = re.compile(r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) (?P<role>(?:C[A-Z]O\b|[a-z])[a-z -]*)$")
+_OWNED = re.compile(
+    r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) "
+    r"(?P<role>(?:C[A-Z]O\b|[a-z])[a-z -]*)$"
+)
 _ROLE = re.compile(
-    r"^(?:(?:over|in|to be) )?(?P<as>as )?(?P<article>the |an? )?(?P<role>(?:C[A-Z]O\b|[a-z])[\w'’ -]*?) of$"
+    r"^(?:(?:over|in|to be) )?(?P<as>as )?(?P<article>the |an? )?(?P<role>(?:C[A-Z]O\b|[a-z])[\w'’ "
+    r"-]*?) of$"
 )
 _SAID = re.compile(r"(?<=\w) (?:is|was|are|were|has been)(?: now)?(?: (?:called|named|known as))?$")
 
 
 def canonical(triplet: Triplet) -> Triplet | None:
-    """The canonical triplet; None if it states what no longer holds.
+    """Return the canonical triplet, or None if it states that a fact has ended.
 
     Statements that are negated, possible or in the future are unchanged.
     """
@@ -41,13 +46,25 @@ def canonical(triplet: Triplet) -> Triplet | None:
         return turned if turned.relation else None
     if not kind and lower[0] in w.PAST_FIRST and len(lower) > 1:
         return None
-    return triplet.model_copy(update={"relation": f"{verb} {text}".strip() if kind else _noun(text)})
+    return triplet.model_copy(
+        update={"relation": f"{verb} {text}".strip() if kind else _noun(text)}
+    )
 
 
 def parse_role(noun: str) -> str:
-    """A role without its article and words such as 'new'; empty if an owner has several of the kind."""
+    """Return a role without its article and words such as 'new'; empty if an owner may have several
+    of them.
+    """
     words = noun.split()
-    while len(words) > 1 and words[0].lower() in w.CURRENT | {"a", "an", "the", "its", "their", "his", "her"}:
+    while len(words) > 1 and words[0].lower() in w.CURRENT | {
+        "a",
+        "an",
+        "the",
+        "its",
+        "their",
+        "his",
+        "her",
+    }:
         words = words[1:]
     several = not words or is_plural(words[-1]) or words[-1] in w.SEVERAL
     return "" if several else " ".join(words)
@@ -58,13 +75,16 @@ def _is_past(words: list[str]) -> bool:
 
 
 def parse_verb(words: list[str]) -> tuple[str, str, list[str]]:
-    """The kind of a relation (`be`, `passive`, `active`, or `''` for a noun), its verb form, and the rest.
+    """Return the kind of a relation (`be`, `passive`, `active`, or `''` for a noun), its verb form,
+    and the remaining words.
 
     'has been named after' is passive, 'named', 'after'; 'is living in' is active, 'lives', 'in'.
     """
     at = 0
     helping: list[str] = []
-    while at < len(words) and (words[at].lower() in w.BE | w.HAVE or helping and _is_adverb(words[at])):
+    while at < len(words) and (
+        words[at].lower() in w.BE | w.HAVE or helping and _is_adverb(words[at])
+    ):
         helping.append(words[at].lower())
         at += 1
     rest = words[at:]
@@ -112,9 +132,17 @@ def _ended(kind: str, verb: str, rest: str) -> bool:
 
 
 def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None:
-    """(S, R, O) if the relation says that the subject is the R of the object; without relation if R is past."""
+    """Return (S, R, O) if the subject is the R of the object; with an empty relation if that has
+    ended.
+    """
     base = find_base(verb)
-    filled = kind == "be" or base in w.APPOINT and kind == "passive" or base in w.ROLE_VERBS and kind == "active"
+    filled = (
+        kind == "be"
+        or base in w.APPOINT
+        and kind == "passive"
+        or base in w.ROLE_VERBS
+        and kind == "active"
+    )
     if not filled:
         return None
     if rest in ("", "as") and (match := _OWNED.match(triplet.object)):
@@ -123,8 +151,11 @@ def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None
         owner, role, bare = triplet.object, match["role"], kind == "be" and not match["article"]
     else:
         return None
-    if kind != "passive" and (kind == "active") != (rest == "as" or bool(match.groupdict().get("as"))):
-        return None  # 'serves as the R of' and 'is the R of', but not 'serves the R of' and 'is as the R of'
+    if kind != "passive" and (kind == "active") != (
+        rest == "as" or bool(match.groupdict().get("as"))
+    ):
+        # 'serves as the R of' and 'is the R of', but not 'serves the R of' and 'is as the R of'
+        return None
     return _owned(triplet.subject, role, owner, bare)
 
 
@@ -137,7 +168,9 @@ def _owned(thing: str, role: str, owner: str, bare: bool) -> Triplet | None:
         return Triplet(subject=owner, relation="", object=thing)
     if (bare and words[-1] in w.TAKE_OF) or not (plain := parse_role(role)):
         return None
-    return Triplet(subject=owner.removeprefix("the "), relation=plain, object=thing.removeprefix("the "))
+    return Triplet(
+        subject=owner.removeprefix("the "), relation=plain, object=thing.removeprefix("the ")
+    )
 
 
 def _noun(text: str) -> str:

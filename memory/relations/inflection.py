@@ -4,11 +4,19 @@ from emend.memory.relations import words as w
 
 _BASE_OF = {form: base for base, forms in w.IRREGULAR_FORMS.items() for form in forms}
 _KNOWN = w.BASES | frozenset(w.IRREGULAR_FORMS) | w.APPOINT | w.ROLE_VERBS | w.ENDED
-_ENDINGS = (("ies", "y"), ("ied", "y"), ("ying", "ie"), ("es", ""), ("s", ""), ("ed", ""), ("d", ""))
+_ENDINGS = (
+    ("ies", "y"),
+    ("ied", "y"),
+    ("ying", "ie"),
+    ("es", ""),
+    ("s", ""),
+    ("ed", ""),
+    ("d", ""),
+)
 
 
 def find_base(verb: str) -> str:
-    """The base of a verb in any of its forms; an empty string for a word that is not a known verb."""
+    """Return the base form of an inflected verb, or "" for a word that is not a known verb."""
     if verb in _KNOWN or verb in w.INVARIABLE:
         return verb
     if verb in _BASE_OF:
@@ -21,7 +29,7 @@ def find_base(verb: str) -> str:
 
 
 def past(base: str) -> str:
-    """The past tense: 'lived' of 'live'."""
+    """Return the past tense: 'lived' for 'live'."""
     if base in w.IRREGULAR_FORMS:
         return w.IRREGULAR_FORMS[base][0]
     if base in w.INVARIABLE:

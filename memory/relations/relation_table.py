@@ -1,4 +1,6 @@
-"""The kind of a relation, which decides what a second object means: it replaces, it is added, or it contradicts."""
+"""Relation kinds, which decide whether a second object replaces the first, is added to it, or
+contradicts it.
+"""
 
 import re
 import tomllib
@@ -13,7 +15,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from emend.memory.edit import Triplet
 from emend.memory.embeddings.embed import Embedding, Vectors
-from emend.memory.errors import BadData, first_problem
+from emend.memory.errors import BadData, problem_of
 from emend.memory.files import read_input
 from emend.memory.relations.canonical import canonical, parse_verb
 from emend.memory.relations.inflection import is_plural
@@ -21,8 +23,9 @@ from emend.memory.relations.words import OPEN
 from emend.memory.retrieval.tokens import stems
 from emend.memory.typography import fold_text
 
+# `functional`: one object at a time, a newer one replaces it. `set`: several hold at once.
+# `undecided`: no rule.
 RelationKind = Literal["functional", "set", "undecided"]
-"""`functional`: one object at a time, a newer one replaces it. `set`: several hold at once. `undecided`: no rule."""
 
 BUILTIN = Path(__file__).with_name("relations.toml")
 _Wordings = list[Annotated[str, StringConstraints(pattern=r"\S")]]
@@ -30,25 +33,27 @@ _DECLARATIONS: TypeAdapter[dict[RelationKind, dict[str, _Wordings]]] = TypeAdapt
     dict[RelationKind, dict[str, _Wordings]]
 )
 
+# Minimum cosine for merging a wording with a declared one. With MiniLM and with the lexical
+# embedding, 9 in 10 pairs merged at this threshold mean the same
+# (scripts/benchmarks/bench_relation_names.py).
 SIMILAR = 0.75
-"""Least cosine of a wording and a declared one that are taken for one relation: with MiniLM and with the lexical
-embedding 9 in 10 of the pairs that are joined so belong together (scripts/benchmarks/bench_relation_names.py)."""
 _OPENING = re.compile(r"^(?:the )?(?:name of the )?(?:current |present |new )?(?=\w)")
+# Wordings such as 'is the boss of' and 'child of', in which subject and object are swapped.
 _TURNED = re.compile(r"^(?:(?:is|was|are|were|became|becomes)\b.* )?[^ ]+ of$")
-"""Wordings such as 'is the boss of' and 'child of', whose subject is the object of the noun."""
+# Words for negation, possibility and the future; questions use the other auxiliaries.
 _OPEN = OPEN - {"do", "does", "did"}
-"""Words of what is negated, possible or in the future; questions ask with the others."""
 
 
 @dataclass(frozen=True)
 class RelationTable:
-    """Declared relations: the kind of each name, and the name that each wording stands for.
+    """Declared relations: the kind of each name, and the name for each wording.
 
     Attributes:
         kinds: kind by name.
         names: name by folded wording; a name is a wording of itself.
-        embedding: joins wordings that are similar to declared ones; None joins by rules alone. A memory must always
-            be used with the same table and embedding, or it does not find what it stored under another name.
+        embedding: merges wordings that are similar to declared ones; None merges by rules only.
+            Always use a memory with the same table and embedding, or it will not find facts stored
+            under another name.
     """
 
     kinds: Mapping[str, RelationKind]
@@ -57,10 +62,11 @@ class RelationTable:
 
     @classmethod
     def load(cls, *files: Path, embedding: Embedding | None = None) -> "RelationTable":
-        """The built-in table, and what further TOML files declare; a later declaration of a wording counts.
+        """Load the built-in table and further TOML files; later declarations of a wording take
+        precedence.
 
         Raises:
-            BadData: a file is no such table.
+            BadData: a file is not a table of relations.
             OSError: a file cannot be read.
         """
         kinds: dict[str, RelationKind] = {}
@@ -76,7 +82,7 @@ class RelationTable:
 
     @cached_property
     def _wordings(self) -> dict[str, list["_Wording"]]:
-        """The declared wordings by their first stem."""
+        """The declared wordings, indexed by their first stem."""
         table: dict[str, list[_Wording]] = {}
         for place, (wording, name) in enumerate(self.names.items()):
             parts = stems(wording)
@@ -96,25 +102,39 @@ class RelationTable:
         return self.embedding.documents(list(self.names))
 
     def names_in(self, text: str) -> tuple[str, ...]:
-        """The declared relations that a text words: all content words of a wording occur in it."""
+        """Return the declared relations whose wordings have all their content words in a text."""
         return tuple(dict.fromkeys(each.name for each in self._worded(frozenset(stems(text)))))
 
     def name_of(self, relation: str) -> str:
-        """The declared name of a relation, or else the relation in canonical form.
+        """Return the declared name of a relation, or else its canonical form.
 
-        A wording that is not declared is joined to the declared one whose content words are its own, but for one more
-        in a phrase with a verb, and after that to the most similar one.
+        An undeclared wording is merged with the declared one that has the same content words (a
+        verb phrase may have one more), or else with the most similar one.
         """
         noun = _noun(relation)
-        name = self.names.get(_plain(relation)) or self.names.get(noun) or self._canonical_forms.get(noun)
-        # What is negated, possible or in the future is not what it would be otherwise.
-        if name is None and noun and not _TURNED.match(noun) and not _OPEN.intersection(noun.split()):
+        name = (
+            self.names.get(_plain(relation))
+            or self.names.get(noun)
+            or self._canonical_forms.get(noun)
+        )
+        # A negated, possible or future relation must not be merged with the plain one.
+        if (
+            name is None
+            and noun
+            and not _TURNED.match(noun)
+            and not _OPEN.intersection(noun.split())
+        ):
             name = self._name_by_words(noun) or self._name_by_similarity(noun)
         return name or noun
 
     def _worded(self, present: frozenset[str]) -> list["_Wording"]:
-        """The declared wordings of which all stems are present, in the order of the table."""
-        worded = (each for stem in present for each in self._wordings.get(stem, ()) if each.stems <= present)
+        """Return the declared wordings whose stems are all present, in table order."""
+        worded = (
+            each
+            for stem in present
+            for each in self._wordings.get(stem, ())
+            if each.stems <= present
+        )
         return sorted(worded, key=lambda each: each.place)
 
     def _name_by_words(self, relation: str) -> str | None:
@@ -123,8 +143,8 @@ class RelationTable:
         wordings = [each for each in self._worded(present) if each.shape == shape]
         longest = max((len(each.stems) for each in wordings), default=0)
         names = {each.name for each in wordings if len(each.stems) == longest}
-        # A noun's further word changes what it says: the home club is no favourite club. Neither is the name of a cat
-        # that of its owner.
+        # An additional word changes the meaning of a noun: a home club is not a favourite club, and
+        # the name of a cat is not that of its owner.
         kind, verb, _ = parse_verb(relation.split())
         spare = 1 if kind and verb != "has" else 0
         return names.pop() if len(names) == 1 and len(present) - longest <= spare else None
@@ -138,10 +158,11 @@ class RelationTable:
         return name if similar[place] >= SIMILAR and _shape(wording) == _shape(relation) else None
 
     def kind_of(self, name: str) -> RelationKind:
-        """The kind of the relation of that name (see `name_of`); of one that is not declared, by its grammar.
+        """Return the kind of a relation by its name (see `name_of`); by grammar if it is not
+        declared.
 
-        A noun in the singular denotes one thing ('mayor') and is functional, one in the plural ('tasks') several; of
-        a verb ('likes') nothing is known.
+        A singular noun ('mayor') is functional and a plural noun ('tasks') a set; a verb ('likes')
+        is undecided.
         """
         if declared := self.kinds.get(name):
             return declared
@@ -152,7 +173,9 @@ class RelationTable:
 
 
 class _Wording(NamedTuple):
-    """A declared wording: its place in the table, its stems, its shape, and the name that it stands for."""
+    """A declared wording: its position in the table, its stems, its shape, and its relation's
+    name.
+    """
 
     place: int
     stems: frozenset[str]
@@ -161,38 +184,42 @@ class _Wording(NamedTuple):
 
 
 def _shape(relation: str) -> tuple[bool, bool]:
-    """Return whether a wording is one verb in the active, and whether it has 'by'.
+    """Return whether a wording is a single active verb, and whether it contains 'by'.
 
-    They tell apart who does something and who is it done by: 'employs' from 'employer' and 'is employed by'.
+    These distinguish agent and patient: 'employs' from 'employer' and 'is employed by'.
     """
     words = relation.split()
     return len(words) == 1 and parse_verb(words)[0] == "active", "by" in words
 
 
 def canonical_statement(subject: str, relation: str, object_: str) -> Triplet | None:
-    """The canonical triplet of a statement; None if it says what no longer holds."""
+    """Return the canonical triplet of a statement, or None if it states that a fact has ended."""
     return canonical(Triplet(subject=subject, relation=relation, object=object_))
 
 
 def _plain(relation: str) -> str:
-    """A wording, folded, without a final 'is'."""
+    """Return a wording folded and without a final 'is'."""
     return fold_text(relation.replace("_", " ")).removesuffix(" is")
 
 
 def _noun(relation: str) -> str:
-    """The canonical form of a relation alone, folded."""
+    """Return the folded canonical form of a relation without subject and object."""
     words = _OPENING.sub("", _plain(relation))
     form = canonical_statement("", words, "") if words else None
     return _plain(form.relation) if form else words
 
 
 def _read(file: Path) -> dict[RelationKind, dict[str, list[str]]]:
-    """The declarations of a file: the wordings of each name, by kind."""
+    """Read the declarations of a file: the wordings of each name, by kind."""
     try:
         return _DECLARATIONS.validate_python(tomllib.loads(read_input(file).decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
-        problem = first_problem(error) if isinstance(error, ValidationError) else error
+    except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
+        problem = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            problem = f"{first['loc'][0]}: {problem_of(first)}"
         raise BadData(
-            f"{file}: no TOML table of relations: [functional], [set] and [undecided] give each name a list of "
+            f"{file}: not a TOML table of relations: [functional], [set] and [undecided] give each "
+            "name a list of "
             f'wordings, for example "spouse" = ["married to"] ({problem}).'
         ) from error

@@ -1,4 +1,4 @@
-"""The closed classes and verbs of English of `words.toml`."""
+"""English function words and verbs from `words.toml`."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ _LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8")
 
 
 def third_person(base: str) -> str:
-    """The third person singular of a regular verb: 'lives' of 'live'."""
+    """Return the third person singular of a regular verb: 'lives' for 'live'."""
     if base.endswith("y") and base[-2] not in "aeiou":
         return base[:-1] + "ies"
     return base + ("es" if base.endswith(("s", "x", "ch", "sh", "o")) else "s")
@@ -43,9 +43,14 @@ APPOINT = _words("appoint")
 ENDED = _words("ended")
 SEVERAL = _words("several")
 TAKE_OF = _words("take_of")
+STATES = _words("states")
+INTRANSITIVE = _words("intransitive")
+ONE_OF_SEVERAL = _words("one_of_several")
 BASES = _words("regular_verbs")
 THIRD_PERSON = frozenset(map(third_person, BASES))
 INVARIABLE = _words("invariable_verbs")
-IRREGULAR_FORMS: dict[str, list[str]] = {base: forms for base, *forms in map(str.split, _LISTS["irregular_verbs"])}
-"""Irregular past forms by base: the past tense, then the participle where it differs."""
+# Irregular past forms by base: the past tense, then the participle where it differs.
+IRREGULAR_FORMS: dict[str, list[str]] = {
+    base: forms for base, *forms in map(str.split, _LISTS["irregular_verbs"])
+}
 PLACES = "|".join(_LISTS["places"].split())

@@ -2,5 +2,5 @@
 
 import os
 
-# bm25s imports JAX where it is installed, and JAX would take three quarters of a GPU's memory for itself.
+# bm25s imports JAX if it is installed, and JAX would preallocate three quarters of a GPU's memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

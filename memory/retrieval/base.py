@@ -18,12 +18,16 @@ from emend.memory.probe import Probe
 def _whole(text: str) -> str:
     whole = replace_surrogates(text)
     if whole != text:
-        logging.getLogger(__name__).warning("half surrogate pairs are replaced by U+FFFD in the text %.60r", whole)
+        logging.getLogger(__name__).warning(
+            "half surrogate pairs are replaced by U+FFFD in the text %.60r", whole
+        )
     return whole
 
 
 class Entry(FrozenModel):
-    """A text in the memory: a document, an event or one triplet of an edit, and the edit that it came from."""
+    """A text in the memory (a document, an event or one triplet of an edit) with the id of its
+    edit.
+    """
 
     id: str
     edit_id: str
@@ -34,14 +38,18 @@ class Entry(FrozenModel):
 
 
 class Hit(FrozenModel):
-    """A retrieved entry with the strategy's score (higher is better; scales differ between strategies)."""
+    """A retrieved entry with the strategy's score (higher is better; scales differ between
+    strategies).
+    """
 
     entry: Entry
     score: FiniteFloat
 
 
 class Corpus(Protocol):
-    """The part of a memory that a strategy can use: the entries in scope, and a vector search over them."""
+    """The part of a memory that a strategy can use: the entries in scope, and a vector search over
+    them.
+    """
 
     def entries(self) -> Sequence[Entry]:
         """All entries in scope, in a stable order."""
@@ -65,32 +73,26 @@ class Retriever(Protocol):
         ...
 
 
-@runtime_checkable
-class ProbeRetriever(Protocol):
-    """A strategy that needs the whole probe, not only a query."""
-
-    def search_probe(self, probe: Probe, k: int) -> list[Hit]:
-        """At most k hits for the probe, best first."""
-        ...
-
-
 def search_probe(retriever: Retriever, probe: Probe, k: int) -> list[Hit]:
-    """A strategy's hits for a probe: by the probe itself if it can, else by the probe's query.
+    """Return a strategy's hits for a probe: from its method `search_probe(probe, k)` if it has one,
+    else from the probe's query.
 
     Raises:
         BadData: see `search`.
     """
-    if not isinstance(retriever, ProbeRetriever):
+    search_whole = getattr(retriever, "search_probe", None)
+    if search_whole is None:
         return search(retriever, probe.retrieval_query, k)
     with _named(retriever, probe.retrieval_query):
-        return _hits(retriever.search_probe(probe, k))
+        return _hits(search_whole(probe, k))
 
 
 def search(retriever: Retriever, query: str, k: int) -> list[Hit]:
-    """A strategy's hits for a query.
+    """Return a strategy's hits for a query, after checking them.
 
     Raises:
-        BadData: the strategy fails on it, or returns no list of hits; names the strategy.
+        BadData: the strategy raises an error, or does not return a list of hits; names the
+            strategy.
     """
     with _named(retriever, query):
         return _hits(retriever.search(query, k))
@@ -98,7 +100,7 @@ def search(retriever: Retriever, query: str, k: int) -> list[Hit]:
 
 def _hits(result: object) -> list[Hit]:
     if not (isinstance(result, Sequence) and all(isinstance(hit, Hit) for hit in result)):
-        raise TypeError(f"it returned {result!r:.80}, and not a list of hits")
+        raise TypeError(f"it returned {result!r:.80}, not a list of hits")
     return list(result)
 
 
@@ -110,4 +112,6 @@ def _named(retriever: Retriever, query: str) -> Iterator[None]:
         raise
     except Exception as error:
         name = f"{type(retriever).__module__}:{type(retriever).__qualname__}"
-        raise BadData(f"strategy '{name}' fails on {query[:60]!r} ({type(error).__name__}: {error}).") from error
+        raise BadData(
+            f"strategy '{name}' fails on {query[:60]!r} ({type(error).__name__}: {error})."
+        ) from error

@@ -1,6 +1,6 @@
-"""BM25 (Robertson et al., 1994) in Lucene's variant, by bm25s."""
+"""BM25 (Robertson et al., 1994) in Lucene's variant, computed by bm25s."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal
 
 import bm25s
@@ -16,7 +16,8 @@ from emend.memory.retrieval.tokens import TOKENS
 class BM25:
     """Entries by BM25; only those that share a word with the query are hits, so a score is above 0.
 
-    The index is built once, here; searching does not change it, so threads may share it.
+    The index is built when the object is created; searching does not change it, so threads may
+    share it.
 
     Args:
         corpus: the entries to search.
@@ -42,21 +43,39 @@ class BM25:
         self._tokens = TOKENS[tokens]
         texts = [self._words(entry.text) for entry in self._entries]
         self._index: bm25s.BM25 | None = None
-        if any(texts):  # bm25s cannot index nothing
+        if any(texts):  # bm25s cannot index an empty corpus
             self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
             self._index.index(texts, show_progress=False)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """At most k hits, best first; equal ones in the order of the corpus, none without a shared word."""
+        """At most k hits, best first; equal ones in the order of the corpus, none without a shared
+        word.
+        """
         scores = self.scores(query)
-        return [Hit(entry=self._entries[i], score=float(scores[i])) for i in best(scores, k) if scores[i] > 0]
+        return [
+            Hit(entry=self._entries[i], score=float(scores[i]))
+            for i in best(scores, k)
+            if scores[i] > 0
+        ]
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """The score of every entry in the order of the corpus, 0 without a shared word; shape (len(entries),)."""
+        """Return the score of every entry in the order of the corpus, 0 without a shared word;
+        shape (len(entries),).
+        """
         terms = self._words(query)
         if self._index is None or not terms:
             return np.zeros(len(self._entries), np.float32)
         return np.asarray(self._index.get_scores(terms), np.float32)
+
+    def weighted_scores(self, terms: Mapping[str, float]) -> NDArray[np.float32]:
+        """Return the score of every entry for weighted tokens, in the order of the corpus; shape
+        (len(entries),).
+        """
+        scores = np.zeros(len(self._entries), np.float32)
+        if self._index is not None:
+            for term, weight in terms.items():
+                scores += weight * np.asarray(self._index.get_scores([term]), np.float32)
+        return scores
 
     def _words(self, text: str) -> list[str]:
         return [word for word in self._tokens(text) if word not in self._stop_words]

@@ -1,4 +1,6 @@
-"""Strategies by name, chained with `>`: `focus>hybrid` searches with hybrid for the focused query."""
+"""Strategies by name, chained with `>`: `focus>hybrid` searches with hybrid for the focused
+query.
+"""
 
 import inspect
 import json
@@ -10,7 +12,7 @@ from typing import Any, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, problem_of
 from emend.memory.registry import nearest
 from emend.memory.retrieval.adapters import adapt
 from emend.memory.retrieval.base import Corpus, Retriever
@@ -18,36 +20,38 @@ from emend.memory.retrieval.registry import RETRIEVERS
 
 Factory = Callable[[Corpus], Retriever]
 
+# The parameter through which a wrapping strategy gets the inner one's factory.
 INNER = "inner"
-"""The argument by which a wrapping strategy takes the inner one's factory."""
 
 _PART = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<settings>[^()]*)\))?")
 
 
 def load_retriever(spec: str) -> Factory:
-    """The factory of one strategy, or of a chain of them joined by `>`; a name may be `module:attr`.
+    """Return the factory of a strategy, or of a chain joined by `>`; a name may be `module:attr`.
 
-    Settings of a strategy are given in parentheses: `bm25(tokens=stems, k1=1.2)>threshold(least=16)`. Numbers, `true`
-    and `false` are parsed, anything else is text.
+    Settings of a strategy are given in parentheses: `bm25(tokens=stems,
+    k1=1.2)>threshold(least=16)`. Numbers, `true` and `false` are parsed; anything else is a string.
 
-    A query passes the chain from left to right. One strategy searches; those before it wrap it, the first outermost,
-    and those after it process its hits: `a>search>b` is a around b around search. A chain without a searching strategy
-    ends in the last one's default.
+    A query passes the chain from left to right. One strategy searches; those before it wrap it, the
+    first outermost, and those after it process its hits: `a>search>b` is a around b around search.
+    A chain without a searching strategy uses the default inner strategy of its last part.
 
     Raises:
-        BadSettings: an unknown or empty name, a part that cannot be imported or called, two that search, settings
-            that the strategy does not have.
+        BadSettings: an unknown or empty name, a part that cannot be imported or called, two
+            searching strategies, or unknown settings.
     """
     names = [name.strip() for name in spec.split(">")]
     if not all(names):
-        raise BadSettings(f"retriever '{spec}' has an empty part in its chain: write for example focus>hybrid.")
+        raise BadSettings(
+            f"retriever '{spec}' has an empty part in its chain: write for example focus>hybrid."
+        )
     loaded = [(name, _part(name)) for name in names]
     searching = [place for place, (_, factory) in enumerate(loaded) if not _wraps(factory)]
     if len(searching) > 1:
         first, second = (names[place] for place in searching[:2])
         raise BadSettings(
-            f"retriever '{spec}': both '{first}' and '{second}' search by themselves, and neither wraps another. "
-            "Keep one of them."
+            f"retriever '{spec}': both '{first}' and '{second}' search on their own, and neither "
+            "wraps another. Keep one of them."
         )
     at = searching[0] if searching else len(loaded) - 1
     chain = loaded[at][1]
@@ -57,30 +61,40 @@ def load_retriever(spec: str) -> Factory:
 
 
 def _part(text: str) -> Any:
-    """The factory of one part of a chain, with its settings."""
+    """Return the factory of one part of a chain, with its settings bound."""
     match = _PART.fullmatch(text)
     if match is None:
-        raise BadSettings(f"retriever '{text}' cannot be parsed: write for example bm25(tokens=stems).")
+        raise BadSettings(
+            f"retriever '{text}' cannot be parsed: write for example bm25(tokens=stems)."
+        )
     factory = _factory(match["name"])
-    settings = dict(_setting(text, pair) for pair in (match["settings"] or "").split(",") if pair.strip())
+    settings = dict(
+        _setting(text, pair) for pair in (match["settings"] or "").split(",") if pair.strip()
+    )
     if not settings:
         return factory
     known = [name for name in list(inspect.signature(factory).parameters)[1:] if name != INNER]
     for name in settings:
         if name not in known:
-            raise BadSettings(f"retriever '{match['name']}' has no setting '{name}': {nearest(name, known)}")
+            raise BadSettings(
+                f"retriever '{match['name']}' has no setting '{name}': {nearest(name, known)}"
+            )
     return partial(factory, **_typed(match["name"], factory, settings))
 
 
 def _typed(name: str, factory: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings converted to the types of the factory's annotations; without a plain type they stay unchanged.
+    """Convert settings to the types of the factory's annotations; settings without a plain type
+    stay unchanged.
 
     Raises:
-        BadSettings: a value is of another type, out of its range, or no finite number.
+        BadSettings: a value has a wrong type, is out of range, or is not finite.
     """
     try:
-        hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
-    except (NameError, TypeError):  # a plug-in's names that only type checkers import, or no function
+        hints = get_type_hints(
+            factory.__init__ if inspect.isclass(factory) else factory, include_extras=True
+        )
+    except (NameError, TypeError):
+        # annotations that only type checkers can import, or not a function
         hints = {}
     typed = dict(settings)
     for setting, value in settings.items():
@@ -91,17 +105,21 @@ def _typed(name: str, factory: Any, settings: dict[str, Any]) -> dict[str, Any]:
         try:
             typed[setting] = adapter.validate_python(value) if adapter else value
             if isinstance(typed[setting], float) and not math.isfinite(typed[setting]):
-                raise ValueError("it is no finite number")
+                raise ValueError("it is not a finite number")
         except ValueError as error:
-            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            raise BadSettings(f"setting '{setting}' of retriever '{name}': {reason}, got {value!r}.") from error
+            reason = problem_of(error.errors()[0]) if isinstance(error, ValidationError) else error
+            raise BadSettings(
+                f"setting '{setting}' of retriever '{name}': {reason}, got {value!r}."
+            ) from error
     return typed
 
 
 def _setting(text: str, pair: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in pair.partition("="))
     if not (name and equals and value):
-        raise BadSettings(f"retriever '{text}': '{pair.strip()}' is no setting; write for example least=16.")
+        raise BadSettings(
+            f"retriever '{text}': '{pair.strip()}' is not a setting; write for example least=16."
+        )
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):
@@ -114,11 +132,15 @@ def _factory(name: str) -> Any:
         factory = adapt(factory, name)
     if not callable(factory):
         raise BadSettings(
-            f"retriever '{name}' is a {type(factory).__name__}, no factory: name a class or function that takes a "
-            "corpus and returns something with search(query, k), or a LangChain retriever."
+            f"retriever '{name}' is a {type(factory).__name__}, not a factory: name a class or "
+            "function that takes a corpus and returns something with search(query, k), or a "
+            "LangChain retriever."
         )
     if inspect.isroutine(factory) and not inspect.signature(factory).parameters:
-        raise BadSettings(f"retriever '{name}' takes no corpus: write a function or class of one argument.")
+        raise BadSettings(
+            f"retriever '{name}' does not accept a corpus: write a function or class of one "
+            "argument."
+        )
     return factory
 
 
@@ -130,7 +152,7 @@ def _wraps(factory: Any) -> bool:
 
 
 def _named(chain: Factory, spec: str) -> Factory:
-    """The chain as a function with its spec as name, for the run's records."""
+    """Return the chain as a function named after its spec, for the run's records."""
 
     def bind(corpus: Corpus) -> Retriever:
         return chain(corpus)

@@ -1,4 +1,4 @@
-"""The contract of retrieval strategies as a test class, which authors of plug-ins subclass."""
+"""Contract tests for retrieval strategies, to be subclassed by authors of plug-ins."""
 
 # ruff: noqa: D102  (the name of a test says what it holds)
 
@@ -21,7 +21,7 @@ ODD = ("", " ", "\n", "?!", "?" * 5000, "Ostrim " * 2000, "奥斯特里姆", "a\
 
 
 def entries(texts: Sequence[str]) -> list[Entry]:
-    """An entry per text, each of a different edit."""
+    """Return an entry per text, each from a different edit."""
     return [Entry(id=f"{i:03d}", edit_id=f"edit-{i}", text=text) for i, text in enumerate(texts)]
 
 
@@ -39,17 +39,19 @@ class RetrieverContract:
         raise NotImplementedError("return the factory (corpus: Corpus) -> Retriever to be tested")
 
     def corpus(self, chosen: Sequence[Entry]) -> Corpus:
-        """The corpus to search; a subclass may return another kind of corpus over the same entries."""
+        """The corpus to search; a subclass may return another kind of corpus over the same
+        entries.
+        """
         return ExactCorpus.of(chosen, LexicalEmbedding())
 
     def retriever(self, texts: Sequence[str] = TEXTS) -> Retriever:
-        """The strategy, bound to these texts."""
+        """Return the strategy, bound to these texts."""
         return self.factory()(self.corpus(entries(texts)))
 
     def test_it_is_a_retriever(self) -> None:
         assert isinstance(self.retriever(), Retriever), "it has no `search(query, k)`"
 
-    def test_an_entry_asked_for_in_its_own_words_comes_first(self) -> None:
+    def test_an_entry_s_own_text_finds_it_first(self) -> None:
         retriever = self.retriever()
         for text in TEXTS:
             hits = retriever.search(text, 1)
@@ -63,14 +65,14 @@ class RetrieverContract:
             assert len(hits) <= k, f"k={k}, got {len(hits)} hits"
             assert scores == sorted(scores, reverse=True), f"not best first: {scores}"
 
-    def test_hits_are_entries_of_the_corpus_and_none_comes_twice(self) -> None:
+    def test_hits_are_distinct_entries_of_the_corpus(self) -> None:
         corpus = self.corpus(entries(TEXTS))
         hits = self.factory()(corpus).search("The twin of Port Lunden", 50)
         assert hits, "nothing found by words that stand in an entry"
         assert all(hit.entry in corpus.entries() for hit in hits), f"made up: {hits}"
         assert len({hit.entry.id for hit in hits}) == len(hits), f"an entry came twice: {hits}"
 
-    def test_nothing_is_found_when_nothing_is_in_scope(self) -> None:
+    def test_an_empty_scope_gives_no_hits(self) -> None:
         assert self.retriever(()).search("The capital of Veldania", 3) == []
 
     def test_scores_are_finite_numbers(self) -> None:
@@ -94,7 +96,7 @@ class RetrieverContract:
         assert first == again, "two searches of the same corpus differ"
         assert [hit.entry.text for hit in first] == [TEXTS[0]] * 3, f"got {first}"
 
-    def test_threads_find_what_one_thread_finds(self) -> None:
+    def test_results_are_equal_across_threads(self) -> None:
         retriever = self.retriever()
         queries = [*TEXTS, "Ostrim", "the prize of Ilse Brandt", "a glassblower"] * 8
 

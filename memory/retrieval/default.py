@@ -1,4 +1,6 @@
-"""The default strategy: a weighted sum of cosine and BM25 over stems and names, for the focused query."""
+"""The default strategy: a weighted sum of cosine and of BM25 over stems and over names, for the
+focused query.
+"""
 
 from functools import partial
 
@@ -8,20 +10,23 @@ from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.focus import focused
 from emend.memory.retrieval.hybrid import Hybrid
 
+# Weights of the cosine and of the two BM25 scores, tuned on DocTER's and AKEW's odd ids and ELKEN's
+# training events.
 DENSE, STEMS, NAMES = 15.0, 0.7, 1.0
-"""Weights of the cosine and of two BM25 scores, chosen on DocTER's and AKEW's odd ids and ELKEN's training events."""
+# Weight of the cosine for the lexical embedding, which is largely redundant with BM25 over stems.
 LEXICAL = 5.0
-"""Weight of the cosine of the lexical embedding, which largely repeats the stems."""
 STEM_PART = partial(BM25, tokens="stems", k1=1.2, b=0.6)
 NAME_PART = partial(BM25, tokens="names", k1=1.0, b=0.0)
 
 
 class Default:
-    """The chain `focus>hybrid` with a third part, and with a fixed weighted sum instead of standardised scores.
+    """The chain `focus>hybrid` with a third part, and with a fixed weighted sum instead of
+    standardised scores.
 
-    The score of an entry is 15 x cosine + 0.7 x BM25 over stems (k1 1.2, b 0.6) + BM25 over names (k1 1, b 0: the
-    frequency of a name counts a little, the length of the entry does not). No part is relative to the other entries, so
-    the scores of two queries over one memory can be compared and thresholded.
+    The score of an entry is 15 x cosine + 0.7 x BM25 over stems (k1 1.2, b 0.6) + BM25 over names
+    (k1 1, b 0: the frequency of a name counts a little, the length of the entry does not). No part
+    is normalised over the other entries, so scores of different queries over one memory can be
+    compared and thresholded.
 
     Args:
         corpus: the entries to search.
@@ -30,9 +35,13 @@ class Default:
         names: weight of BM25 over names, exact and whole.
     """
 
-    def __init__(self, corpus: Corpus, dense: float | None = None, stems: float = STEMS, names: float = NAMES) -> None:
+    def __init__(
+        self, corpus: Corpus, dense: float | None = None, stems: float = STEMS, names: float = NAMES
+    ) -> None:
         if dense is None:
-            dense = LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical-") else DENSE
+            dense = (
+                LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical-") else DENSE
+            )
         parts = (Dense, STEM_PART, NAME_PART)
         self._hybrid = Hybrid(corpus, fusion="sum", parts=parts, weights=(dense, stems, names))
 

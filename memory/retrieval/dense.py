@@ -1,4 +1,4 @@
-"""Nearest in embedding: the cosine between query and entry."""
+"""Dense retrieval by cosine similarity."""
 
 from emend.memory.retrieval.base import Corpus, Hit
 

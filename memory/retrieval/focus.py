@@ -1,16 +1,23 @@
-"""Focuses a query on its question: sentences before the last one are dropped."""
+"""Focusing of a query on its question: sentences before the last one are dropped."""
 
 import re
 from collections.abc import Callable
 
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.hybrid import Hybrid
+from emend.memory.text_pieces import CLOSERS, SENTENCE_ENDS
 
-_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s++|[。！？]++[”’」』]*+\s*+|\n\s*+")
+_END = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s++"
+    rf"|[{SENTENCE_ENDS}]++[{CLOSERS}]*+\s*+|\n\s*+"
+)
 _BREAKS = re.compile(r"[\s(\[\"'“‘«]")
+# Maximum length of a last word that is checked for being an abbreviation; those before names and
+# numbers are short.
 _LONGEST = 32
-"""Characters of the last word that are checked; abbreviations before names and numbers are short."""
-_CUE = re.compile(r"\W*(?:(?:short |final |your )?answer|a|response|reply|答案?|回答)\s*[:：]?\W*", re.I)
+_CUE = re.compile(
+    r"\W*(?:(?:short |final |your )?answer|a|response|reply|答案?|回答)\s*[:：]?\W*", re.I
+)
 _INSTRUCTION = re.compile(
     r"\W*(?:please\s+)?(?:answer|reply|respond|be (?:brief|concise|short)"
     r"|(?:give|write|state) (?:me )?(?:only|just|your|the)|in (?:one|a few) (?:word|sentence)s?"
@@ -18,10 +25,11 @@ _INSTRUCTION = re.compile(
     r"|\W*请?[^。？?]{0,12}(?:回答|作答|简短)",
     re.I,
 )
-_ASKS = re.compile(r"[?？][\"'”’»)\]]*\Z")
+_ASKS = re.compile(r"[?？؟⸮][\"'”’»)\]]*\Z")
 _INITIALS = re.compile(r"[^\W\d_](\.[^\W\d_])*")
 _BEFORE_NAMES = frozenset(
-    "capt col dr e.g feat fr ft gen gov hon i.e lt mr mrs ms mt prof rep rev sen sgt st vs mme mlle".split()
+    "capt col dr e.g feat fr ft gen gov hon i.e lt mr mrs ms mt prof rep rev sen sgt st vs mme "
+    "mlle".split()
 )
 _BEFORE_NUMBERS = frozenset("ca ch ed fig no nos op p pp pt vol".split())
 _ENDS_NAMES = frozenset({"a.d", "a.f.c", "a.m", "b.c", "d.c", "f.c", "i", "p.m"})
@@ -31,7 +39,9 @@ _POINTS_BACK = re.compile(
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and fragments of a text; abbreviations, initials and `No. 5` do not end one."""
+    """Split a text into sentences and fragments; abbreviations, initials and `No. 5` do not end
+    one.
+    """
     parts, start = [], 0
     for end in _END.finditer(text):
         if _ends(text[start : end.start()], end.group(), text[end.end() : end.end() + 1]):
@@ -50,7 +60,9 @@ def _ends(before: str, mark: str, after: str) -> bool:
 
 
 def focused(query: str) -> str:
-    """The last sentence or fragment, with those before it as long as it opens with a pronoun."""
+    """Return the last sentence or fragment, preceded by earlier ones as long as it begins with a
+    pronoun.
+    """
     parts = sentences(query)
     if len(parts) < 2:
         return query
@@ -62,7 +74,7 @@ def focused(query: str) -> str:
 
 
 def _without_cues(parts: list[str]) -> list[str]:
-    """The parts without a cue (`Answer:`) at the end, or an instruction behind a question."""
+    """Drop a cue (`Answer:`) at the end, or an instruction after a question."""
     end = len(parts)
     while end > 1 and _CUE.fullmatch(parts[end - 1]):
         end -= 1

@@ -6,7 +6,8 @@ from emend.memory.retrieval.base import Corpus, Hit
 
 
 class GoldRetriever:
-    """The entries of a probe's relevant edits, in the order of the corpus; none for a probe out of scope.
+    """The entries of a probe's relevant edits, in the order of the corpus; none for a probe out of
+    scope.
 
     It needs the probe, not only a query, and cannot be part of a chain.
     """
@@ -20,7 +21,8 @@ class GoldRetriever:
         return [Hit(entry=entry, score=1.0) for entry in relevant[: max(k, 0)]]
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Refused unless the corpus is empty: a query alone does not say which edit is relevant.
+        """Raise an error unless the corpus is empty, since a query does not tell which edit is
+        relevant.
 
         Raises:
             BadSettings: the memory is not empty.
@@ -28,6 +30,6 @@ class GoldRetriever:
         if not self._entries:
             return []
         raise BadSettings(
-            "the retriever 'gold' needs the probe, and got a query in words: use it alone, not in a chain, and "
-            "with an editor that retrieves for the probe itself (rag, ike)."
+            "the retriever 'gold' needs the probe, but got a query as text: use it alone, not in "
+            "a chain, and with an editor that retrieves for the probe itself (rag, ike)."
         )

@@ -1,4 +1,6 @@
-"""Fusion of several strategies: weighted sums of their scores, or of reciprocal ranks (Cormack et al., 2009)."""
+"""Fusion of several strategies: weighted sums of their scores, or of reciprocal ranks (Cormack et
+al., 2009).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
@@ -15,11 +17,12 @@ from emend.memory.retrieval.exact import DECIMALS, ExactCorpus, best
 
 Floats = NDArray[np.float64]
 
+# The constant k of reciprocal rank fusion, as in the paper.
 RANK_CONSTANT = 60
-"""The constant k of reciprocal rank fusion, as in the paper."""
 
+# Number of hits requested from each part; all further entries of a larger memory get the last hit's
+# score.
 DEPTH = 5000
-"""Number of hits requested from each part; in a larger memory all further entries get the last hit's score."""
 
 
 class Hybrid:
@@ -27,9 +30,10 @@ class Hybrid:
 
     Args:
         corpus: the entries to search.
-        fusion: `scores` adds, per query, each part's scores as standard deviations from its mean over the entries;
-            `ranks` adds 1 / (60 + rank), equal scores having equal ranks, over the parts that found the entry; `sum`
-            adds the scores as they are, so that the totals of two queries can be compared.
+        fusion: `scores` adds, per query, each part's scores as standard deviations from its mean
+            over the entries; `ranks` adds 1 / (60 + rank), equal scores having equal ranks, over
+            the parts that found the entry; `sum` adds the scores as they are, so that the totals of
+            two queries can be compared.
         parts: the factories of the strategies.
         weights: factors on the parts' scores, one per part; all 1 if none are given.
         depth: number of hits requested from each part.
@@ -47,7 +51,10 @@ class Hybrid:
         depth: Annotated[int, Field(ge=1)] = DEPTH,
     ) -> None:
         if weights and len(weights) != len(parts):
-            raise BadSettings(f"hybrid was given {len(weights)} weights for {len(parts)} parts: give one per part.")
+            raise BadSettings(
+                f"hybrid was given {len(weights)} weights for {len(parts)} parts: give one for "
+                "each part."
+            )
         self._corpus = corpus
         self._weights = tuple(weights) or (1.0,) * len(parts)
         self._entries = corpus.entries()
@@ -57,7 +64,9 @@ class Hybrid:
         self._depth = depth
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """At most k hits, best first; equal ones in the order of the corpus, none that no part found."""
+        """At most k hits, best first; equal ones in the order of the corpus, none that no part
+        found.
+        """
         if not self._entries or k <= 0:
             return []
         total, is_hit = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
@@ -66,11 +75,16 @@ class Hybrid:
             total += weight * self._fuse(scores, hits)
             is_hit |= hits
         total = np.where(is_hit, np.round(total, DECIMALS), -np.inf)
-        return [Hit(entry=self._entries[i], score=float(total[i])) for i in best(total, k) if is_hit[i]]
+        return [
+            Hit(entry=self._entries[i], score=float(total[i])) for i in best(total, k) if is_hit[i]
+        ]
 
     def _scores(self, part: Retriever, query: str, k: int) -> tuple[Floats, NDArray[np.bool_]]:
-        """Each entry's score by one part, and whether the part found it; shapes (len(entries),)."""
-        # Two shortcuts avoid creating a hit for every entry; not for subclasses, which may override `search`.
+        """Return each entry's score from one part, and whether the part found it; shapes
+        (len(entries),).
+        """
+        # Two shortcuts avoid creating a hit for every entry; subclasses may override `search` and
+        # do not use them.
         if type(part) is BM25:
             scores = part.scores(query).astype(np.float64)
             return scores, scores > 0
@@ -78,9 +92,11 @@ class Hybrid:
             return self._corpus.cosines(query), np.ones(len(self._entries), bool)
         scores, is_hit = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
         results = part.search(query, max(self._depth, k))
-        hits = [hit for hit in results if hit.entry.id in self._places]  # a live view may have newer entries
+        # a live view may have newer entries
+        hits = [hit for hit in results if hit.entry.id in self._places]
         places = np.array([self._places[hit.entry.id] for hit in hits], np.intp)
-        if hits and len(results) >= self._depth:  # entries beyond the depth score at most as much as the last hit
+        # entries beyond the depth score at most as high as the last hit
+        if hits and len(results) >= self._depth:
             scores[:] = hits[-1].score
         scores[places] = [hit.score for hit in hits]
         is_hit[places] = True
@@ -88,19 +104,21 @@ class Hybrid:
 
 
 def _deviations(scores: Floats, is_hit: NDArray[np.bool_]) -> Floats:
-    """Standard deviations from the mean over all entries; all 0 if all scores are equal."""
+    """Return z-scores over all entries; all 0 if all scores are equal."""
     spread = scores.std()
     return np.zeros(len(scores)) if spread < 10.0**-DECIMALS else (scores - scores.mean()) / spread
 
 
 def _reciprocal_ranks(scores: Floats, is_hit: NDArray[np.bool_]) -> Floats:
-    """1 / (60 + rank), ranks from 1 and equal for equal scores; 0 for entries that are no hits."""
+    """Return 1 / (60 + rank), with ranks from 1, equal for equal scores; 0 for entries that are not
+    hits.
+    """
     better = np.searchsorted(np.sort(-scores[is_hit]), -scores, side="left")
     return np.where(is_hit, 1.0 / (RANK_CONSTANT + 1 + better), 0.0)
 
 
 def _plain(scores: Floats, is_hit: NDArray[np.bool_]) -> Floats:
-    """The unchanged scores."""
+    """Return the scores unchanged."""
     return scores
 
 

@@ -1,4 +1,4 @@
-"""The empty strategy: shows what a retrieving editor does without its memory."""
+"""A strategy without hits, as a baseline: a retrieving editor without its memory."""
 
 from emend.memory.retrieval.base import Corpus, Hit
 

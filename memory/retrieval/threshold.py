@@ -1,4 +1,4 @@
-"""A strategy with a threshold, below which the query counts as out of scope."""
+"""A threshold on another strategy's score, below which a query counts as out of scope."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -9,8 +9,9 @@ from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default
 
+# The value that is compared with the threshold: the best hit's score, or its lead over the best hit
+# of another edit.
 Sign = Literal["score", "lead"]
-"""The value compared with the threshold: the best hit's score, or its lead over the best hit of another edit."""
 
 DEPTH = 10
 
@@ -18,13 +19,15 @@ DEPTH = 10
 class Threshold:
     """Another strategy's hits if the first reaches a threshold; none otherwise.
 
-    Scales differ between strategies, memories and embeddings: `calibrate` chooses the threshold on examples.
+    Scales differ between strategies, memories and embeddings: `calibrate` chooses the threshold on
+    examples.
 
     Args:
         corpus: the entries to search.
         inner: the factory of the strategy that searches.
-        least: the threshold; hits exactly at it are returned.
-        by: `score` of the first hit, or its `lead` over the first hit of any other edit among ten.
+        least: the threshold; values equal to it pass.
+        by: `score` of the first hit, or its `lead` over the first hit of another edit among the
+            first ten hits.
     """
 
     def __init__(
@@ -47,7 +50,9 @@ class Threshold:
 
 
 def confidence(hits: Sequence[Hit], by: Sign) -> float:
-    """The value of at least one hit that a threshold is compared with; the lead of a hit without rival is its score."""
+    """Return the value of hits (at least one) that is compared with a threshold; the lead of a hit
+    without a rival is its score.
+    """
     first = hits[0]
     if by == "score":
         return first.score
@@ -56,10 +61,10 @@ def confidence(hits: Sequence[Hit], by: Sign) -> float:
 
 
 def calibrate(confidences: Sequence[float], keep: float = 0.95) -> float:
-    """The highest threshold that keeps at least this share of the correct hits.
+    """Return the highest threshold that keeps at least this share of the correct hits.
 
     Args:
-        confidences: those of queries whose first hit is correct.
+        confidences: confidences of the queries whose first hit is correct.
         keep: the share, above 0 and at most 1.
 
     Raises:
@@ -68,5 +73,8 @@ def calibrate(confidences: Sequence[float], keep: float = 0.95) -> float:
     if not 0 < keep <= 1:
         raise BadSettings(f"keep={keep}: give a share above 0 and at most 1, for example 0.95.")
     if not confidences:
-        raise BadSettings("there are no correct hits to calibrate on: use more queries, or choose another strategy.")
+        raise BadSettings(
+            "there are no correct hits to calibrate on: use more queries, or choose "
+            "another strategy."
+        )
     return float(np.sort(confidences)[int(np.floor((1 - keep) * len(confidences) + 1e-9))])

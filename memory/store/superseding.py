@@ -1,4 +1,6 @@
-"""The superseding rule: which edit of a fact is current, decided by (subject, relation) and not by text similarity."""
+"""Superseding rules: which edit of a fact is current, by (subject, relation) and not by text
+similarity.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,13 +10,15 @@ from typing import Literal, NamedTuple
 from emend.memory.edit import Edit, content_id
 from emend.memory.typography import fold_text
 
+# `arrival`: the later edit of a fact is current, by time and then by order of arrival. `time`: the
+# same, but only among edits that have a time. `never`: all edits of a fact stay current.
 Superseding = Literal["arrival", "time", "never"]
-"""`arrival`: the later edit of a fact is current, by time and then by order of arrival. `time`: the same, but only
-among edits that have a time. `never`: all edits of a fact stay current."""
 
 
 class Claim(NamedTuple):
-    """An entry's statement about some facts, for an edit that arrived at `order` and is valid from `time`."""
+    """An entry's statement about some facts, for an edit that arrived at `order` and is valid from
+    `time`.
+    """
 
     entry_id: str
     edit_id: str
@@ -24,23 +28,29 @@ class Claim(NamedTuple):
 
 
 def fact_id(subject: str, relation: str) -> str:
-    """Sixteen hex digits that identify a fact; case, Unicode form, quotes, underscores and spacing do not count."""
+    """Return 16 hex digits that identify a fact, ignoring case, Unicode form, quotes, underscores
+    and spacing.
+    """
     return content_id("fact", _normalised(subject), _normalised(relation))
 
 
 def compute_fact_ids(edit: Edit, index: int | None = None) -> tuple[str, ...]:
-    """The ids of an edit's facts, or of its triplet at `index`; none for a text without triplets."""
+    """Return the fact ids of an edit, or of its triplet at `index`; none for a text without
+    triplets.
+    """
     triplets = edit.triplets if index is None else edit.triplets[index : index + 1]
-    ids = (fact_id(t.subject, t.relation) for t in triplets if t.subject.strip() and t.relation.strip())
+    ids = (
+        fact_id(t.subject, t.relation) for t in triplets if t.subject.strip() and t.relation.strip()
+    )
     return tuple(dict.fromkeys(ids))
 
 
 def parse_time(time: str | None, zone: tzinfo = UTC) -> datetime | None:
-    """The start, in UTC, of an ISO 8601 year, month, day or instant; None for other text.
+    """Return the start, in UTC, of an ISO 8601 year, month, day or instant; None for other text.
 
     Args:
         time: the text.
-        zone: the time zone of a text that names none.
+        zone: the time zone of a text without one.
     """
     text = (time or "").strip()
     if re.fullmatch(r"\d{4}", text):
@@ -55,10 +65,10 @@ def parse_time(time: str | None, zone: tzinfo = UTC) -> datetime | None:
 
 
 def in_order(claims: Iterable[Claim]) -> list[Claim]:
-    """The claims, oldest first: by time, then by arrival.
+    """Sort claims from oldest to newest: by time, then by arrival.
 
-    A claim without a time counts as of the latest time known when it arrived, so that the last claim to arrive is
-    current unless it says that it is older.
+    A claim without a time gets the latest time known when it arrived, so the last claim to arrive
+    is current unless its own time is older.
     """
     known: datetime | None = None
     dated = []
@@ -70,7 +80,7 @@ def in_order(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def current_edits(claims: Iterable[Claim], rule: Superseding) -> Mapping[str, str]:
-    """The id of the current edit of each fact that the rule decides."""
+    """Return the id of the current edit of each fact to which the rule applies."""
     groups: dict[str, list[Claim]] = {}
     for claim in claims:
         if rule == "arrival" or (rule == "time" and claim.time is not None):
@@ -80,10 +90,11 @@ def current_edits(claims: Iterable[Claim], rule: Superseding) -> Mapping[str, st
 
 
 def superseded(claims: Sequence[Claim], rule: Superseding) -> set[str]:
-    """Ids of the entries all of whose facts have a later edit.
+    """Return the ids of the entries whose facts all have a later edit.
 
-    A text with one fact that is still current stays: no other entry may state that fact. An edit never supersedes
-    itself, so an edit with several objects for one relation keeps them all.
+    A text with at least one current fact is not superseded, since no other entry may state that
+    fact. An edit never supersedes itself, so an edit with several objects for one relation keeps
+    them all.
     """
     latest = current_edits(claims, rule)
     return {

@@ -28,7 +28,7 @@ from emend.editors.numerics.apply_delta import applied
 from emend.editors.parametric.documents.long_targets import long_targets
 from emend.editors.registry import EDITORS
 from emend.evals.measure.text_corpora import read_corpus
-from emend.evals.metrics.text import rouge_l
+from emend.evals.metrics.text.exact import rouge_l
 from emend.memory.edit import Edit
 
 HELD_OUT, LENGTH = 4, 400

@@ -4,7 +4,9 @@
 
 1. `latency`: calls of 0.2 s to a provider on 127.0.0.1, in a process of its own, through the real client, 64 at once:
    `rag` over cases of four probes, MeLLo over questions of 2 to 4 hops, and OpenAI's client alone with MeLLo's calls,
-   each in a process of its own; with `--workers processes:N` the client alone also in N processes. What latency and
+   each in a process of its own; with `--workers processes:N` the client alone also in N processes. `bare graph` is
+   the steps of `rag` in LangGraph with LangChain's client, in threads, without Emend: nothing is searched, scored or
+   recorded, so that Emend's own share is what `rag` takes above it. What latency and
    concurrency alone demand (`bound`): 64 workers take the questions in their order, the calls of a question follow one
    another, each takes 0.2 s, and nothing else takes time; when the last one ends is the bound. Calls spread evenly
    (`even`, calls x 0.2 / 64) would take less. Measured from the provider's first request to the last record on the
@@ -44,6 +46,7 @@ BLOCK = 10
 PROBES = 4
 """Probes of a case of `rag`."""
 ALONE = "client alone"
+BARE = "bare graph"
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
@@ -51,15 +54,16 @@ from emend.editors.base import EditorContext  # noqa: E402
 from emend.editors.registry import EDITORS  # noqa: E402
 from emend.evals.config.run_config import RunConfig  # noqa: E402
 from emend.evals.data.benchmarks.tinyworld import TinyWorld  # noqa: E402
+from emend.evals.evaluate.run import run  # noqa: E402
+from emend.evals.jobs.results import Summary  # noqa: E402
 from emend.evals.log.lines import EVENTS  # noqa: E402
 from emend.evals.log.records import read_lines  # noqa: E402
-from emend.evals.run.results import Summary  # noqa: E402
-from emend.evals.run.run import run  # noqa: E402
 from emend.evals.show.report.progress import RunProgress  # noqa: E402
 from emend.memory.embeddings.embed import LexicalEmbedding  # noqa: E402
 from emend.memory.probe import Answer, Probe  # noqa: E402
 from emend.memory.retrieval.compose import load_retriever  # noqa: E402
 from emend.memory.store.chroma import ChromaMemory  # noqa: E402
+from scripts.benchmarks.bare_graph import ask_bare_graph  # noqa: E402
 from scripts.benchmarks.chat_server import Served, ask_alone, peak_mb, serving  # noqa: E402
 from scripts.benchmarks.walks import Metered, hops_of, say  # noqa: E402
 from tests.fakes import ScriptedChatModel  # noqa: E402
@@ -125,11 +129,13 @@ def walk(
 
 
 def latency(folder: Path, name: str, calls: int, at_once: int, seconds: float, workers: str = "auto") -> Late:
-    """An editor, or OpenAI's client alone, through a provider that takes so many seconds a reply."""
-    chains = [PROBES] * (calls // PROBES) if name == "rag" else chains_of(calls)
+    """An editor, a bare graph or OpenAI's client alone, through a provider that takes so many seconds a reply."""
+    chains = [PROBES] * (calls // PROBES) if name in ("rag", BARE) else chains_of(calls)
     with serving(say, seconds) as told:
         if name.startswith(ALONE):
             end, cpu, peak = ask_alone(told.url, chains, at_once, int(name.removeprefix(ALONE).strip(", x") or 1))
+        elif name == BARE:
+            end, cpu, peak = ask_bare_graph(told.url, chains, at_once)
         else:
             watch, probes = Watch(), PROBES if name == "rag" else 1
             summary = walk(folder, len(chains), at_once, watch, name, probes, spec=told.spec, workers=workers)
@@ -276,7 +282,7 @@ def main() -> None:
         folder = Path(name)
         processes = chosen.workers.partition("processes:")[2]
         plain = [ALONE, *([f"{ALONE}, {processes} x"] if processes else [])]
-        names = [*chosen.editor, *plain] if "latency" in chosen.part else []
+        names = [*chosen.editor, BARE, *plain] if "latency" in chosen.part else []
         settings = (chosen.calls, chosen.at_once, chosen.seconds, chosen.workers)
         lates = [apart(folder / one, one, *settings) for one in names]
         cost = steps(folder / "steps", chosen.questions) if "steps" in chosen.part else None

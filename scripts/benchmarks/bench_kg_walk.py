@@ -21,7 +21,7 @@ from emend.agents.roles.relation_chain import ENTITY, QUESTION, RECALL, RELATION
 from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.data.benchmarks.rows import contaminated_ids
 from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.text import normalise
+from emend.evals.metrics.text.exact import normalise
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
 from emend.graphs.relation_similarity import RelationSimilarity

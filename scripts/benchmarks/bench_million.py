@@ -26,12 +26,14 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from emend.evals.case import Case
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.baseline import Baseline, needs_baseline
+from emend.evals.evaluate.prepare import prepare_run
+from emend.evals.evaluate.run import run
+from emend.evals.evaluate.setup.run_setup import load_setup
+from emend.evals.evaluate.units import EditorPass
+from emend.evals.jobs.shared_answers import AnswerFile
 from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.records import RunLog, json_line
-from emend.evals.run.baseline import Baseline, BaselineFile, needs_baseline
-from emend.evals.run.run import prepare_run, run
-from emend.evals.run.run_setup import load_setup
-from emend.evals.run.units import EditorPass
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +95,7 @@ def _make_baseline(setup: Any, folder: Path, line: bytes) -> None:
     """Write an answer of the unedited model for every probe that is compared with it, but those of the last cases."""
     fields = json.loads(line)
     with RunLog(folder) as log, (folder / BASELINE).open("wb") as file:
-        baseline = Baseline(setup.editors.unedited(), BaselineFile(log), setup.model_fingerprint)
+        baseline = Baseline(setup.editors.unedited(), AnswerFile(log), setup.model_fingerprint)
         for case in itertools.islice(
             setup.source.cases("plain"), max(0, int(setup.config.benchmark_options["cases"]) - LEFT)
         ):

@@ -23,12 +23,12 @@ from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
 from emend.evals.data.benchmarks.mquake import ChainRow
 from emend.evals.data.benchmarks.rows import contaminated_ids
+from emend.evals.evaluate.baseline import ask_recorded
+from emend.evals.evaluate.resources import open_lazily
 from emend.evals.metrics.estimate import estimate
+from emend.evals.metrics.hops import HOPS_RIGHT, hop_answer, score_hops
 from emend.evals.metrics.paired import Pair, compare_pairs
 from emend.evals.metrics.scorers import score
-from emend.evals.metrics.text import fold
-from emend.evals.run.baseline import ask_recorded
-from emend.evals.run.resources import open_lazily
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError, ModelReplyError
 from emend.memory.probe import Probe
@@ -114,9 +114,8 @@ def hop_accuracy(asked: Sequence[Mapping[str, Any]], rows: Mapping[int, ChainRow
 
 def has_hops(path: Sequence[Mapping[str, Any]], row: ChainRow) -> bool:
     """True if the answers of a path are those of the row's hops after the edits, one by one."""
-    answers = [fold(str(hop.get("answer") or hop.get("tentative") or "")).rstrip(".") for hop in path]
-    golds = [{fold(text) for text in (hop.answer, *hop.answer_alias)} for hop in row.new_single_hops]
-    return len(answers) == len(golds) and all(answer in gold for answer, gold in zip(answers, golds, strict=True))
+    golds = [(hop.answer, *hop.answer_alias) for hop in row.new_single_hops]
+    return score_hops([hop_answer(hop) for hop in path], golds)[HOPS_RIGHT] == 1
 
 
 def report(lines: Sequence[Mapping[str, Any]], rows: Mapping[int, ChainRow]) -> Iterator[str]:

@@ -23,8 +23,8 @@ sys.path.append(str(ROOT))
 
 from emend.evals.case import Case, Metric  # noqa: E402
 from emend.evals.config.run_config import RunConfig  # noqa: E402
+from emend.evals.evaluate.run import run  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
-from emend.evals.run.run import run  # noqa: E402
 from emend.evals.show.report.progress import RunProgress  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402

@@ -5,6 +5,7 @@
     python -m scripts.benchmarks.bench_scope --old           # the lexical default
     python -m scripts.benchmarks.bench_scope --speed
     python -m scripts.benchmarks.bench_scope --reader        # serac and crag against rag, with an oracle reader
+    python -m scripts.benchmarks.bench_scope --pieces        # long texts as vectors of pieces, and cut at the window
 
 In scope a decision is right if the edit let in is one of the question's, out of scope if none is let in; *balanced* is
 the mean of both. The first run embeds about 15,000 texts; they are kept in the user's cache.
@@ -16,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -35,7 +36,7 @@ from emend.memory.errors import MissingData
 from emend.memory.paths import cache_folder
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.store.chroma import ChromaMemory
-from scripts.relevance.families import LARGER, MEASURED_ON, TRAINED_ON, Target, cases_of, questions_of
+from scripts.relevance.families import LARGER, MEASURED_ON, TRAINED_ON, Target, cases_of, others, questions_of
 from scripts.relevance.train import sample_of, trained
 from tests.fakes import ScriptedChatModel
 from tests.paths import SHARED
@@ -55,6 +56,11 @@ ALONE = 80
 """Number of cases whose edits are applied without any others."""
 MOST = 3000
 """Maximum number of questions of a target, drawn by seed."""
+WITH_LONG_TEXTS = (
+    *(target for target in TRAINED_ON if target.name in ("tinyworld, documents", "MQuAKE", "CounterFact")),
+    Target("DocTER, 150 other documents", "DocTER", "docter", part=others(150)),
+)
+"""What the classifier of `--pieces` is trained on; nothing is shipped of it."""
 RESAMPLES = 1000
 READ = 800
 """Maximum number of questions that the oracle answers, drawn by seed."""
@@ -257,16 +263,42 @@ def read_by_oracle(data: Path, console: Console) -> None:
         console.print(table)
 
 
+def compare_pieces(data: Path, console: Console) -> None:
+    """Print rates on DocTER's documents with vectors of long texts' beginnings, and of their pieces.
+
+    The classifiers are the shipped one and one that is trained on 150 other documents of DocTER too, with the same
+    vectors. Texts that fit the window have the same vector in both.
+    """
+    table = Table("vectors", "classifier", "edits", "longer", "in / out", "balanced", "")
+    target = next(target for target in MEASURED_ON if target.name == "DocTER, documents")
+    told = questions_of(target, data)
+    training = [(other.family, questions_of(other, data)) for other in WITH_LONG_TEXTS]
+    for spec in ("cut:minilm", "minilm"):
+        embedding: Any = load_embedding(spec, cache_folder("vectors"))
+        embedding.queries(told.questions)  # into the cache in batches
+        longer = sum(embedding._window.is_exceeded(text) for text in told.texts)
+        samples = [sample_of(family, questions, embedding) for family, questions in training]
+        classifiers = {"shipped": shipped_scope(embedding), "trained on long texts": trained(samples, embedding)}
+        for name, scope in classifiers.items():
+            assert scope is not None, "the shipped weights are for another encoder"
+            full = rates(judge(scope, told))
+            decided, spread = f"{full.inside:.1f} / {full.outside:.1f}", f"[{full.low:.1f}, {full.high:.1f}]"
+            table.add_row(spec, name, str(len(told.texts)), str(longer), decided, f"{full.balanced:.1f}", spread)
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     group = parser.add_mutually_exclusive_group()
-    for name in ("shipped", "old", "speed", "reader"):
+    for name in ("shipped", "old", "speed", "reader", "pieces"):
         group.add_argument(f"--{name}", action="store_true")
     given = parser.parse_args()
     console = Console(width=160)
     if given.speed:
         speed(given.data, console)
+    elif given.pieces:
+        compare_pieces(given.data, console)
     elif given.reader:
         read_by_oracle(given.data, console)
     else:

@@ -4,14 +4,18 @@
     python scripts/benchmarks/bench_streams.py --turns 10000 --seeds 1 --places 100
     python scripts/benchmarks/bench_streams.py --poison --turns 300
     python scripts/benchmarks/bench_streams.py --turns 100 --seeds 1 --model hf:FOLDER
+    python scripts/benchmarks/bench_streams.py --turns 100 --seeds 1 --wordings held-out --extractor rules --csv FILE
 
 The reader answers by the sentences of its context, their dates and their rules. Systems that extract by a model
-(langmem, mem0, graphiti) have one that writes down each message as it is. With --poison, 30 documents demand other
-answers, and a second reader obeys each document about the subject of its question.
+(langmem, mem0, graphiti) have one that writes down each message as it is; with --extractor rules, they, `memory` and
+`facts` have what the extractor by rules reads in it, and nothing else. With --poison, 30 documents demand other
+answers, and a second reader obeys each document about the subject of its question. --csv adds the figures to a file:
+the streams, the system, the measure, its value and its 95% interval.
 """
 
 import argparse
 import contextlib
+import csv
 import sys
 import tempfile
 import time
@@ -23,18 +27,17 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from emend.agents.llm import load_model  # noqa: E402
-from emend.evals.case import Record  # noqa: E402
-from emend.evals.config.task_config import StreamConfig, StreamOptions  # noqa: E402
-from emend.evals.log.records import read_records  # noqa: E402
-from emend.evals.metrics.estimate import estimate  # noqa: E402
+from emend.evals.metrics.estimate import Estimate, estimate  # noqa: E402
 from emend.evals.metrics.paired import Pair, compare_pairs  # noqa: E402
-from emend.evals.run.run import run  # noqa: E402
-from emend.evals.stream.benchmark import DEFINITION  # noqa: E402
-from emend.evals.stream.fairness import answer_prompt  # noqa: E402
-from emend.evals.stream.generator import generate_stream, with_injections  # noqa: E402
-from emend.evals.stream.turn import StreamItem, write_stream  # noqa: E402
-from emend.evals.stream.wordings import read_question  # noqa: E402
-from tests.evals.stream.extraction import write_down  # noqa: E402
+from emend.evals.streams.fairness import answer_prompt  # noqa: E402
+from emend.evals.streams.generator import generate_stream, with_injections  # noqa: E402
+from emend.evals.streams.run.job import run_stream  # noqa: E402
+from emend.evals.streams.run.line import AnswerLine, read_answers  # noqa: E402
+from emend.evals.streams.run.metrics import DEFINITION  # noqa: E402
+from emend.evals.streams.sentences.wordings import read_question  # noqa: E402
+from emend.evals.streams.stream_config import StreamConfig, StreamOptions  # noqa: E402
+from emend.evals.streams.turn import StreamItem, write_stream  # noqa: E402
+from tests.evals.streams.extraction import VERBATIM, Writer, write_down, writer_by_rules  # noqa: E402
 from tests.provider.protocols import Asked, Said  # noqa: E402
 from tests.provider.server import Provider  # noqa: E402
 
@@ -45,12 +48,12 @@ COLUMNS = (
     ("state_precision", "state_recall", "context_tokens", "recall_ms", "store_items"),
 )
 METRICS = {metric.name: metric for metric in DEFINITION.metrics}
-Answers = dict[str, list[Record]]
+Answers = dict[str, list[AnswerLine]]
 
 
-def reply(asked: Asked, *, obeys: bool = False) -> str | Said:
+def reply(asked: Asked, writer: Writer, *, obeys: bool = False) -> str | Said:
     """The answer to a question, or the memories of a message that a system lets the model read."""
-    if (memories := write_down(asked)) is not None:
+    if (memories := write_down(asked, writer)) is not None:
         return memories
     return obey(asked.prompt) if obeys else answer_prompt(asked.prompt)
 
@@ -70,8 +73,10 @@ def ask_systems(items: Sequence[StreamItem], options: argparse.Namespace, *, obe
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         spec = options.model
+        by_rules = options.extractor == "rules"
+        writer = writer_by_rules() if by_rules else VERBATIM
         if not spec:
-            spec = stack.enter_context(Provider(lambda asked: reply(asked, obeys=obeys))).spec("chat")
+            spec = stack.enter_context(Provider(lambda asked: reply(asked, writer, obeys=obeys))).spec("chat")
         write_stream(items, home / "stream.jsonl")
         config = StreamConfig(
             systems=tuple(options.systems),
@@ -79,26 +84,51 @@ def ask_systems(items: Sequence[StreamItem], options: argparse.Namespace, *, obe
             embedding="lexical",
             budget=options.budget,
             places=options.places,
+            overrides={"memory": {"extractor": "rules"}} if by_rules and "memory" in options.systems else {},
         )
-        run(config.run_config(str(home / "stream.jsonl")), home / "run")
+        run_stream(home / "stream.jsonl", config, home / "run")
         answers: Answers = defaultdict(list)
-        for record in read_records(home / "run"):
+        for record in read_answers(home / "run"):
             answers[record.editor].append(record)
         return answers
 
 
-def cell(records: Sequence[Record], name: str) -> str:
-    """A metric over records with its interval, over the places of all streams."""
+def measure_of(records: Sequence[AnswerLine], name: str) -> Estimate | None:
+    """A metric over records with its interval, over the places of all streams; None if no record has it."""
     metric = METRICS[name]
     chosen = [each for each in records if each.kind in metric.kinds and metric.value in each.values]
     if not chosen:
+        return None
+    values, places = [each.values[metric.value] for each in chosen], [each.case for each in chosen]
+    return estimate(values, places, share=metric.share).scaled(metric.scale)
+
+
+def cell(records: Sequence[AnswerLine], name: str) -> str:
+    """A metric over records with its interval, as a table shows it."""
+    result = measure_of(records, name)
+    if result is None:
         return ""
-    result = estimate(
-        [each.values[metric.value] for each in chosen], [each.case for each in chosen], share=metric.share
-    )
-    result = result.scaled(metric.scale)
     interval = "" if result.low is None else f" [{result.low:.0f}, {result.high:.0f}]"
     return f"{result.mean:.0f}{interval}"
+
+
+def add_rows(path: Path, streams: str, answers: Answers) -> None:
+    """Add all measures of all systems to a file in CSV, with a head if it is new."""
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if is_new:
+            writer.writerow(("streams", "system", "measure", "value", "low", "high"))
+        for system, records in answers.items():
+            for name in (name for columns in COLUMNS for name in columns):
+                if (result := measure_of(records, name)) is not None:
+                    bounds = (result.mean, result.low, result.high)
+                    writer.writerow((streams, system, name, *map(whole, bounds)))
+
+
+def whole(value: float | None) -> str:
+    """A figure without decimals; empty if there is none."""
+    return "" if value is None else f"{value:.0f}"
 
 
 def print_tables(answers: Answers) -> None:
@@ -126,7 +156,7 @@ def measure(turns: int, options: argparse.Namespace) -> None:
     answers: Answers = defaultdict(list)
     begin = time.monotonic()
     for seed in options.seeds:
-        items = list(generate_stream(StreamOptions(turns=turns, seed=seed)))
+        items = list(generate_stream(StreamOptions(turns=turns, seed=seed, wordings=options.wordings)))
         for system, records in ask_systems(items, options).items():
             answers[system] += records
     questions = len(next(iter(answers.values())))
@@ -134,6 +164,10 @@ def measure(turns: int, options: argparse.Namespace) -> None:
     size = f"{turns:,} turns, {len(options.seeds)} seeds, {questions:,} questions"
     print(f"{size}, budget {options.budget}, {seconds:.0f} s\n")
     print_tables(answers)
+    if options.csv:
+        writes = {"exact": "", "rules": ", extractor by rules"}[options.extractor]
+        held_out = ", held-out wordings" if options.wordings == "held-out" else ""
+        add_rows(options.csv, f"{turns:,} turns{held_out}{writes}", answers)
 
 
 def measure_poison(turns: int, options: argparse.Namespace) -> None:
@@ -161,6 +195,9 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=500)
     parser.add_argument("--places", type=int, help="places at which questions are asked; default: all")
     parser.add_argument("--model", default="", help="model that reads, in place of the reader without faults")
+    parser.add_argument("--wordings", choices=("standard", "held-out"), default="standard")
+    parser.add_argument("--extractor", choices=("exact", "rules"), default="exact", help="what systems that read have")
+    parser.add_argument("--csv", type=Path, help="file to which the figures are added")
     parser.add_argument("--poison", action="store_true")
     parser.add_argument("--injections", type=int, default=30)
     options = parser.parse_args()

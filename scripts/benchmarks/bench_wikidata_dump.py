@@ -3,9 +3,9 @@
     python scripts/benchmarks/bench_wikidata_dump.py [--sizes 100000,1000000] [--workers 2]
 
 A dump is made in Wikidata's true form, 2 to 10 KB an entity: labels in several languages, sitelinks, claims with
-qualifiers, references and ranks. In every hundredth entity one of the cases of `tests/evals/data/wikidata` is planted,
-changes and what is none; the updates that are read are compared with them. Each reading is made in a process of its
-own. Beside it stand `zcat | wc -l`, and a loop that parses every line with `json.loads`.
+qualifiers, references and ranks. In every hundredth entity one of the cases of `tests/evals/construction/wikidata` is
+planted, changes and what is none; the updates that are read are compared with them. Each reading is made in a process
+of its own. Beside it stand `zcat | wc -l`, and a loop that parses every line with `json.loads`.
 """
 
 import argparse
@@ -25,10 +25,11 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from emend.evals.data.wikidata.dump import ScanProgress, read_updates
-from emend.evals.data.wikidata.fact_update import Relations, UpdateCounts
-from tests.evals.data.wikidata.entities import line, snak, statement, time_value
-from tests.evals.data.wikidata.test_changes import SINCE, TABLE, TODAY
+from emend.evals.construction.wikidata.dump import ScanProgress, read_updates
+from emend.evals.construction.wikidata.fact_update import UpdateCounts
+from emend.evals.data.facts.relation_tables import Relations
+from tests.evals.construction.wikidata.entities import line, snak, statement, time_value
+from tests.evals.construction.wikidata.test_changes import SINCE, TABLE, TODAY
 
 PLANTED = 100
 """Every so many entities one is planted."""

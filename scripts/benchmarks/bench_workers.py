@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 from emend.editors.base import Answerer  # noqa: E402
 from emend.evals.config.run_config import RunConfig  # noqa: E402
-from emend.evals.run.results import Progress  # noqa: E402
-from emend.evals.run.run import run  # noqa: E402
+from emend.evals.evaluate.run import run  # noqa: E402
+from emend.evals.jobs.progress import Progress  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.registry import trust_names  # noqa: E402
 from scripts.benchmarks.chat_server import serving  # noqa: E402

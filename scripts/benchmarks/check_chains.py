@@ -4,7 +4,7 @@
 
 Coverage is the share of rows whose old and new chain, answers and edits follow from the facts of all rows by the rules
 of `emend build chains`; the others are counted by the first rule that they break. Faults are those of
-`emend.evals.build.sources.chains`, of which MQuAKE-Remastered (Zhong et al. 2025) reports contamination.
+`emend.evals.construction.sources.chains`, of which MQuAKE-Remastered (Zhong et al. 2025) reports contamination.
 """
 
 import argparse
@@ -16,10 +16,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from emend.evals.build.sources.chains import changes_answer, count_faults
-from emend.evals.build.sources.fact_graph import Chain, FactGraph, FactHop
+from emend.evals.construction.sources.chain_faults import count_faults
+from emend.evals.construction.sources.chains import changes_answer
+from emend.evals.construction.sources.fact_graph import Chain
 from emend.evals.data.benchmarks.mquake import ChainRow
-from emend.evals.metrics.text import normalise
+from emend.evals.data.facts.fact_graph import FactGraph, FactHop
+from emend.evals.metrics.text.exact import normalise
 
 Row = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emend.evals.build.sources.elken import UNKNOWN, EventImpact, EventType, read_event_types
+from emend.evals.construction.sources.elken import UNKNOWN, EventImpact, EventType, read_event_types
 from emend.graphs.construction.filters.name_forms import names
 
 RELATIONS = {

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.retrieval.tokens import stems, words
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, stems, words
 from scripts.benchmarks.fact_quantities import Quantity, first_quantity, rank, years
 
 RISING = frozenset(

@@ -1,10 +1,12 @@
-"""Compares the numbers of this checkout with those of an earlier revision, record by record and to the last digit.
+"""Compares what this checkout computes and writes with an earlier revision, line by line and to the last digit.
 
-    python scripts/benchmarks/compare_revisions.py b77628c --data ../shared/data
+    python scripts/benchmarks/compare_revisions.py REVISION --data ../shared/data
 
-Both revisions run the same commands (README's tables, the demo, every benchmark that `--data` holds with a published
-table beside it, retrieval) on the embedded model; answers, scores, log-probabilities, aggregates and published
-comparisons must be equal. Exits 1 when anything differs.
+Both revisions run the same jobs: each editor, benchmark, construction, generated stream and memory system that needs
+no extra package, on the embedded model, a scripted author and a scripted reader. Records, calls, costs, reports, cards
+and built files must be equal; clocks, versions and paths are left out. A line counts as equal after conversion if it
+only has new fields that are empty. Prints a verdict for each job and the first differences; exits 1 when anything
+differs.
 """
 
 import argparse
@@ -13,100 +15,99 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-MEMORY_BASED: tuple[str, ...] = ("unedited", "in_context", "rag", "cot", "ike", "input_aug", "serac", "crag", "mello")
-PARAMETRIC: tuple[str, ...] = ("ft", "lora", "rome", "r_rome", "memit", "alphaedit")
-TINYWORLD = ["--benchmark", "tinyworld", "--embedding", "lexical", "--model", "tiny"]
-BENCHMARKS = {  # setting, published tables that a run of it stands beside
-    "docter": ("gold", ["docter:2"]),
-    "akew": ("struct", ["akew:2"]),
-    "elken": ("", ["elken:2"]),
-    "recoe": ("", ["recoe:4"]),
-    "mquake": ("", []),
-    "counterfact": ("", []),
-}
-TIMED = ("s/probe", "s/edit", "CPU s/edit", "peak MiB")
-LABELS = ("given", "run_setting", "judge")
-COMPARED = ("answer", "reply", "gold", "prompt", "values", "unscored", "log_probs", "target_tokens", "retrieved")
+from scripts.benchmarks.revisions.jobs import ROOT, Job, all_jobs, missing_constructions
+from scripts.benchmarks.revisions.outcomes import Result, compare, first_difference, read_outcome
 
-
-def runs(data: Path | None, limit: int) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Each run: its name, its arguments, and what `emend report` is asked for beside `--json`."""
-    sizes = ["--limit", str(limit)]
-    for mode, names in (("all", MEMORY_BASED), ("single", PARAMETRIC)):
-        chosen = [word for name in names for word in ("--editor", name)]
-        yield f"readme-{mode}", [*TINYWORLD, *sizes, "--mode", mode, *chosen], []
-    for setting in ("document", "event"):
-        editors = ["--editor", "rag", "--editor", "crag"]
-        yield f"tinyworld-{setting}", [*TINYWORLD, *sizes, "--setting", setting, *editors], []
-    if data is None:
-        return
-    for name, (setting, tables) in BENCHMARKS.items():
-        words = ["--benchmark", name, "--data", str(data / name), "--embedding", "lexical", "--model", "tiny"]
-        words += ["--setting", setting] if setting else []
-        editors = ["--editor", "unedited", "--editor", "rag", "--editor", "in_context"]
-        yield name, [*words, "--limit", "4", *editors], [["--against", table] for table in tables]
+WORKER = ROOT / "scripts" / "benchmarks" / "revisions" / "worker.py"
+SHOWN_DIFFERENCES = 5
 
 
 class Revision:
-    """A checkout whose `emend` command can be run."""
+    """A checkout whose `emend` runs in a process of its own."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        """`folder` receives the link under which the checkout is imported, and the run folders."""
+        """`folder` receives the link under which the checkout is imported, and a folder for each job."""
         self.folder = folder
         (folder / "path").mkdir(parents=True)
         (folder / "path" / "emend").symlink_to(root)
         scripts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-        module, function = scripts["emend"].split(":")
-        self.command = [sys.executable, "-c", f"from {module} import {function}; {function}()"]
-        self.environment = os.environ | {"PYTHONPATH": str(folder / "path"), "EMEND_CACHE": str(folder / "cache")}
+        path = os.pathsep.join([str(folder / "path"), str(root)])
+        environment = os.environ | {"PYTHONPATH": path, "EMEND_CACHE": str(folder / "cache"), "COLUMNS": "120"}
+        with (folder / "log.txt").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(WORKER), scripts["emend"]],
+                env=environment, cwd=folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
 
-    def emend(self, *words: str) -> str:
-        """Standard output of an `emend` command; a command that fails ends the comparison."""
-        done = subprocess.run(
-            [*self.command, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True
-        )
-        if done.returncode:
-            sys.exit(f"emend {' '.join(words)} failed in {self.folder}:\n{done.stdout}{done.stderr}")
-        return done.stdout
+    def prepare(self, job: Job, number: int) -> Path:
+        """The job's folder, with its files."""
+        folder = self.folder / f"job-{number}"
+        folder.mkdir()
+        for name, content in job.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        return folder
 
-    def outcome(self, name: str, words: list[str], reports: list[list[str]]) -> dict[str, Any]:
-        """All that a run scored, by a key that says where it belongs."""
-        out = str(self.folder / name)
-        self.emend("run", *words, "--out", out, "--seed", "0")
-        numbers: dict[str, Any] = {}
-        for line in (Path(out) / "records.jsonl").read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            key = " ".join(str(record[part]) for part in ("editor", "setting", "mode", "case", "probe", "repeat"))
-            numbers[key] = {field: record[field] for field in COMPARED}
-        for extra in ([], *reports):
-            rows = json.loads(self.emend("report", out, *extra, "--json"))["rows"]
-            rows = [_numbers(row) for row in rows if row["metric"] not in TIMED]
-            numbers |= {" ".join(["report", *extra, str(place)]): row for place, row in enumerate(rows)}
-        return numbers
+    def start(self, folder: Path, words: tuple[str, ...]) -> None:
+        """Begin a command."""
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps({"folder": str(folder), "words": words}) + "\n")
+        self.process.stdin.flush()
+
+    def reply(self) -> dict[str, Any]:
+        """What the command that was begun ended with."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"the process ended: {(self.folder / 'log.txt').read_text(encoding='utf-8')[-2000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without the names that only label it."""
-    return {name: value for name, value in row.items() if name not in LABELS}
+class Total(NamedTuple):
+    """Sums over jobs."""
+
+    jobs: Counter[str]
+    values: int
 
 
-def compare(before: Revision, after: Revision, data: Path | None, limit: int) -> int:
-    """Prints one line a run, and the first differences; the number of values that differ."""
-    different = 0
-    for name, words, reports in runs(data, limit):
-        old, new = before.outcome(name, words, reports), after.outcome(name, words, reports)
-        unequal = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-        print(f"{name}: {len(old)} values, {len(unequal)} differ", flush=True)
-        for key in unequal[:5]:
-            print(f"  {key}\n    before {old.get(key)}\n    after  {new.get(key)}")
-        different += len(unequal)
-    return different
+def outcomes(revisions: tuple[Revision, Revision], job: Job, number: int) -> Result:
+    """Run a job in both revisions at the same time, command by command, and compare."""
+    folders = [revision.prepare(job, number) for revision in revisions]
+    replies: list[list[dict[str, Any]]] = [[], []]
+    for words in job.commands:
+        for revision, folder in zip(revisions, folders, strict=True):
+            revision.start(folder, words)
+        for revision, given in zip(revisions, replies, strict=True):
+            given.append(revision.reply())
+    before, after = (read_outcome(folder, job.outputs, given) for folder, given in zip(folders, replies, strict=True))
+    return compare(before, after)
+
+
+def compare_all(revisions: tuple[Revision, Revision], jobs: list[Job]) -> Total:
+    """Print a line for each job, with its first differences."""
+    total, values = Counter[str](), 0
+    for number, job in enumerate(jobs):
+        begun = time.monotonic()
+        result = outcomes(revisions, job, number)
+        print(f"{job.name}: {result.values} values, {result.verdict} ({time.monotonic() - begun:.0f} s)", flush=True)
+        for difference in result.differences[:SHOWN_DIFFERENCES]:
+            print(f"  {difference.key}\n    {first_difference(difference.before, difference.after)}", flush=True)
+        total[result.verdict.partition(" in ")[0].partition(" (")[0]] += 1
+        values += result.values
+    return Total(total, values)
 
 
 def main() -> int:
@@ -115,15 +116,25 @@ def main() -> int:
     parser.add_argument("revision", help="the earlier revision, as git names it")
     parser.add_argument("--data", type=Path, help="a folder with the benchmarks' files, one folder each")
     parser.add_argument("--limit", type=int, default=40, help="number of tinyworld's cases (default: 40)")
+    parser.add_argument("--only", default="", help="jobs whose name contains this text")
+    parser.add_argument("--keep", type=Path, help="an empty folder for the checkout's and the jobs' files")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "before"
+    jobs = list(all_jobs(chosen.data and chosen.data.resolve(), chosen.limit))
+    if missing := missing_constructions(jobs):
+        print(f"no page shows a construction of: {', '.join(missing)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (chosen.keep or Path(temporary)).resolve()
+        tree = folder / "before"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, chosen.revision], cwd=ROOT, check=True)
         try:
-            old, new = Revision(tree, Path(folder) / "old"), Revision(ROOT, Path(folder) / "new")
-            return int(compare(old, new, chosen.data and chosen.data.resolve(), chosen.limit) > 0)
+            revisions = Revision(tree, folder / "old"), Revision(ROOT, folder / "new")
+            total = compare_all(revisions, [job for job in jobs if chosen.only in job.name])
+            for revision in revisions:
+                revision.close()
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
+    print(f"{total.values} values in {total.jobs.total()} jobs: {dict(total.jobs)}")
+    return int(total.jobs["differs"] > 0)
 
 
 if __name__ == "__main__":

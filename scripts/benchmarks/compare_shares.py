@@ -21,10 +21,10 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 from emend.editors.base import NO_COST
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.merge import merge
+from emend.evals.evaluate.run import run
 from emend.evals.log.lines import BASELINE, EVENTS
 from emend.evals.log.records import read_lines, read_records
-from emend.evals.run.merge import merge
-from emend.evals.run.run import run
 
 MODES = {"single": 5, "single, solved ahead": 65, "batch:2": 9, "all": 5, "sequential": 3}
 """Cases of a run in each mode; ahead, 16 cases are a part."""

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}  # before torch is loaded in the server
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["emend.evals.api.run", "emend.evals.run.run", "emend.agents.local.causal_lm", "emend.memory.store.chroma"]
+    ["emend.evals.api.run", "emend.evals.evaluate.run", "emend.agents.local.causal_lm", "emend.memory.store.chroma"]
     + ["sentence_transformers", "chromadb", "emend.editors.memory_based.rag", "tests.evals.toys"]
 )
 RUNS = 3

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.retrieval.tokens import stems, words
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, stems, words
 
 SCALES = {"": 1.0, "thousand": 1e3, "lakh": 1e5, "million": 1e6, "crore": 1e7, "billion": 1e9, "trillion": 1e12}
 LENGTH, AREA = "metres", "square metres"

@@ -8,6 +8,7 @@ through `emend run`, which has to end with 0, or with 2 and one line that says w
 """
 
 import argparse
+import csv
 import io
 import json
 import os
@@ -27,7 +28,8 @@ sys.path.insert(0, str(ROOT))
 
 from emend.evals.cli.main import main as emend  # noqa: E402
 from emend.evals.data.benchmarks.registry import BENCHMARKS  # noqa: E402
-from emend.evals.data.check import SHAPES, Shape  # noqa: E402
+from emend.evals.data.shapes import SHAPES, Shape  # noqa: E402
+from emend.evals.log.manifest import Manifest  # noqa: E402
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingData  # noqa: E402
 from scripts.benchmarks.alarm import alarm  # noqa: E402
 
@@ -124,9 +126,20 @@ def flipped(text: str, rng: random.Random) -> bytes:
     return bytes(raw)
 
 
-BYTE_EDITS: tuple[Callable[[str, random.Random], bytes], ...] = (
-    *[edited] * 9,
-    *[raw_value] * 3,
+def cells_edited(text: str, rng: random.Random) -> bytes:
+    """The table in text with one or two cells replaced, dropped or repeated, the header's among them."""
+    rows = list(csv.reader(io.StringIO(text)))
+    for _ in range(rng.choice((1, 1, 2))):
+        row = rng.choice(rows)
+        position = rng.randrange(len(row)) if row else 0
+        row[position : position + 1] = rng.choice(([str(rng.choice(ODD_VALUES))], [], row[position : position + 1] * 2))
+    table = io.StringIO()
+    csv.writer(table).writerows(rows)
+    return table.getvalue().encode("utf-8", "surrogatepass")
+
+
+# Faults of a text of any form.
+TEXT_EDITS: tuple[Callable[[str, random.Random], bytes], ...] = (
     *[flipped] * 3,
     lambda text, rng: text.encode()[: rng.randrange(len(text))],
     lambda text, rng: text.encode()[: rng.randrange(len(text))],
@@ -136,6 +149,21 @@ BYTE_EDITS: tuple[Callable[[str, random.Random], bytes], ...] = (
     lambda text, rng: b"[" * rng.choice((300, 100_000)) + rng.choice((b"", b"]" * 300)),
     lambda text, rng: b'{"data": ' * rng.choice((2, 300, 50_000)) + text.encode(),
 )
+JSON_EDITS = (*[edited] * 9, *[raw_value] * 3, *TEXT_EDITS)
+CSV_EDITS = (*[cells_edited] * 12, *TEXT_EDITS)
+
+
+def damaged(path: Path, rng: random.Random) -> bytes:
+    """The contents of a file with a fault; of a table in binary form some bytes are others, or its end is missing."""
+    if path.suffix != ".parquet":
+        edits = CSV_EDITS if path.suffix == ".csv" else JSON_EDITS
+        return rng.choice(edits)(path.read_text("utf-8"), rng)
+    raw = bytearray(path.read_bytes())
+    if rng.random() < 0.3:
+        return bytes(raw[: rng.randrange(len(raw))])
+    for _ in range(rng.choice((1, 3, 30))):
+        raw[rng.randrange(len(raw))] = rng.randrange(256)
+    return bytes(raw)
 
 
 def special(path: Path, kind: str) -> None:
@@ -162,7 +190,7 @@ def mutant(folder: Path, rng: random.Random) -> tuple[str, Shape, Path]:
     if rng.random() < 0.04:
         special(path, rng.choice(SPECIAL))
     else:
-        path.write_bytes(rng.choice(BYTE_EDITS)(path.read_text("utf-8"), rng))
+        path.write_bytes(damaged(path, rng))
     return name, shape, target
 
 
@@ -191,6 +219,7 @@ def outcome_of(name: str, shape: Shape, folder: Path, run: bool) -> str:
         code, errors = call("data", "check", name, "--data", str(folder))
     assert code in (0, 2) and errors.count("\n") <= 1, f"check ends with {code}: {errors[-300:]}"
     problem: EmendError | None = None
+    refused: dict[str, EmendError] = {}
     with alarm(SECONDS):
         try:
             benchmark = BENCHMARKS.load(name)(folder, dict(shape.options))
@@ -200,6 +229,8 @@ def outcome_of(name: str, shape: Shape, folder: Path, run: bool) -> str:
                         assert case.probes
                 except BadSettings:
                     continue  # a setting that does not fit the options
+                except BadData as error:
+                    refused[setting] = problem = error
             assert json.dumps(benchmark.provenance)
         except EmendError as error:
             problem = error
@@ -211,7 +242,10 @@ def outcome_of(name: str, shape: Shape, folder: Path, run: bool) -> str:
             code, errors = call("run", *words, "--model", "tiny", "--out", str(folder.with_name("run")))
         assert code in (0, 2) and "Traceback" not in errors, f"run ends with {code}: {errors[-300:]}"
         assert code == 0 or "error: " in errors.splitlines()[-1], errors[-300:]
-        assert (problem is None) == (code == 0) or not isinstance(problem, BadData), f"run ends with {code}: {problem}"
+        assert code == 0 or problem is not None, f"run ends with {code}, and every setting loads"
+        read = set(Manifest.read(folder.with_name("run")).cases) if code == 0 else set[str]()
+        assert not read & refused.keys(), f"run ends with 0: {problem}"
+        assert not isinstance(problem, BadData) or refused or code == 2, f"run ends with {code}: {problem}"
     return type(problem).__name__ if problem else "loads" if code == 0 else "loads, and the check finds a fault"
 
 

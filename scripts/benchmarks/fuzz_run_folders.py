@@ -27,18 +27,20 @@ from typer.testing import CliRunner  # noqa: E402
 
 from emend.agents.providers.journal import CallJournal  # noqa: E402
 from emend.evals.cli.main import app  # noqa: E402
+from emend.evals.evaluate.side_effects import load_texts  # noqa: E402
 from emend.evals.log.lines import COSTS, RECORDS  # noqa: E402
-from emend.evals.run.side_effects import load_texts  # noqa: E402
 from emend.memory.edit import content_id  # noqa: E402
 from emend.memory.embeddings.embed import load_embedding  # noqa: E402
 from emend.memory.errors import EmendError  # noqa: E402
-from scripts.benchmarks.alarm import alarm  # noqa: E402
+from scripts.benchmarks.alarm import alarm, watch  # noqa: E402
 from tests.evals.judged_runs import speak, verdict  # noqa: E402
 from tests.paths import DATA  # noqa: E402
 from tests.provider.protocols import Asked  # noqa: E402
 from tests.provider.server import Provider  # noqa: E402
 
 SECONDS = 10
+LONGEST = 300.0
+"""Seconds after which a case ends the process: longer than all its commands at their limit."""
 COMMANDS = (
     "report",
     "report --json",
@@ -280,7 +282,7 @@ def fuzz(
         workplace: a folder for everything that is written.
         commands: number of commands per file, drawn; None for all.
         first: number of the first case.
-        show: print findings as they come.
+        show: print findings as they come, and each case on standard error; end a case that hangs.
     """
     findings: list[Finding] = []
     outcomes = Counter[str]()
@@ -297,6 +299,8 @@ def fuzz(
             shutil.copytree(whole, folder)
             victim.write_bytes(VICTIM)
             mutation = mutate(rng, folder, victim)
+            if show:
+                watch(f"case {number} of {first} to {first + count - 1}: {mutation}", LONGEST)
             chosen = COMMANDS if commands is None else rng.sample(COMMANDS, commands)
             for command in sorted(chosen, key=COMMANDS.index):
                 problem = _problem(words_of(command, folder, spec), outcomes)

@@ -15,6 +15,7 @@ undisturbed command: none lost, none doubled, and no more calls made again than 
     python scripts/benchmarks/kill_commands.py tendencies --kills 20
     python scripts/benchmarks/kill_commands.py recoe --kills 20
     python scripts/benchmarks/kill_commands.py stream --kills 20
+    python scripts/benchmarks/kill_commands.py fact_agent --kills 10
 """
 
 import argparse
@@ -37,25 +38,29 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from emend.evals.build.build import RUN  # noqa: E402
-from emend.evals.build.card import Card  # noqa: E402
-from emend.evals.config.task_config import StreamOptions  # noqa: E402
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage  # noqa: E402
+
+from emend.evals.construction.build import RUN  # noqa: E402
+from emend.evals.construction.card import Card  # noqa: E402
 from emend.evals.data.benchmarks.registry import CARD  # noqa: E402
-from emend.evals.judging.store import list_scorings, read_judgements  # noqa: E402
+from emend.evals.judging.scorings.judgements import read_judgements  # noqa: E402
+from emend.evals.judging.scorings.search import list_scorings  # noqa: E402
 from emend.evals.log.manifest import MANIFEST  # noqa: E402
 from emend.evals.log.records import read_records  # noqa: E402
 from emend.evals.results.aggregate.rows import report  # noqa: E402
-from emend.evals.stream.fairness import answer_prompt  # noqa: E402
-from emend.evals.stream.generator import generate_stream  # noqa: E402
-from emend.evals.stream.system_editor import OBSERVED, SYSTEM_FOLDER  # noqa: E402
-from emend.evals.stream.turn import write_stream  # noqa: E402
+from emend.evals.streams.fairness import answer_prompt  # noqa: E402
+from emend.evals.streams.generator import generate_stream  # noqa: E402
+from emend.evals.streams.run.session import OBSERVED, SYSTEM_FOLDER  # noqa: E402
+from emend.evals.streams.stream_config import StreamOptions  # noqa: E402
+from emend.evals.streams.turn import write_stream  # noqa: E402
 from emend.memory.store.chroma import ChromaMemory  # noqa: E402
 from scripts.benchmarks.storm_kills import SIGNALS, Contents, disturb, start, wait_for, words_of  # noqa: E402
-from tests.evals.build.authors import author  # noqa: E402
-from tests.evals.data.wikidata.entities import dump_of, entity, statement  # noqa: E402
+from tests.evals.construction.authors import author  # noqa: E402
+from tests.evals.construction.wikidata.entities import dump_of, entity, statement  # noqa: E402
 from tests.evals.judged_runs import verdict  # noqa: E402
+from tests.evals.streams.writers import FactWriter, look_up  # noqa: E402
 from tests.paths import DATA  # noqa: E402
-from tests.provider.protocols import Asked, Said  # noqa: E402
+from tests.provider.protocols import Asked, Said, ToolCall  # noqa: E402
 from tests.provider.server import Provider  # noqa: E402
 from tests.provider.speaking import believes  # noqa: E402
 
@@ -230,6 +235,31 @@ def stream_outcome(folder: Path) -> object:
     return answers, observed.read_text().split(), sorted(edits)
 
 
+def write_facts(asked: Asked) -> Said | str:
+    """The calls by which an agent writes a turn into its memory, and looks facts up for a question."""
+    roles = {"tool": ToolMessage, "system": SystemMessage}
+    messages = [
+        roles.get(role, HumanMessage)(text, **({"tool_call_id": "c"} if role == "tool" else {}))
+        for role, text in asked.messages
+    ]
+    if not asked.tools:
+        return answer_prompt(asked.prompt)
+    message = FactWriter().write(messages) if "remember" in asked.tools else look_up(messages)
+    calls = [ToolCall(call["name"], call["args"]) for call in message.tool_calls]
+    return Said(str(message.text), calls)
+
+
+def agent_words(folder: Path, provider: Provider) -> list[str]:
+    """Command line that lets an agent read a stream with its memory of facts, or goes on with it."""
+    words = f"stream run {folder / 'stream.jsonl'} --system fact_agent --embedding lexical --concurrency 1".split()
+    return [*words, "--model", provider.spec("chat"), "--out", str(folder / "run")]
+
+
+def agent_outcome(folder: Path) -> object:
+    """Answers and scores without times."""
+    return sorted((each.probe, each.answer, each.values.get("correct")) for each in read_records(folder / "run"))
+
+
 SCENARIOS = {
     "judge": Scenario(judge, make_run, judge_words, judged_outcome),
     "reproduce": Scenario(believes, Path.mkdir, reproduce_words, reproduced_outcome),
@@ -243,6 +273,7 @@ SCENARIOS = {
     "tendencies": Scenario(author, make_topics, partial(build_words, "tendencies", "topics.toml"), built_outcome),
     "recoe": Scenario(author, make_table, partial(composed_words, "recoe"), built_outcome),
     "stream": Scenario(read_context, make_stream, stream_words, stream_outcome),
+    "fact_agent": Scenario(write_facts, make_stream, agent_words, agent_outcome),
 }
 
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
+from emend.evals.streams.mcp_server import OPERATION_ID  # noqa: E402
 from emend.memory.facts.fact_memory import FactMemory  # noqa: E402
-from emend.memory.mcp_server import OPERATION_ID  # noqa: E402
 
 LONGEST = 0.004
 """Seconds between a call and its kill, at most: about twice the time that a call takes."""

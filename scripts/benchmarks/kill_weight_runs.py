@@ -25,7 +25,7 @@ from emend.evals.log.records import read_lines, read_records
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}  # before torch is loaded in the server
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["emend.evals.cli.main", "emend.evals.run.run", "emend.editors.parametric.lora"])
+CONTEXT.set_forkserver_preload(["emend.evals.cli.main", "emend.evals.evaluate.run", "emend.editors.parametric.lora"])
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 KILLS_A_RUN = 5
 LONGEST = 300.0

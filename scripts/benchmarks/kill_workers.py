@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
@@ -43,13 +43,46 @@ FORK_SERVER = b"workers.fork_server"
 """In the command line of a fork server, and so of its copies."""
 NODES, CPUS = 2, 2
 """Nodes of the Ray cluster besides its head, which evaluates nothing, and processors of each."""
+STARTS, PATIENCE = 8, 3
+"""Attempts at starting a part of Ray, and how often its own wait of half a minute, too little under a high load."""
 
 
-def stay_here() -> None:
-    """Make Ray use 127.0.0.1 where it is told to, and not the host's address in its place."""
-    from ray._private import services
+class SlowClock:
+    """The module `time` with a slow clock, for waits whose seconds are a constant of somebody's code."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        """Seconds, of which each takes `PATIENCE`."""
+        return time.monotonic() / PATIENCE
+
+
+def prepare_ray() -> None:
+    """Make Ray use 127.0.0.1 where it is told to, and not the host's address in its place, and wait for its nodes."""
+    from ray._private import node, services
+    from ray.cluster_utils import Cluster
 
     services.resolve_ip_for_localhost = lambda host: host
+    vars(node)["time"] = SlowClock()
+    Cluster._wait_for_node.__defaults__ = (30.0 * PATIENCE,)
+
+
+def start_patiently(start: Callable[[], Any], subject: str) -> Any:
+    """Return what `start` does; a start that Ray gives up is made again, and said on standard error.
+
+    Raises:
+        RuntimeError: no attempt succeeded.
+    """
+    reason = ""
+    for attempt in range(1, STARTS + 1):
+        try:
+            return start()
+        except Exception as error:  # Ray raises plain ones
+            reason = str(error).strip().partition("\n")[0]
+            sys.stderr.write(f"{subject} of Ray did not start, attempt {attempt} of {STARTS}: {reason}\n")
+            time.sleep(5)
+    raise RuntimeError(f"{subject} of Ray did not start in {STARTS} attempts: {reason}")
 
 
 class RayNodes:
@@ -58,17 +91,21 @@ class RayNodes:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        stay_here()
+        prepare_ray()
         self._here: dict[str, Any] = {"node_ip_address": "127.0.0.1"}
-        self._cluster: Any = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False} | self._here)
-        self._nodes = [self._cluster.add_node(num_cpus=CPUS, **self._here) for _ in range(NODES)]
+        head = {"num_cpus": 0, "include_dashboard": False} | self._here
+        self._cluster: Any = start_patiently(lambda: Cluster(True, head_node_args=head), "the head")
+        self._nodes = [self._start_node() for _ in range(NODES)]
         self.address = str(self._cluster.address)
+
+    def _start_node(self) -> Any:
+        return start_patiently(lambda: self._cluster.add_node(num_cpus=CPUS, **self._here), "a node")
 
     def kill(self, rng: random.Random) -> None:
         """Kill a node, and put another one in its place."""
         node = self._nodes.pop(rng.randrange(len(self._nodes)))
         self._cluster.remove_node(node, allow_graceful=False)
-        self._nodes.append(self._cluster.add_node(num_cpus=CPUS, **self._here))
+        self._nodes.append(self._start_node())
 
     def close(self) -> None:
         """End the cluster."""
@@ -80,8 +117,9 @@ def drive(words: list[str], address: str) -> None:
     if address:
         import ray
 
-        stay_here()
-        ray.init(address=address, _node_ip_address="127.0.0.1", log_to_driver=False, logging_level=logging.ERROR)
+        prepare_ray()
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        start_patiently(lambda: ray.init(address=address, _node_ip_address="127.0.0.1", **options), "a driver")
     work(words)
 
 

@@ -76,6 +76,8 @@ def prepare(folder: Path) -> dict[str, dict[str, str]]:
         "judge run": {"folder": "run", "--judge": "scripted", "--kind": "equivalence"},
         "judge calibrate": {"labels": "labels.jsonl", "--judge": "scripted"},
         "judge stress": {"--judge": "scripted", "--kind": "equivalence"},
+        "judge leniency": {"folder": "run", "--judge": "scripted", "--size": "2"},
+        "judge settle": {"folder": "run", "labels": "labels.jsonl"},
         "report": {"folder": "run"},
         "trace": {"folder": "run"},
         "compare": {"run_a": "run", "run_b": "run"},
@@ -135,7 +137,7 @@ def calls(usual: dict[str, dict[str, str]], seed: int = 0, commands: tuple[str, 
 
 def _commands() -> list[tuple[str, Any]]:
     named = []
-    for name in COMMANDS:
+    for name in COMMANDS.names():
         command = load_command(name)
         within = getattr(command, "commands", None)
         named += [(f"{name} {key}", each) for key, each in within.items()] if within else [(name, command)]

@@ -16,15 +16,16 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
-from emend.evals.run.run import run
-from emend.memory.errors import TooManyFailures
+from emend.memory.errors import ProviderPaused, TooManyFailures
 from tests.evals.toys import BENCHMARK
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.server import ALL_FAULTS, Provider
@@ -121,8 +122,9 @@ def calls_a_second(choose: Choose, seconds: float, threads: int = 8) -> float:
 
         def ask() -> None:
             while time.monotonic() < end:
-                model.invoke("Where?")
-                next(replies)
+                with suppress(ProviderPaused):  # refused too often: no reply
+                    model.invoke("Where?")
+                    next(replies)
 
         with ThreadPoolExecutor(threads) as pool:
             for done in [pool.submit(ask) for _ in range(threads)]:

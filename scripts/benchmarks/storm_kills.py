@@ -40,7 +40,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["emend.evals.cli.main", "emend.evals.cli.commands.run", "emend.evals.api.run", "emend.evals.api.run"]
     + [
-        "emend.evals.run.run",
+        "emend.evals.evaluate.run",
         "emend.evals.show.report.layout",
         "emend.evals.results.aggregate.judged",
         "truststore",
@@ -137,6 +137,8 @@ def storm(kills: int, seed: int, workplace: Path, scenarios: Sequence[tuple[str,
     counts = Counter[str]()
     shares = [kills // len(scenarios) + (place < kills % len(scenarios)) for place in range(len(scenarios))]
     for (mode, editor), share in zip(scenarios, shares, strict=True):
+        if not share:
+            continue
         rng, signals = random.Random(f"{seed}/{mode}/{editor}"), cycle(SIGNALS)
         with Provider(believes, latency=0.004) as provider:
             folder = workplace / f"{mode}-{editor}".replace(":", "-")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.evals.case import Benchmark, Case
+from emend.evals.evaluate.resources import load_benchmark
 from emend.evals.measure.training import ScopeQuestions, questions_from
-from emend.evals.run.resources import load_benchmark
 
 LIMIT = 200
 """Number of cases whose edits are applied together."""

@@ -20,7 +20,8 @@ from typing import Any
 import emend
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.show.view.server import Site, listen, make_server
+from emend.evals.show.view.server import listen, make_server
+from emend.evals.show.view.site import Site
 
 WIDTH, HEIGHT = 1280, 860
 DEMO, MEMORY, SEQUENCE, JUDGED = "demo", "memory-editors", "sequence", "judged"

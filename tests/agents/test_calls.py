@@ -2,9 +2,13 @@
 
 import threading
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.graph import END, START, StateGraph
 
 from emend.agents.calls import drop_state_texts, record_calls, score_targets
@@ -208,3 +212,20 @@ def test_calls_of_earlier_versions_are_read():
     call = ModelCall.model_validate(line)
     assert (call.messages_field, call.reply_field, call.reply) == ("prompt", "reply", {"role": "x"})
     assert call.messages == ({"role": "user", "content": "a"},) and "asked" not in call.model_dump()
+
+
+def test_a_call_whose_content_has_no_form_is_recorded_by_its_text():
+    odd = AIMessage([{"type": "hologram", "data": "x"}, {"type": "text", "text": "Ostrim"}])
+    with record_calls() as recorder:
+        GenericFakeChatModel(messages=iter([odd])).invoke([HumanMessage([{"type": "hologram"}, "Which town?"])])
+    call = recorder.take()[0]
+    assert "Which town?" in str(call.messages) and "Ostrim" in str(call.reply)
+
+
+def test_a_reply_that_is_refused_after_it_was_recorded_is_one_call():
+    with record_calls() as recorder:
+        run_id = uuid4()
+        recorder.on_chat_model_start({}, [[HumanMessage("x")]], run_id=run_id)
+        recorder.on_llm_end(LLMResult(generations=[[ChatGeneration(message=AIMessage("y"))]]), run_id=run_id)
+        recorder.on_llm_error(ValueError("of no use"), run_id=run_id)
+    assert len(recorder.take()) == 1

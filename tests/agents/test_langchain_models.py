@@ -55,7 +55,7 @@ def test_a_class_gets_the_defaults_that_it_has_and_the_users_settings():
             BadSettings,
             "unknown setting 'sede' of model 'langchain:openai:x': did you mean 'seed'",
         ),
-        ("openai:x", {"max_retries": 4}, BadSettings, "Emend retries itself"),
+        ("openai:x", {"max_retries": 4}, BadSettings, "Emend does its own retries"),
         ("openai:x@http://u:p@h/v1", {}, BadSettings, "has a password"),
         ("openai:x", {"deadline": "soon"}, BadSettings, "model.deadline is 'soon': give a number above 0"),
         ("ollama:llama3", {}, MissingExtra, "pip install langchain-ollama"),

@@ -165,7 +165,7 @@ def test_compatible_server_needs_no_key_and_a_name_may_hold_an_at(name):
 def test_an_invalid_address_is_refused_and_not_replaced_by_the_providers(spec, seen, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
-    with pytest.raises(BadSettings, match="model '.*:m' has an @ and no address after it.*NAME@http://HOST") as caught:
+    with pytest.raises(BadSettings, match="model '.*:m' has an @ but no address after it.*NAME@http://HOST") as caught:
         load_model(spec)
     assert seen in str(caught.value) and "pw-pw" not in str(caught.value)
 
@@ -179,9 +179,9 @@ def test_address_with_a_password_is_refused_without_showing_it(spec):
 
 def test_a_second_layer_of_retries_and_settings_of_a_wrong_type_are_refused_without_the_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
-    with pytest.raises(BadSettings, match="retries itself"):
+    with pytest.raises(BadSettings, match="does its own retries"):
         load_model("openai:gpt-4.1-mini", max_retries=2)
-    with pytest.raises(BadSettings, match="refuses its settings") as caught:
+    with pytest.raises(BadSettings, match="rejects its settings") as caught:
         load_model("openai:gpt-4.1-mini", temperature="hot", api_key="k-secret")
     assert "k-secret" not in str(caught.value)
 

@@ -75,6 +75,16 @@ def test_a_command_that_is_no_server_is_named(command):
         pass
 
 
+def test_an_error_of_several_lines_is_told_in_one(tmp_path):
+    server = ROOT / "scripts" / "nightly" / "tool_server.py"
+    with (
+        pytest.raises(BadSettings, match="cannot be started") as caught,
+        open_tools(f"mcp:{PYTHON} {server} errors {tmp_path / 'pids'}"),
+    ):
+        pass
+    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value) and len(str(caught.value)) < 1000
+
+
 def test_a_server_that_does_not_list_its_tools_in_time_is_named(monkeypatch):
     monkeypatch.setattr(mcp_tools, "START_SECONDS", 5.0)
     with pytest.raises(BadSettings, match="cannot be started within 5 s"), open_tools(f"{HOSTILE} late"):
@@ -119,3 +129,10 @@ def test_the_editor_agent_asks_a_memory_over_mcp(tmp_path):
         answer = answerer.answer(probe)
     assert answer.text == "Ostrim"
     assert '"object": "Ostrim"' in str(model.seen[1][-1].content)
+
+
+def test_a_command_that_prints_what_is_no_message_is_refused_without_a_traceback(caplog: pytest.LogCaptureFixture):
+    with pytest.raises(BadSettings, match="cannot be started"), open_tools("mcp:echo '{}'"):
+        pass
+    # asyncio logs a child process that ended before it was waited for
+    assert not [record for record in caplog.records if record.name != "asyncio"]

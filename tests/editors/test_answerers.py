@@ -16,6 +16,7 @@ from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
+AGREES = "does not contradict to generated answer, so the intermediate answer is: Rye"
 CHAIN = "Question: What is the capital of Sorn?\nThoughts:"
 EDITORS_OF_CHAINS = ["unedited", "in_context", "rag", "ike", "input_aug", "cot"]
 
@@ -69,3 +70,28 @@ def test_a_model_that_says_the_lead_of_the_prompt_again_is_read_from_behind_it(e
     assert answer.prompt.endswith(probe["prompt"]) and answer.reply is None
     own = {"prompt": "Question: What is the capital of Sorn?\nAnswer:", "reading": "line"}
     assert ask(editor, "Answer: Rye", **own).text == "Rye"
+
+
+@pytest.mark.parametrize(("editor", "chain_calls"), [("cot", 1), ("mello", 3), ("rag", 0)])
+def test_a_chain_that_gave_a_text_is_not_written_again_for_probabilities(editor, chain_calls):
+    """The chain's calls are made once; the scores are those under its prompt, for this probe alone."""
+    script = {"Thoughts:": "It is a fact.\nAnswer: Rye.", "Subquestion:": "Which city?", "Retrieved fact": AGREES}
+    model = ScriptedScoringModel(
+        reply=lambda prompt: next((text for label, text in script.items() if prompt.endswith(label)), "Rye"),
+        log_prob=lambda prompt, target: -float(len(prompt)),
+    )
+    settings = {"form": "lines"} if editor == "mello" else {}
+    made = EDITORS.load(editor)(
+        EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES, settings=settings)
+    )
+    probe = Probe(kind="x", prompt="What is the capital of Sorn?", gold=("Rye",), rival="Old", style="question")
+    with made.edit([CAPITAL]) as made_answerer:
+        answerer: Any = made_answerer
+        answered = answerer.answer(probe)
+        written = len(model.calls)
+        scored = answerer.score(probe, ["Rye", "Old"])
+        assert len(model.calls) == written >= chain_calls
+        assert scored.prompt == answered.prompt and scored.retrieved == answered.retrieved
+        assert scored.steps[-1].node == "respond" and (len(scored.steps) == 1) == bool(chain_calls)
+        answerer.score(probe.model_copy(update={"id": "another"}), ["Rye", "Old"])
+        assert (len(model.calls) > written) == bool(chain_calls)

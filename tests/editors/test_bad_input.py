@@ -74,7 +74,7 @@ def test_an_edit_without_its_subject_in_its_prompt_or_without_target_is_refused(
 
 @pytest.mark.parametrize("method", ["ft", "lora"])
 def test_a_blank_target_cannot_be_trained_on(model, method):
-    with pytest.raises(BadData, match="has no tokens: give a target that says something"):
+    with pytest.raises(BadData, match="has no tokens: give one that is not empty"):
         build(model, method).solve([CAPITAL.model_copy(update={"target_new": " "})])
 
 
@@ -146,7 +146,7 @@ def test_memory_that_is_never_enough_is_an_error_and_not_an_endless_loop(model, 
     editor = build(model, "ft")
     before, budget = state_of(editor.context), model.lm.batch_tokens
     short_of_memory(10**9)
-    with pytest.raises(ModelError, match="memory ran out with batches of .* tokens: take a smaller model"):
+    with pytest.raises(ModelError, match="out of memory with batches of .* tokens: use a smaller model"):
         editor.solve([CAPITAL])
     assert model.lm.batch_tokens == budget  # the next edit may be smaller
     short_of_memory(0)
@@ -179,12 +179,12 @@ def test_the_out_of_memory_error_of_a_cpu_is_recognised(model):
 @pytest.mark.parametrize(
     ("method", "told", "said"),
     [
-        ("memit", {"layers": [1, 0]}, r"from the lowest layer upwards, to each once, not to layers \[1, 0\]"),
-        ("memit", {"layers": [1, -1]}, r"not to layers \[1, -1\] of a model in which they are \[1, 1\]"),
+        ("memit", {"layers": [1, 0]}, r"from the lowest upwards, not to layers \[1, 0\]"),
+        ("memit", {"layers": [1, -1]}, r"not to layers \[1, -1\] \(\[1, 1\] in this model\)"),
         ("rome", {"layers": [0, 1]}, r"writes to one layer, not to layers \[0, 1\]"),
         ("rome", {"contexts": [[0, 1]]}, "contexts"),
         ("rome", {"clamp_norm_factor": float("inf")}, "setting 'clamp_norm_factor' of editor 'rome' is not finite"),
-        ("ft", {"layers": [9]}, "layer 9 is not in a model of 2 layers: .*--set EDITOR.layers"),
+        ("ft", {"layers": [9]}, "layer 9 does not exist in a model of 2 layers: .*--set EDITOR.layers"),
     ],
 )
 def test_settings_that_no_editor_can_follow_are_refused_before_any_work(model, method, told, said):
@@ -202,7 +202,7 @@ def test_missing_statistics_and_contexts_longer_than_the_window_are_named_before
 
 
 def test_an_edit_that_could_change_nothing_is_refused(model):
-    said = r"may change nothing in layer 0: .*'identity'.* is below .*=0.5, the least is 1"
+    said = r"can change nothing in layer 0: .*'identity'.* is below .*=0.5, the smallest is 1"
     shut, ajar = (
         cast(Any, EDITORS.load("alphaedit")(EditorContext(model=model, settings=AT_THE_SUBJECT | threshold)))
         for threshold in ({"nullspace_threshold": 0.5}, {"nullspace_threshold": 2.0})
@@ -223,13 +223,16 @@ def test_a_prompt_too_long_to_be_trained_on_whole_is_refused_by_its_id(model, me
     ("told", "said"),
     [
         ({"block": "model.layers.0"}, "'model.layers.0' as 'block': it has no {}"),
-        ({"down_projection": "model.layers.{}.mlp"}, "it is a LlamaMLP, and a linear module is needed"),
-        ({"down_projection": "model.layers.{}.mlp.up_proj"}, "gives 96 numbers, and the model is 64 wide|wide"),
-        ({"head": "model.embed_tokens"}, "it is a Embedding, and a linear module"),
+        ({"down_projection": "model.layers.{}.mlp"}, "it is a LlamaMLP, but a linear module is needed"),
+        ({"down_projection": "model.layers.{}.mlp.up_proj"}, "gives 96 numbers, but the model is 64 wide|wide"),
+        ({"head": "model.embed_tokens"}, "it is a Embedding, but a linear module"),
         ({"norm": "model.nosuch"}, "this model has no such module"),
-        ({"norm": "model.layers.{}.input_layernorm"}, "as 'norm': it has {} for a layer's number, and no layer has it"),
+        (
+            {"norm": "model.layers.{}.input_layernorm"},
+            "as 'norm': it has {} for a layer's number, but no layer has this module",
+        ),
         ({"head": "model.layers.{}.mlp.gate_proj"}, "as 'head': it has {} for a layer's number"),
-        ({"adds": "perhaps"}, "adds = 'perhaps' is neither true nor false"),
+        ({"adds": "perhaps"}, "adds = 'perhaps': give true or false"),
     ],
 )
 def test_a_wrong_architecture_is_reported_with_the_reason(model, told, said):
@@ -239,6 +242,6 @@ def test_a_wrong_architecture_is_reported_with_the_reason(model, told, said):
 
 def test_a_path_that_only_adapters_use_is_looked_at_for_them_alone(model):
     told = {"query": "model.layers.{}.input_layernorm"}
-    with pytest.raises(BadSettings, match="it is a LlamaRMSNorm, and a linear module"):
+    with pytest.raises(BadSettings, match="it is a LlamaRMSNorm, but a linear module"):
         build(model, "lora", architecture=told)
     assert build(model, "rome", architecture=told)

@@ -169,7 +169,7 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
 
     Contract().check_takes((AT_THE_END if architecture == "gpt_neox" else CAPITAL,))
     Contract().test_no_edits_change_nothing()
-    Contract().test_an_exception_comes_out_and_the_model_is_restored()
+    Contract().test_an_exception_is_raised_and_the_model_is_restored()
 
 
 SPEAKING = [name for name in PROMPTS if name != "agent"]
@@ -188,14 +188,14 @@ class TestEveryEditorByPromptOnATrainedModel(ShippedContract):
     def context(self):
         return EditorContext(self.model, PlainMemory(), RETRIEVERS.load("dense"), EXAMPLES)
 
-    def test_other_scripts_many_tokens_and_braces_are_no_obstacle(self):
+    def test_other_scripts_many_tokens_and_braces_are_supported(self):
         if self.name in ("mello", "cot"):
             pytest.skip("a model this small takes steps about the names of its world alone")
         if self.name == "ike":  # it copies letters that it never saw behind some examples, and not behind others
             answers = [self.under(self.editor(), ODD, edit) for edit in ODD]
             assert all(answer.text and edit.text in answer.prompt for answer, edit in zip(answers, ODD, strict=True))
             return
-        super().test_other_scripts_many_tokens_and_braces_are_no_obstacle()
+        super().test_other_scripts_many_tokens_and_braces_are_supported()
 
 
 class Broken(Unedited):
@@ -247,10 +247,10 @@ class Forgetful(Broken):
 
 
 BROKEN = [
-    (Deaf, "test_an_edit_takes"),
+    (Deaf, "test_an_edit_changes_the_answer"),
     (Leaking, "test_leaving_restores_the_model_bit_for_bit"),
-    (LeakingOnError, "test_an_exception_comes_out_and_the_model_is_restored"),
-    (Swallowing, "test_an_exception_comes_out_and_the_model_is_restored"),
+    (LeakingOnError, "test_an_exception_is_raised_and_the_model_is_restored"),
+    (Swallowing, "test_an_exception_is_raised_and_the_model_is_restored"),
     (Forgetful, "test_the_fingerprint_is_json_and_does_not_change"),
 ]
 

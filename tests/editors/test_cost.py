@@ -8,8 +8,9 @@ import torch
 
 from emend.editors.base import NO_COST, EditCost, EditorContext, cost_of
 from emend.editors.conformance import CAPITAL
-from emend.editors.cost import Meter, add_tokens, count_tokens, highest_memory
+from emend.editors.cost import Meter, add_tokens, count_tokens
 from emend.editors.parametric.rome import Rome
+from emend.memory.process_memory import highest_memory
 
 
 def test_tokens_of_forward_passes_are_counted_without_padding(random_model):

@@ -59,6 +59,9 @@ def test_a_value_that_is_not_finite_is_refused_in_any_notation(value):
 def test_a_folder_as_settings_file_and_an_unknown_key_are_refused(tmp_path):
     with pytest.raises(BadSettings, match=f"settings file '{tmp_path}' cannot be read"):
         read_settings(tmp_path)
+    (tmp_path / "deep.toml").write_text("x = " + "[" * 9_000)
+    with pytest.raises(BadSettings, match=r"deep\.toml' is not TOML"):
+        read_settings(tmp_path / "deep.toml")
     with pytest.raises(BadSettings, match="unknown setting 'step' of editor 'toy': did you mean 'steps'"):
         build_settings(Some, {"layers": [1], "step": 3}, "toy")
 
@@ -66,8 +69,8 @@ def test_a_folder_as_settings_file_and_an_unknown_key_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({}, "'layers' of editor 'toy': Field required"),
-        ({"layers": [1], "rate": 0}, "'rate'.*greater than 0.*got 0"),
+        ({}, "'layers' of editor 'toy': it is missing"),
+        ({"layers": [1], "rate": 0}, "'rate'.*more than 0.*got 0"),
         ({"layers": [1], "steps": "many"}, "'steps'.*got 'many'"),
         ({"layers": [1], "steps": 2.5}, "'steps'.*got 2.5"),
         ({"layers": "last"}, "'layers'"),

@@ -11,7 +11,7 @@ from emend.agents.gguf.fetch import fetch_model
 from emend.agents.scoring import perplexity
 from emend.editors.base import EditorContext
 from emend.editors.parametric.rome import Rome
-from emend.evals.data.benchmarks.fact_file import REAL_FACTS
+from emend.evals.data.facts.fact_file import REAL_FACTS
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadSettings, FetchFailed, MissingExtra
 from tests.fakes import read_model

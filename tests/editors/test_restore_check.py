@@ -13,8 +13,8 @@ from emend.editors.answerers import direct_answerer
 from emend.editors.parametric.finetune import FineTuning
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
-from emend.evals.run.run import run
 from emend.memory.errors import BadSettings
 from tests.evals.toys import ScriptedModel
 

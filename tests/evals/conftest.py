@@ -10,7 +10,7 @@ import pytest
 def _no_checkout():
     """No question to git before every run; test_manifest asks for itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("emend.evals.run.run.git_state", lambda: None)
+        patch.setattr("emend.evals.evaluate.prepare.git_state", lambda: None)
         yield
 
 

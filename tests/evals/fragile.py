@@ -15,8 +15,8 @@ from emend.editors.answerers import FunctionAnswerer
 from emend.editors.base import Answerer
 from emend.editors.memory_based.mello import Mello
 from emend.evals.config.run_config import RunConfig
-from emend.evals.run.results import Summary
-from emend.evals.run.run import run
+from emend.evals.evaluate.run import run
+from emend.evals.jobs.results import Summary
 from emend.graphs.execution import call_on_step
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step

@@ -1,17 +1,20 @@
 """Tiny finished runs that await a judge, judges that know what to say of them, and what a report then shows."""
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from emend.agents.judging.base import Item, JudgeInput, Role, Verdict
 from emend.agents.judging.verdicts import Supports
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import ScoreSummary, score_run
+from emend.evals.judging.scorings.judgements import read_judgements
+from emend.evals.judging.scorings.manifest import FOLDER, Scoring
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.run import run
 from emend.graphs.judges.graph import Judge
 from tests.fakes import ScriptedChatModel, begun
 from tests.paths import DATA
@@ -51,7 +54,7 @@ def speak(prompt: str) -> str:
     return "unknown"
 
 
-def elken_run(folder: Path) -> Path:
+def elken_run(folder: Path, reply: Callable[[str], str] = speak) -> Path:
     """Facts and free answers of three events, under two editors."""
     config = RunConfig(
         benchmark="elken",
@@ -61,7 +64,7 @@ def elken_run(folder: Path) -> Path:
         model="openai:tested",
         embedding="lexical",
     )
-    run(config, folder, model=ScriptedChatModel(reply=speak))
+    run(config, folder, model=ScriptedChatModel(reply=reply))
     return folder
 
 
@@ -130,6 +133,15 @@ def judge_model(mark: int = 5, yes: str = "yes") -> ScriptedChatModel:
 def load_judge(name: str, **settings: Any) -> ScriptedChatModel:
     """As a model provider: the name is the mark that it gives."""
     return judge_model(int(name or 5))
+
+
+def as_earlier(folder: Path, scoring: Scoring) -> None:
+    """Keep a scoring in the files that earlier versions of Emend wrote, in place of its folder."""
+    lines = [judgement.model_dump_json() for judgement in read_judgements(folder, scoring)]
+    (folder / FOLDER / f"{scoring.id}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    head = scoring.model_dump_json(exclude={"job", "calling", "units", "prices", "spent"})
+    (folder / FOLDER / f"{scoring.id}.json").write_text(head, encoding="utf-8")
+    shutil.rmtree(scoring.folder(folder))
 
 
 def scored(folder: Path, model: Any = None, panel: Panel = PANEL, **more: Any) -> ScoreSummary:

@@ -5,10 +5,10 @@ from typing import Any
 
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
+from emend.evals.jobs.results import Summary
 from emend.evals.log.lines import EVENTS
 from emend.evals.log.records import read_lines, read_records
-from emend.evals.run.results import Summary
-from emend.evals.run.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 
 RUN = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from emend.evals.config.run_config import RunConfig
-from emend.evals.run.run import run
+from emend.evals.evaluate.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked

@@ -14,7 +14,13 @@ COHERENCE = Item.of("coherence", question="Deeper?", thoughts="Dunn is 40. Sorre
 EQUIVALENCE = Item.of("equivalence", question="Who?", one="It is Brenn.", other="Halvard Brenn\nBrenn")
 SUPPORTS = Item.of("supports", paragraph="Marn is Norwegian.", sentence="Marn lies in Norway.")
 RECALL = Item.of("recall", thoughts="Kelp Light is on Marn. It is old.", reference=("Kelp Light stands on Marn.",))
-ITEMS = {item.kind: item for item in (TENDENCY, AGREEMENT, COHERENCE, EQUIVALENCE, SUPPORTS, RECALL)}
+NUGGETS = Item.of("nuggets", question="How many?", reply="52 sources.", rubric="1. States 52\n2. Names the library")
+ORDER = Item.of("order", question="In which order?", events="1. Login\n2. Charts", rubric="1. Charts\n2. Login")
+REMEMBERED = Item.of(
+    "remembered", question="Where?", reply="In Halden.", reference="Halden", criterion="The reference is the answer."
+)
+ALL = (TENDENCY, AGREEMENT, COHERENCE, EQUIVALENCE, SUPPORTS, RECALL, NUGGETS, ORDER, REMEMBERED)
+ITEMS = {item.kind: item for item in ALL}
 GOOD_MARKS = {"reason": "r", "correctness": 5, "coherence": 4, "comprehensiveness": 3, "overall": 4}
 YES = {"reason": "r", "verdict": "yes"}
 FIVE = {"reason": "r", "consistency": 5}
@@ -25,6 +31,8 @@ LABELS = {
         {"number": 2, "reason": "not said", "label": "unrelated"},
     ]
 }
+SCORES = {"statements": [{"number": 1, "reason": "said", "score": 1}, {"number": 2, "reason": "not", "score": 0.5}]}
+MATCHES = {"events": [{"number": 1, "event": 2}, {"number": 2, "event": 1}]}
 SHARES = {"recall_consistent": 0.5, "recall_related": 0.5, "recall_inconsistent": 0.0, "recall_of_related": 1.0}
 REPLIES: dict[str, tuple[Any, ...]] = {
     "coherence": (YES,),
@@ -33,6 +41,9 @@ REPLIES: dict[str, tuple[Any, ...]] = {
     "agreement": (FIVE,),
     "tendency": (GOOD_MARKS,),
     "recall": (ATOMS, LABELS),
+    "nuggets": (SCORES,),
+    "order": (MATCHES,),
+    "remembered": (YES,),
 }
 """By judge, what it says to its questions in their order."""
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from emend.agents.roles.tools import NOTHING, Toolbox, can_call_tools
 from emend.editors.conformance_toys import PlainMemory
 from emend.graphs.agent import RECURSION_LIMIT, AgentContext, build
-from emend.graphs.agent_tools import TOOLS
+from emend.graphs.agent_tools import CALLS_LIMIT, TOO_MANY, TOOLS
 from emend.graphs.execution import run_graph
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
@@ -214,6 +214,12 @@ def test_a_call_that_cannot_be_made_is_answered_with_what_is_wrong(name, args, t
     assert str(model.seen[1][-1].text).startswith(told) and final["reply"] == "Sorn"
 
 
+@pytest.mark.parametrize("value", [42, 1.5, True])
+def test_numbers_and_truth_values_are_texts(value):
+    _, _, model = run(calls(("lookup", {"subject": value, "relation": value})), AIMessage("Sorn"))
+    assert "called wrongly" not in str(model.seen[1][-1].text)
+
+
 def test_lookup_finds_the_newest_edit_of_the_subject_and_relation_alone():
     tools = toolbox()
     assert [hit.entry.edit_id for hit in tools.lookup("veldania", "the capital of").hits] == [NEW.id]
@@ -379,3 +385,12 @@ def test_instructions_in_a_document_are_content_and_run_no_tool(kind, obeys):
     assert [INJECTIONS[kind][-20:] in str(message.content) for message in sent[:4]] == [False, False, False, True]
     assert str(sent[3].content).count("</change>") == str(sent[3].content).count("<change>") == 1
     assert all("There is no tool" in str(message.content) for message in sent[5:])
+
+
+def test_of_many_calls_in_one_reply_the_first_are_run_and_the_others_answered():
+    many = calls(*[("lookup", {"subject": "Veldania", "relation": "capital"})] * 500)
+    final, nodes, model = run(many, AIMessage("Ostrim"))
+    results = [str(message.text) for message in model.seen[1] if message.type == "tool"]
+    assert len(results) == 500 and nodes.count("use_tools") == 1
+    assert sum("Ostrim" in text for text in results) == CALLS_LIMIT
+    assert set(results[CALLS_LIMIT:]) == {TOO_MANY}

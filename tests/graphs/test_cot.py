@@ -6,8 +6,8 @@ import pytest
 
 from emend.agents.roles.chain import DEMONSTRATIONS
 from emend.graphs.cot import CotContext, build
+from emend.graphs.decomposition.state import MelloContext
 from emend.graphs.execution import run_graph
-from emend.graphs.mello import MelloContext
 from emend.graphs.mello import build as build_mello
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
@@ -130,18 +130,30 @@ def test_in_steps_each_line_is_begun_for_the_model():
     assert model.calls[1].endswith("The capital of Veldania is Ostrim.\nFinal answer:") and final["reply"] == "Ostrim"
 
 
-def test_in_steps_a_question_takes_as_many_hops_as_it_tells():
-    probe = {"prompt": "Who?", "style": "question", "tags": {"hops": 2}}
-    final, _, model = think("A?", "Ann.", "B?", "Bo.", "Bo", form="steps", probe=probe)
-    assert final["prompt"].count("Subquestion:") == 2 and final["usage"].calls == 5 == len(model.calls)
+def test_in_steps_a_question_takes_the_steps_that_its_words_need_and_the_given_ones_only_if_the_data_set_may_say():
+    probe = {"prompt": "Who rules the country of Ann?", "style": "question"}
+    said = ["Which is Ann's country?", "Chad.", "Who rules Chad?", "Bo.", "Bo"]
+    final, _, model = think(*said, form="steps", probe=probe)
+    assert final["prompt"].count("Subquestion:") == 2 == final["steps"] and final["end"] == "words"
+    assert final["usage"].calls == 5 == len(model.calls)
+    assert think(*said[:2], "Bo", form="steps", steps=1, probe=probe)[0]["end"] == "limit"
+    tagged = probe | {"tags": {"hops": 1}}
+    assert think(*said, form="steps", probe=tagged)[0]["steps"] == 2
+    assert think(*said[:2], "Bo", form="steps", probe=tagged, hops_from="data")[0]["end"] == "given"
     with pytest.raises(ModelReplyError):
         think("", form="steps", probe=probe)
 
 
 def test_in_steps_a_probe_with_choices_is_put_once_more_behind_the_thoughts():
     probe = {"prompt": "Is it Ostrim?", "style": "question", "gold": ("Yes",), "choices": ("Yes", "No")}
-    final, _, model = think("Which?", "Ostrim.", "Yes", form="steps", probe=probe)
-    lead = f"New Fact: {FACT}\nThink step by step.\nQuestion: Is it Ostrim?\nSubquestion: Which?\n"
+    final, _, model = think("Ostrim?", "Ostrim.", "Yes", form="steps", probe=probe)
+    lead = f"New Fact: {FACT}\nThink step by step.\nQuestion: Is it Ostrim?\nSubquestion: Ostrim?\n"
     assert model.calls[-1] == f"{lead}Generated answer: Ostrim.\n\nNew Fact: {FACT}\nQ: Is it Ostrim?\nA:"
     assert final["reply"] == "Yes" and final["reading"] == "line"
     assert think("A fact.\nAnswer: Yes", probe=probe)[0]["prompt"].endswith("Answer:")
+
+
+def test_in_steps_the_demonstrations_of_steps_stand_before_the_facts():
+    probe = {"prompt": "Who rules Chad?", "style": "question"}
+    _, _, model = think("Who rules Chad?", "Bo.", "Bo", form="steps", probe=probe, step_demonstrations="Question: E?")
+    assert all(call.startswith(f"Question: E?\n\nNew Fact: {FACT}\nThink step by step.\n") for call in model.calls)

@@ -56,6 +56,7 @@ def walk(*replies: str, edits: tuple[Edit, ...] = (BORN, MAYOR), targets: list[s
 
 
 PLAN = " Ana Rojo\nRelations: birthplace; mayor"
+OWN = "the model's own answer"
 
 
 def test_edits_are_followed_without_a_further_call():
@@ -90,7 +91,7 @@ def test_the_model_answers_the_hops_that_no_edit_decides():
 @pytest.mark.parametrize(
     ("edits", "replies", "answer"),
     [
-        pytest.param((fact("Oslo", "mayor", "Per Dahl"),), (" Kesselby\nmayor: Eva Lind",), "Eva Lind", id="no edit"),
+        pytest.param((fact("Oslo", "mayor", "Per Dahl"),), (" Kesselby\nmayor: Eva Lind", OWN), OWN, id="no edit"),
         pytest.param((MAYOR,), (" Kesselby\nmayor: Eva Lind",), "Paul Roy", id="an edit of the second hop"),
         pytest.param(
             (fact("Kesselby", "P6", "Ida Moe", "{} is led by"),),
@@ -101,12 +102,12 @@ def test_the_model_answers_the_hops_that_no_edit_decides():
         pytest.param((MAYOR,), (" Kesselby",), "Paul Roy", id="one line alone"),
         pytest.param(
             (fact("Oslo", "mayor", "Per Dahl"),),
-            (" Kesselby\nmayor: I do not know.", " Eva Lind"),
-            "Eva Lind",
+            (" Kesselby\nmayor: I do not know.", " Eva Lind", OWN),
+            OWN,
             id="an object that is not known",
         ),
         pytest.param(
-            (fact("Oslo", "mayor", "Per Dahl"),), (" Kesselby\nriver: Aa", " Eva Lind"), "Eva Lind", id="another line"
+            (fact("Oslo", "mayor", "Per Dahl"),), (" Kesselby\nriver: Aa", " Eva Lind", OWN), OWN, id="another line"
         ),
     ],
 )
@@ -116,18 +117,18 @@ def test_hops_that_no_fact_is_about_are_recalled_in_one_call(edits: tuple[Edit, 
     assert final["reply"] == answer and final["usage"].calls == len(model.calls) == 1 + len(replies)
 
 
-@pytest.mark.parametrize(("said", "answer"), [("Ida Moe", "Ida Moe"), ("Eva Lind", "Eva Lind")])
+@pytest.mark.parametrize(("said", "answer"), [("Ida Moe", "Ida Moe"), ("Eva Lind", OWN)])
 def test_an_edit_of_a_like_name_is_shown_for_an_entity_that_the_model_recalled(said: str, answer: str):
     edit = fact("Kesselby on Sea", "mayor", "Ida Moe")
-    final, _, model, _ = walk(PLAN, " Kesselby\nmayor: Per Dahl", f" {said}", edits=(edit,))
+    final, _, model, _ = walk(PLAN, " Kesselby\nmayor: Per Dahl", f" {said}", OWN, edits=(edit,))
     assert model.calls[2].endswith(f"New Fact: {edit.text}\nQuestion: What is the mayor of Kesselby?\nAnswer:")
     assert final["reply"] == answer and ("fact" in final["hops"][1]) == (said == "Ida Moe")
 
 
 def test_an_edit_of_a_like_name_is_not_shown_for_an_entity_of_the_question_or_for_another_relation():
     edits = (fact("Ana Rojo Diaz", "birthplace", "Brask"), fact("Kesselby on Sea", "river", "Aa"))
-    final, _, model, _ = walk(PLAN, " Kesselby\nmayor: Per Dahl", edits=edits)
-    assert final["reply"] == "Per Dahl" and len(model.calls) == 2
+    final, _, model, _ = walk(PLAN, " Kesselby\nmayor: Per Dahl", OWN, edits=edits)
+    assert final["hops"][1]["answer"] == "Per Dahl" and final["reply"] == OWN and len(model.calls) == 3
 
 
 def test_an_edit_worded_otherwise_is_shown_to_the_model_which_links_it():
@@ -135,6 +136,15 @@ def test_an_edit_worded_otherwise_is_shown_to_the_model_which_links_it():
     final, _, model, _ = walk(PLAN, " Kesselby", " Paul Roy", edits=(edit,))
     assert model.calls[1].endswith(f"New Fact: {edit.text}\nQuestion: What is the birthplace of Ana Rojo?\nAnswer:")
     assert final["hops"][0]["fact"] == edit.text and final["reply"] == "Paul Roy"
+
+
+@pytest.mark.parametrize("targets", [None, ["Eva Lind"]], ids=["asked", "scored"])
+def test_a_walk_that_no_edit_bears_on_leaves_the_probe_as_it_is(targets: list[str] | None):
+    """What the model recalled on the way is no new fact, whether the walk came to its end or not."""
+    other = fact("Oslo", "mayor", "Per Dahl")
+    for recalled in (" Kesselby\nmayor: Eva Lind", " I do not know."):
+        final, *_ = walk(PLAN, recalled, OWN, edits=(other,), targets=targets)
+        assert final["prompt"] == QUESTION and "final" not in final and final["hits"] == []
 
 
 def test_the_edit_that_was_applied_last_counts():
@@ -145,13 +155,14 @@ def test_the_edit_that_was_applied_last_counts():
 
 def test_edits_of_other_entities_and_relations_are_not_followed():
     others = (fact("Ana", "birthplace", "Brask"), fact("Ana Rojo", "employer", "Calder"))
-    final, _, model, _ = walk(" Ana Rojo\nRelations: birthplace", " Ostmark", edits=others)
-    assert final["reply"] == "Ostmark" and model.calls[1].count("New Fact:") == 1
+    final, _, model, _ = walk(" Ana Rojo\nRelations: birthplace", " Ostmark", OWN, edits=others)
+    assert final["hops"][0]["answer"] == "Ostmark" and model.calls[1].count("New Fact:") == 1
+    assert final["reply"] == OWN and "New Fact:" not in model.calls[2]
 
 
 @pytest.mark.parametrize("name", ["ana rojo", "The Ana Rojo", "Ana Rojo "])
 def test_a_name_is_the_same_in_any_case_and_with_an_article(name: str):
-    final, *_ = walk(f" {name}\nRelations: birthplace")
+    final, *_ = walk(f" {name}\nRelations: birthplace", edits=(BORN,))
     assert final["reply"] == "Kesselby"
 
 
@@ -165,7 +176,7 @@ def test_documents_without_triplets_are_read_by_the_model():
     document = Edit(form="document", text="The town of Kesselby saw the birth of Ana Rojo.")
     final, _, model, _ = walk(" Ana Rojo\nRelations: birthplace", " Kesselby", edits=(document,))
     assert document.text in model.calls[1] and final["reply"] == "Kesselby"
-    _, _, model, _ = walk(" Ana Roj\nRelations: birthplace", " Kesselby", edits=(document,))
+    _, _, model, _ = walk(" Ana Roj\nRelations: birthplace", " Kesselby", OWN, edits=(document,))
     assert document.text not in model.calls[1]
 
 
@@ -194,6 +205,16 @@ def test_a_reply_that_is_no_plan_is_an_error_or_falls_back_to_the_fact_retrieved
     final, nodes, *_ = walk(reply, "Kesselby", falls_back=True, prompt=question)
     assert nodes == ["match", "plan", "compose", "respond"] and BORN.text in final["prompt"]
     assert final["fallback"].startswith("no plan") and final["usage"].calls == 2
+
+
+def test_a_question_without_a_plan_is_not_asked_under_a_fact_of_something_that_it_does_not_name():
+    final, *_ = walk(
+        "no plan", OWN, edits=(fact("Oslo", "mayor", "Per Dahl"), BORN), falls_back=True, prompt="Ana who?"
+    )
+    assert final["prompt"] == "Ana who?" and final["reply"] == OWN
+    document = Edit(form="document", text="The town of Kesselby saw the birth of Ana Rojo.")
+    final, *_ = walk("no plan", OWN, edits=(document,), falls_back=True, prompt="Who was born there?")
+    assert document.text in final["prompt"]
 
 
 def test_a_hop_that_the_model_does_not_know_ends_the_walk_and_the_question_is_asked_under_its_facts():
@@ -250,6 +271,58 @@ def test_a_hop_that_the_plan_left_out_is_followed_if_the_question_asks_for_it():
     assert final["reply"] == "El Campu" and ["relation" in hop for hop in final["hops"]] == [False, True]
 
 
+SEATED = fact("Acme", "P159", "Turin", "{} has its seat in the city of")
+MAYOR_OF_TURIN = fact("Turin", "P6", "Ida Moe", "The mayor of {} is")
+CITIZEN = fact("Tom Brask", "P27", "Brazil", "{} is a citizen of")
+BASED = fact("Cold Harbour", "P144", "The Ninth Tide", "The film {} is based on the book")
+WRITTEN = fact("The Ninth Tide", "P50", "Mira Sand", "{} was written by")
+SEAT_QUESTION = "Who is the mayor of the city where Acme has its seat?"
+
+
+@pytest.mark.parametrize(
+    ("question", "plan", "edits", "recalled", "answer"),
+    [
+        (SEAT_QUESTION, "Acme\nRelations: mayor", (SEATED, MAYOR_OF_TURIN), (), "Ida Moe"),
+        (SEAT_QUESTION, "Acme\nRelations: headquarters; mayor", (SEATED, MAYOR_OF_TURIN), (), "Ida Moe"),
+        (SEAT_QUESTION, "Acme\nRelations: headquarters", (SEATED, MAYOR_OF_TURIN), ("Lia",), "Ida Moe"),
+        (SEAT_QUESTION, "Acme\nRelations: mayor", (SEATED,), ("Lia Po",), "Lia Po"),
+        (
+            "Which language is spoken in the country of which Tom Brask is a citizen?",
+            "Tom Brask\nRelations: language spoken",
+            (CITIZEN,),
+            ("Portuguese",),
+            "Portuguese",
+        ),
+        (
+            "Who wrote the book on which the film Cold Harbour is based?",
+            "Cold Harbour\nRelations: author",
+            (BASED, WRITTEN),
+            ("Mira Sand",),
+            "Mira Sand",
+        ),
+        ("Who is the mayor of Acme?", "Acme\nRelations: mayor", (SEATED, MAYOR_OF_TURIN), ("Lia", OWN), OWN),
+        ("Where is the seat of Acme?", "Acme\nRelations: place", (SEATED,), ("Rome", OWN), OWN),
+        ("Who is the mayor of Bern?", "Bern\nRelations: mayor", (SEATED, MAYOR_OF_TURIN), ("Lia", OWN), OWN),
+    ],
+    ids=[
+        "a hop is left out",
+        "a hop is named in other words",
+        "the last hop is left out",
+        "the model has the last hop",
+        "a citizen's language",
+        "the last relation is in other words",
+        "no hop is left out",
+        "not asked for in these words",
+        "of another entity",
+    ],
+)
+def test_without_an_encoder_an_edit_is_followed_if_the_question_has_all_of_its_words(
+    question: str, plan: str, edits: tuple[Edit, ...], recalled: tuple[str, ...], answer: str
+):
+    """Plans of Qwen2.5-Coder-0.5B, whose walk ended at the first entity: `The mayor of Acme is ...`."""
+    assert walk(f" {plan}", *recalled, edits=edits, prompt=question)[0]["reply"] == answer
+
+
 def test_a_plan_that_ends_too_early_goes_on_if_the_question_asks_for_more():
     question = "What is the capital of the country where laddu was created?"
     final, *_ = walk(" laddu\nRelations: origin", edits=(CREATED, SEAT), similarity=ALIKE, prompt=question)
@@ -259,9 +332,14 @@ def test_a_plan_that_ends_too_early_goes_on_if_the_question_asks_for_more():
 def test_an_edit_that_the_question_does_not_ask_for_is_not_followed():
     works = fact("Ana Rojo", "employer", "Calder", "{} works for")
     final, *_ = walk(
-        " Ana Rojo\nRelations: spouse", " Tom", edits=(works,), similarity=ALIKE, prompt="Who is Ana Rojo's spouse?"
+        " Ana Rojo\nRelations: spouse",
+        " Tom",
+        OWN,
+        edits=(works,),
+        similarity=ALIKE,
+        prompt="Who is Ana Rojo's spouse?",
     )
-    assert final["reply"] == "Tom"
+    assert final["hops"][0]["answer"] == "Tom" and final["reply"] == OWN
 
 
 def test_edits_in_a_circle_are_followed_once_each_where_the_plan_does_not_ask_for_them():
@@ -284,10 +362,19 @@ def test_an_answer_in_a_sentence_is_read_by_the_object_of_the_edit_that_it_names
         " Ana Rojo\nRelations: birthplace → mayor",
         "Entity: Ana Rojo\nRelations: birthplace; mayor\n\nQuestion: more",
         " “Ana Rojo”\nRelations: “birthplace”; mayor.",
+        " Ana Rojo\nRelation: birthplace; mayor",
+        " Ana Rojo\n**Relations:** birthplace; mayor",
+        " Ana Rojo Relations: birthplace; mayor",
     ],
 )
 def test_plans_are_read_in_the_forms_in_which_models_write_them(plan: str):
     assert walk(plan)[0]["reply"] == "Paul Roy"
+
+
+def test_a_model_that_names_the_entity_alone_is_asked_for_the_relations():
+    final, _, model, _ = walk(" Ana Rojo", " birthplace; mayor")
+    assert final["reply"] == "Paul Roy" and model.calls[1].endswith("\nEntity: Ana Rojo\nRelations:")
+    assert final["usage"].calls == 2
 
 
 @pytest.mark.parametrize(
@@ -339,8 +426,8 @@ FOUNDED = fact("Acme", "P740", "Brooklyn", "{} was founded in", question="Where 
 def test_a_question_that_asks_for_something_else_in_the_same_words_is_not_answered_by_the_edit(
     question: str, edit: Edit
 ):
-    _, nodes, model, _ = walk(" Ana Rojo\nRelations: something", " Eva", edits=(edit,), prompt=question)
-    assert "plan" in nodes and len(model.calls) >= 1
+    final, nodes, _, _ = walk(" Ana Rojo\nRelations: something", " Eva", OWN, edits=(edit,), prompt=question)
+    assert "plan" in nodes and final["reply"] == OWN
 
 
 def test_an_edit_answers_its_own_question_in_any_language():
@@ -353,6 +440,14 @@ def test_a_plan_that_goes_on_too_long_ends_when_its_hops_have_all_words_of_the_q
     question = "Who was the mayor of the birthplace of Ana Rojo?"
     final, _, model, _ = walk(f"{PLAN}; party; leader", prompt=question)
     assert final["reply"] == "Paul Roy" and len(model.calls) == 1
+
+
+def test_the_word_person_keeps_no_walk_from_its_end():
+    founded = fact("Orvane", "P112", "Hale Dorn", "The city of {} was founded by")
+    faith = fact("Hale Dorn", "religion", "Buddhism")
+    question = "What is the religion of the person who founded the city of Orvane?"
+    final, *_ = walk(" Orvane\nRelations: religion; city of origin", edits=(founded, faith), prompt=question)
+    assert final["reply"] == "Buddhism" and len(final["hops"]) == 2
 
 
 def test_a_chain_of_nouns_is_read_off_the_question_without_a_call():
@@ -387,14 +482,14 @@ ODD: dict[str, tuple[tuple[str, ...], tuple[Edit, ...], str]] = {
     "an edit of the edit": ((ANA + "birthplace",), (BORN, fact("Ana Rojo", "birthplace", "Brask")), "Brask"),
     "an edit taken back": ((ANA + "birthplace",), (fact("Ana Rojo", "birthplace", "Brask"), BORN), "Kesselby"),
     "a relation that contains another's words": (
-        (ANA + "place of birth", " Ostmark"),
+        (ANA + "place of birth", " Ostmark", OWN),
         (fact("Ana Rojo", "place", "Brask", "{} has the place"),),
-        "Ostmark",
+        OWN,
     ),
     "founded by is not founded in": (
-        (" Acme\nRelations: founded by", " Eva"),
+        (" Acme\nRelations: founded by", " Eva", OWN),
         (fact("Acme", "founded in", "1920", "{} was founded in"),),
-        "Eva",
+        OWN,
     ),
     "words in another order": ((" Chad\nRelations: state head",), (fact("Chad", "head of state", "Ida"),), "Ida"),
     "plural and capitals": ((ANA + "Birthplaces",), (BORN,), "Kesselby"),
@@ -469,9 +564,9 @@ def test_relations_that_the_table_tells_apart_are_not_linked_however_alike_an_en
     relation: str, edit: Edit
 ):
     final, *_ = walk(
-        f"{ANA}{relation}", " Eva", edits=(edit,), similarity=RelationSimilarity(Alike()), prompt="Who is it?"
+        f"{ANA}{relation}", " Eva", OWN, edits=(edit,), similarity=RelationSimilarity(Alike()), prompt="Who is it?"
     )
-    assert final["reply"] == "Eva" and "fact" not in final["hops"][0]
+    assert final["reply"] == OWN and "fact" not in final["hops"][0]
 
 
 def test_relations_that_the_table_takes_for_one_are_linked_however_unlike_an_encoder_finds_them():

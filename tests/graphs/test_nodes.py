@@ -15,6 +15,7 @@ from emend.graphs.execution import as_json
 from emend.graphs.ike import IkeContext, IkeState, Pool
 from emend.graphs.rag import RagContext, RagState
 from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadSettings, ModelError, ModelReplyError, ReplyCutOff
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
@@ -84,6 +85,18 @@ def demonstrate(probe=CAPITAL, hits=({"text": FACT},), **more):
     ]
 
 
+def test_ikes_demonstrations_are_those_nearest_to_the_edit_if_it_is_to_be_so():
+    triplet = Triplet(subject="Land7", relation="anthem", object="Ode")
+    edit = Edit.from_triplet(triplet, "The anthem of {} is")
+    hits = ({"text": edit.text, "edit_id": edit.id},)
+    probes = [CAPITAL.model_copy(update={"id": name, "prompt": name, "query": name}) for name in ("river", "capital")]
+    by_probe, by_edit = (
+        [demonstrate(probe, hits, nearest_to=nearest_to) for probe in probes] for nearest_to in ({}, {edit.id: edit})
+    )
+    assert by_probe[0] != by_probe[1] and by_edit[0] == by_edit[1]
+    assert "Land7" in by_edit[0][-1]["fact"]
+
+
 def test_retrieve_asks_for_k_entries_by_what_the_probe_asks():
     retriever = Fixed(FACT, "other", "third")
     probe = CAPITAL.model_copy(update={"query": "capital Veldania"})
@@ -139,7 +152,7 @@ def test_respond_scores_targets_under_the_same_prompt_and_invents_no_probabiliti
     assert model.scored == [("Where?", ("Ostrim", "Rome"))] and not model.calls
     assert check(update, RespondState)["log_probs"] == [-6.0, -4.0]
     assert "reply" not in update and update["usage"].calls == 1
-    with pytest.raises(ModelError, match="ScriptedChatModel gives no probabilities, and 1 targets"):
+    with pytest.raises(ModelError, match="ScriptedChatModel returns no probabilities, but 1 targets"):
         speak(scripted(), "Where?", targets=["Ostrim"])
 
 

@@ -80,7 +80,7 @@ def test_links_are_followed_where_the_user_names_the_file_and_a_missing_one_is_p
 @pytest.mark.parametrize("name", ["x" * 300, "nul\0", "half\ud800"])
 def test_impossible_names_are_named(name, tmp_path):
     for attempt in (lambda: open_file(tmp_path / name, "ab"), lambda: private_folder(tmp_path / name)):
-        with pytest.raises(BadData, match="is no name for a file"):
+        with pytest.raises(BadData, match="is not a valid file name"):
             attempt()
 
 
@@ -109,7 +109,7 @@ def test_a_link_or_a_file_is_no_private_folder(tmp_path):
             private_folder(tmp_path / name)
     (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
     for path in (tmp_path / "nowhere", tmp_path / "nowhere" / "run"):
-        with pytest.raises(BadData, match="no folder"):
+        with pytest.raises(BadData, match="not a folder"):
             private_folder(path, links=True)
 
 

@@ -15,12 +15,13 @@ from emend.memory.json_files import (
     parse_object,
     read_json,
     replace_surrogates,
+    unique_keys,
 )
 
 BAD = {
-    b"": "no JSON",
-    b"{": "no JSON",
-    b'{"a": 1} {"b": 2}': "no JSON .Extra data at column 10",
+    b"": "not valid JSON",
+    b"{": "not valid JSON",
+    b'{"a": 1} {"b": 2}': "not valid JSON .Extra data at column 10",
     b"[" * 100_000 + b"]" * 100_000: "nested more than",
     b"[" * DEPTH_LIMIT + b"[]" + b"]" * DEPTH_LIMIT: "nested more than",
     b'{"a": ' * 300 + b"1" + b"}" * 300: "nested more than",
@@ -28,13 +29,13 @@ BAD = {
     b'{"of": -' + b"9" * (DIGITS_LIMIT + 1) + b"}": "an integer of",
     b'{"of": 1e999}': "the number 1e999 is too large",
     b"-1.5E+400": "too large",
-    b'{"of": NaN}': "NaN is no JSON",
-    b"[-Infinity]": "-Infinity is no JSON",
+    b'{"of": NaN}': "NaN is not valid JSON",
+    b"[-Infinity]": "-Infinity is not valid JSON",
     '{"a": "é"}'.encode("utf-16"): "UTF-16",
-    '{"a": 1}'.encode("utf-16-le"): "zero bytes",
-    b'{"a": "\xff"}': "byte 8, in line 1 of it, is not UTF-8",
+    '{"a": 1}'.encode("utf-16-le"): "NUL bytes",
+    b'{"a": "\xff"}': "byte 8, in line 1, is not UTF-8",
     b'{"a": "\xed\xa0\x80"}': "is not UTF-8",
-    b"\0" * 100: "zero bytes",
+    b"\0" * 100: "NUL bytes",
     b'{"a":\n "x", \n}': "at line 3, column 1",
 }
 OBJECTS = st.dictionaries(
@@ -74,7 +75,7 @@ def test_constants_are_read_where_python_wrote_them_and_a_file_of_one_value_too(
     (tmp_path / "m.json").write_bytes(b'{"a":\n [1]}')
     assert read_json(tmp_path / "m.json") == {"a": [1]}
     (tmp_path / "m.json").write_bytes(b'{"a":\n [1}')
-    with pytest.raises(BadData, match=r"m.json: no JSON .* at line 2, column 4"):
+    with pytest.raises(BadData, match=r"m.json: not valid JSON .* at line 2, column 4"):
         read_json(tmp_path / "m.json")
 
 
@@ -149,3 +150,10 @@ def test_any_content_is_parsed_or_refused(content):
 def test_a_text_without_surrogates_can_be_written(text):
     whole = replace_surrogates(text)
     assert whole.encode() and replace_surrogates(whole) == whole if text else whole == ""
+
+
+def test_a_key_that_stands_twice_is_refused_where_that_is_asked_for():
+    twice = '{"subject": "Norway", "inner": [{"a": 1, "a": 2}]}'
+    assert parse_json(twice, "x")["inner"] == [{"a": 2}]
+    with pytest.raises(BadData, match="x: the key 'a' occurs twice"):
+        parse_json(twice, "x", pairs=unique_keys)

@@ -5,7 +5,7 @@ import pytest
 
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
-from emend.memory.registry import Registry, nearest, trust_names
+from emend.memory.registry import Registry, nearest, summary_of, trust_names
 
 PLUGIN = '''
 class Shout:
@@ -87,3 +87,15 @@ def test_listing_built_in_parts_imports_none_and_an_alias_is_loaded_and_not_list
     )
     assert aliased.load("read") is aliased.load("loads") and aliased.names() == ["loads"]
     assert EDITORS.load("ice") is EDITORS.load("in_context")
+
+
+def test_a_part_that_is_an_object_says_by_itself_what_it_is():
+    class Kind:
+        """Any kind."""
+
+        summary = ""
+
+    kind = Kind()
+    assert summary_of(kind) == "Any kind."
+    kind.summary = "Headlines of\nfacts."
+    assert summary_of(kind) == "Headlines of facts."

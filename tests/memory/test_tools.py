@@ -1,6 +1,7 @@
 """The operations of a memory of facts as LangChain's tools, and its search as LangChain's retriever."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -36,6 +37,45 @@ def test_a_tool_states_a_fact_with_where_it_comes_from(memory):
     looked_up = json.loads(call(tools, "lookup", subject="Ann", relation="residence").content)
     assert [each["id"] for each in looked_up["facts"]] == [fact["id"]]
     assert memory.lookup("Ann", "home city", user="ben").facts == ()
+
+
+@pytest.mark.parametrize("nothing", [None, "null", "None", ""])
+def test_null_leaves_an_optional_argument_out(memory, nothing):
+    tools = memory.as_tools()
+    call(tools, "remember", subject="Ann", relation="job", object="cook", valid_from=nothing, valid_to=nothing)
+    [fact] = memory.lookup("Ann", "job").facts
+    assert (fact.object, fact.valid_from, fact.valid_to) == ("cook", fact.recorded_at, None)
+    found = call(tools, "search", query="Ann job", k=None) if nothing is None else None
+    assert found is None or json.loads(found.content)["results"]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n", None])
+def test_a_blank_text_is_refused(memory, blank):
+    answer = call(memory.as_tools(), "remember", subject=blank, relation="job", object="cook")
+    assert str(answer.content).startswith("subject: ") and memory.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(42, "42"), (42.0, "42"), (1.8, "1.8"), (True, "true"), (False, "false"), (-5, "-5")]
+)
+def test_numbers_and_truth_values_are_texts(memory, value, text):
+    call(memory.as_tools(), "remember", subject="Ann", relation="score", object=value, valid_from=2020)
+    [fact] = memory.lookup("Ann", "score").facts
+    assert fact.object == text and fact.valid_from.startswith("2020-01-01")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"object": None}, "object: .*got None"),
+        ({"object": ["a"]}, r"object: .*valid string, got \['a'\]"),
+        ({"object": "a", "valid_from": 1714557600}, "1714557600' is no time: write 2026"),
+        ({}, "object: Field required"),
+    ],
+)
+def test_a_refused_argument_says_what_stands_there_and_what_to_send(memory, arguments, words):
+    result = call(memory.as_tools(), "remember", subject="Ann", relation="score", **arguments)
+    assert result.status == "error" and re.search(words, str(result.content)) and memory.count() == 0
 
 
 def test_the_same_call_of_a_thread_is_done_once_and_that_of_another_thread_again(memory):
@@ -197,3 +237,5 @@ def test_a_memory_of_edits_is_a_retriever_and_a_tool_that_searches(tmp_path):
         assert "Tobin" in document.page_content and document.metadata["time"] == "2024"
         [tool] = edits.as_tools(k=2)
         assert "Tobin" in tool.invoke("mayor of Veld") and "Mira" not in tool.invoke("mayor of Veld")
+        assert "Tobin" in tool.invoke({"query": 2024})
+        assert str(tool.invoke({"query": None})).startswith("query: ") and "query" in tool.invoke({})

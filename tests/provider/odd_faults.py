@@ -111,6 +111,11 @@ def redirect(handler: Any, asked: Asked, said: Said) -> None:
     handler._send(307, "", {"Location": f"http://127.0.0.1:9{handler.path}"})
 
 
+def redirect_nowhere(handler: Any, asked: Asked, said: Said) -> None:
+    """To what httpx does not take for an address."""
+    handler._send(307, "", {"Location": "javascript:alert(1)"})
+
+
 def redirect_here(handler: Any, asked: Asked, said: Said) -> None:
     """To the same origin; a request that was redirected gets the reply."""
     if "again" in handler.path:
@@ -128,14 +133,16 @@ ODD_FAULTS: dict[str, OddFault] = {
         f"429-{name}": OddFault(status(429, Retry_After=after), "tried again")
         for name, after in {
             "short": "0.05", "zero": "0", "negative": "-5", "nan": "nan", "inf": "inf", "1e400": "1e400",
-            "word": "soon", "past": "Wed, 21 Oct 2015 07:28:00 GMT", "year-9999": "Fri, 31 Dec 9999 23:59:59 GMT",
+            "word": "soon", "past": "Wed, 21 Oct 2015 07:28:00 GMT",
         }.items()
     },
     "429-milliseconds": OddFault(status(429, Retry_After_ms="30"), "tried again"),
     "429-in-words": OddFault(status(429, "Please try again in 30ms."), "tried again"),
     "429-day": OddFault(status(429, Retry_After="86400"), "the end"),
+    "429-year": OddFault(status(429, Retry_After="31536000"), "the end"),
+    "429-year-9999": OddFault(status(429, Retry_After="Fri, 31 Dec 9999 23:59:59 GMT"), "the end"),
     "503-day": OddFault(status(503, Retry_After="86400"), "the end"),
-    "403": OddFault(status(403, "Not for you, {key}."), "the end"),
+    "403": OddFault(status(403, "Not for this key, {key}."), "the end"),
     "402": OddFault(status(402), "failed"),
     "413": OddFault(status(413), "unscored"),
     "422": OddFault(status(422), "failed"),
@@ -189,5 +196,6 @@ ODD_FAULTS: dict[str, OddFault] = {
     "bad-chunks": OddFault(written(HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"), "tried again"),
     "too-short": OddFault(written(HEAD + b"Content-Length: 900\r\n\r\n{}"), "tried again"),
     "redirect": OddFault(redirect, "failed"),
+    "redirect-nowhere": OddFault(redirect_nowhere, "failed"),
     REDIRECTED: OddFault(redirect_here, "the same"),
 }  # fmt: skip

@@ -30,7 +30,7 @@ class Said(NamedTuple):
 class Raw(NamedTuple):
     """A body and further headers as they are sent, in place of what the protocol would have; a text is a page."""
 
-    body: dict[str, Any] | str
+    body: dict[str, Any] | list[Any] | str
     status: int = 200
     headers: dict[str, str] = {}
 

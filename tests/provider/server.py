@@ -223,11 +223,11 @@ class Handler(LoopbackHandler):
     def _send(
         self,
         status: int,
-        body: dict[str, Any] | str | bytes,
+        body: dict[str, Any] | list[Any] | str | bytes,
         more: dict[str, str] | None = None,
         kind: str = "application/json",
     ) -> None:
-        content = json.dumps(body) if isinstance(body, dict) else body
+        content = json.dumps(body) if isinstance(body, (dict, list)) else body
         content = content.encode() if isinstance(content, str) else content
         self._head(status, len(content), more or {}, kind)
         self.wfile.write(content)

@@ -1,1 +1,1 @@
-"""Training of weights: copies of a few of them, groups of edits apart, and a whole model in place."""
+"""Training of weights: on copies, for several groups of edits at once, and in place."""

@@ -1,4 +1,7 @@
-"""Training of one block, so that some of its outputs move and all others stay (Deng et al. 2024, UnKE, stage 2)."""
+"""Training of one block to change some of its outputs and preserve the others.
+
+This is stage 2 of UnKE (Deng et al. 2024).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,22 +26,24 @@ class BlockTrainingSettings:
     """Settings of a block's training, named as in the published hyper-parameter files."""
 
     lr: Annotated[float, Field(gt=0)]
-    """AdamW's learning rate; its weight decay is 0.01, and none on norms."""
+    """AdamW's learning rate; its weight decay is 0.01, except for norms, which have none."""
     optim_num_step: Annotated[int, Field(ge=1)]
-    """Steps of AdamW."""
+    """Number of AdamW steps."""
 
 
 class BlockRow(NamedTuple):
-    """A text as token ids, and what is to be added to the block's output at some places, shape (width,) each."""
+    """Token ids of a text, and changes, shape (width,), of the block's output by position."""
 
     ids: Ids
     changes: tuple[tuple[int, Tensor], ...] = ()
 
 
 class _Part:
-    """Some rows as one batch: what enters the block, and what is to leave it."""
+    """Rows of one batch, with the block's input and its target output."""
 
-    def __init__(self, lm: CausalLM, paths: Architecture, layer: int, rows: Sequence[BlockRow]) -> None:
+    def __init__(
+        self, lm: CausalLM, paths: Architecture, layer: int, rows: Sequence[BlockRow]
+    ) -> None:
         self.suffix = SuffixForward(lm, paths, [PromptSplit((), row.ids) for row in rows], layer)
         self.tokens = sum(len(row.ids) for row in rows)
         self.goal = self.suffix.block_output().detach().float()
@@ -49,7 +54,7 @@ class _Part:
                 self.goal[line, place] += change
 
     def squared_error(self, weights: dict[str, Tensor]) -> Tensor:
-        """The sum over all tokens of the squared distance to the goal."""
+        """Return the squared distance to the target output, summed over all tokens."""
         add_tokens(self.tokens)
         error = self.suffix.block_output(weights).float() - self.goal
         return (error[self.valid] ** 2).sum()
@@ -62,10 +67,11 @@ def train_block(
     groups: Sequence[Sequence[BlockRow]],
     settings: BlockTrainingSettings,
 ) -> dict[str, Tensor]:
-    """The deltas of a block's parameters, float32, by name; the model is left as it is, and its lock must be held.
+    """Train a block and return the deltas of its parameters by name, float32.
 
-    The loss is the sum over the groups, such as edits and preserved texts, of the mean squared error of the block's
-    output. Padding is no part of the mean, as it is in the published code.
+    The model is not changed; its lock must be held. The loss is the sum over the groups, such as
+    edits and preserved texts, of the mean squared error of the block's output. Unlike in the
+    published code, the mean excludes padding.
 
     Raises:
         ModelError: the training overflowed; names step and loss.
@@ -91,10 +97,15 @@ def train_block(
     return deltas
 
 
-def _parts(lm: CausalLM, paths: Architecture, layer: int, rows: Sequence[BlockRow]) -> list[tuple[_Part, float]]:
-    """The batches of a group, each with the weight of its squared error in the group's mean."""
+def _parts(
+    lm: CausalLM, paths: Architecture, layer: int, rows: Sequence[BlockRow]
+) -> list[tuple[_Part, float]]:
+    """Return a group's batches with the weight of their squared errors in the group's mean."""
     packed = pack([len(row.ids) for row in rows], lm.batch_tokens)
-    parts = [_Part(lm, paths, layer, [rows[place] for place in part]) for part in packed]
+    parts = []
+    for positions in packed:
+        of_batch = [rows[position] for position in positions]
+        parts.append(_Part(lm, paths, layer, of_batch))
     tokens = sum(part.tokens for part in parts)
     return [(part, 1 / (tokens * part.goal.shape[-1])) for part in parts]
 
@@ -102,11 +113,13 @@ def _parts(lm: CausalLM, paths: Architecture, layer: int, rows: Sequence[BlockRo
 def _backward(
     parts: Sequence[tuple[_Part, float]], leaves: dict[str, Tensor], dtypes: dict[str, torch.dtype]
 ) -> Tensor:
-    """Add the gradients of the loss; returns the loss before the step."""
+    """Accumulate the gradients of the loss and return the loss."""
     total = torch.zeros(())
     with torch.enable_grad():
         for part, weight in parts:
-            loss = weight * part.squared_error({name: leaf.to(dtypes[name]) for name, leaf in leaves.items()})
+            loss = weight * part.squared_error(
+                {name: leaf.to(dtypes[name]) for name, leaf in leaves.items()}
+            )
             loss.backward(inputs=list(leaves.values()))
             total = total + loss.detach().cpu()
     return total

@@ -1,4 +1,4 @@
-"""Adam in three bytes an element: averages in 8 bits, and 8 further bits of each bfloat16 weight."""
+"""Adam with three bytes of state per element: 8-bit averages, and 8 more bits of weights."""
 
 import importlib.util
 from typing import NamedTuple
@@ -10,45 +10,45 @@ from torch.optim.adam import adam
 from emend.memory.distribution import install_command
 from emend.memory.errors import MissingExtra
 
+# Number of elements that share a scale of their 8-bit averages.
 BLOCK = 256
-"""Elements that share the scale of their 8-bit averages."""
+# Number of elements converted to float32 at a time, by device; chunks for a CPU fit its cache.
 CHUNKS_BY_DEVICE = {"cpu": BLOCK << 10}
-"""Elements of a tensor that are held in float32 at a time, by device: those that a CPU's cache holds."""
+# The same for other devices.
 CHUNK_ELEMENTS = BLOCK << 14
-"""Those of other devices."""
 
 
 def check_eight_bit(editor: str) -> None:
-    """Refuse a machine without the package that quantises.
+    """Refuse a machine without the quantisation package.
 
     Raises:
         MissingExtra: bitsandbytes is not installed.
     """
     if importlib.util.find_spec("bitsandbytes") is None:
         raise MissingExtra(
-            f"editor '{editor}' needs a package for 8-bit averages: {install_command('qlora')}; or train float32 "
-            f"copies with --set {editor}.optimizer=adam."
+            f"editor '{editor}' needs a package for 8-bit averages: {install_command('qlora')}; or "
+            f"train float32 copies with --set {editor}.optimizer=adam."
         )
 
 
 class _State(NamedTuple):
-    """Adam's state of one tensor: the number of steps, and by element what the next step needs."""
+    """Adam's state of one tensor: the step count, and per-element values for the next step."""
 
     step: Tensor
     low: Tensor
-    """Bits 17 to 24 of each weight, int8; empty for float32 weights, which have all of theirs."""
+    """Bits 17 to 24 of each weight as float32, int8, for bfloat16 weights; otherwise empty."""
     codes: tuple[Tensor, Tensor]
-    """The gradient's average, and the root of its square's, as 8-bit codes."""
+    """8-bit codes of the gradient's average, and of the square root of its squared average."""
     scales: tuple[Tensor, Tensor]
-    """By block, what the codes are multiplied by."""
+    """Scales of the codes, one per block."""
 
 
 class CompactAdam:
-    """Adam's steps on tensors in place, on each as soon as its gradient is there.
+    """Adam that updates each tensor in place as soon as its gradient is available.
 
-    Between steps the averages are quantised in blocks (Dettmers et al. 2022), by bitsandbytes; the root of the second
-    one, since a small square would become 0 and its step large. A small step is lost in bfloat16, so that eight bits of
-    what rounding leaves are kept beside it.
+    Between steps the averages are quantised block-wise (Dettmers et al. 2022) by bitsandbytes. The
+    second average is stored as its square root, since a small square would become 0 and cause a
+    large step. Small steps would be lost in bfloat16, so eight more bits of each weight are stored.
     """
 
     def __init__(self, lr: float) -> None:
@@ -59,8 +59,13 @@ class CompactAdam:
         self._states: dict[Tensor, _State] = {}
 
     @torch.no_grad()
-    def step(self, weight: Tensor, gradient: Tensor, origin: Tensor | None = None, distance: float = 0.0) -> None:
-        """Move a contiguous leaf by its gradient; `distance` bounds each element's change from the origin."""
+    def step(
+        self, weight: Tensor, gradient: Tensor, origin: Tensor | None = None, distance: float = 0.0
+    ) -> None:
+        """Update a contiguous leaf by its gradient.
+
+        No element moves further than `distance` from `origin`.
+        """
         self._maps = self._maps[0].to(weight.device), self._maps[1].to(weight.device)
         state = self._states[weight] = self._states.get(weight) or _new_state(weight)
         numbers, gradients = weight.detach().view(-1), gradient.reshape(-1)
@@ -78,7 +83,7 @@ class CompactAdam:
         state.step.add_(1)
 
     def _move(self, whole: Tensor, gradient: Tensor, state: _State, part: slice) -> None:
-        """One step of Adam on a part of a tensor, in float32."""
+        """Take one step of Adam on a slice of a tensor, in float32."""
         from bitsandbytes.functional import dequantize_blockwise, quantize_blockwise
 
         blocks = slice(part.start // BLOCK, part.stop // BLOCK)
@@ -112,12 +117,15 @@ def _new_state(weight: Tensor) -> _State:
     scales = [torch.zeros(-(-size // BLOCK), device=weight.device) for _ in range(2)]
     step = torch.zeros((), device=weight.device)
     return _State(
-        step, torch.zeros(low, dtype=torch.int8, device=weight.device), (codes[0], codes[1]), (scales[0], scales[1])
+        step,
+        torch.zeros(low, dtype=torch.int8, device=weight.device),
+        (codes[0], codes[1]),
+        (scales[0], scales[1]),
     )
 
 
 def _joined(weight: Tensor, low: Tensor) -> Tensor:
-    """The weights with their further bits, float32."""
+    """Return the weights with their extra bits, float32."""
     whole = weight.to(torch.float32, copy=True)
     if len(low):
         whole.view(torch.int32).add_(low.to(torch.int32) << 8)
@@ -125,6 +133,6 @@ def _joined(weight: Tensor, low: Tensor) -> Tensor:
 
 
 def _low_bits(whole: Tensor, weight: Tensor) -> Tensor:
-    """The difference of the weights in float32 and as rounded, in units of its eighth bit."""
+    """Return the rounding error of bfloat16 weights, in units of 256 float32 steps."""
     left = whole.view(torch.int32) - weight.float().view(torch.int32)
     return ((left + 128) >> 8).clamp_(-128, 127).to(torch.int8)

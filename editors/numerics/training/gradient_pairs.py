@@ -1,4 +1,4 @@
-"""Pairs of what enters a linear module and the gradient of what leaves it, at every token of some rows."""
+"""Inputs of linear modules with the gradients at their outputs, at every token of some rows."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,41 +15,55 @@ from emend.editors.numerics.training.training_loop import TrainingRow
 
 
 class GradientPairs(NamedTuple):
-    """Inputs (tokens, inputs) of a module and gradients (tokens, outputs) at its output, float32 on the CPU."""
+    """A module's inputs (tokens, inputs) and output gradients (tokens, outputs), float32, CPU."""
 
     inputs: Tensor
     gradients: Tensor
 
 
-def gradient_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow]) -> list[GradientPairs]:
-    """The pairs of each module, for the mean negative log-probability of the rows' learnt tokens.
+def gradient_pairs(
+    lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow]
+) -> list[GradientPairs]:
+    """Return each module's pairs for the mean negative log-probability of the rows' target tokens.
 
-    The model is left as it is, and its lock must be held. Rows beyond the model's token budget are read in parts.
+    The model is not changed; its lock must be held. Rows that exceed the model's token budget are
+    processed in several batches.
 
     Args:
         lm: the model.
         modules: paths of linear modules, from the lowest one upwards.
-        rows: what is learnt at once.
+        rows: the rows of one update.
     """
-    parts = pack([len(row.ids) for row in rows], lm.batch_tokens)
     learnt = sum(len(row.ids) - row.start for row in rows)
-    batches = [_part_pairs(lm, modules, [rows[number] for number in sorted(part)], learnt) for part in parts]
-    return [GradientPairs(*map(torch.cat, zip(*each, strict=True))) for each in zip(*batches, strict=True)]
+    batches = []
+    for positions in pack([len(row.ids) for row in rows], lm.batch_tokens):
+        of_batch = [rows[position] for position in sorted(positions)]
+        batches.append(_part_pairs(lm, modules, of_batch, learnt))
+    return [
+        GradientPairs(*map(torch.cat, zip(*each, strict=True)))
+        for each in zip(*batches, strict=True)
+    ]
 
 
-def _part_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow], learnt: int) -> list[GradientPairs]:
-    """The pairs of one padded batch, for its part in a mean over so many learnt tokens."""
-    # A row may be one token longer than the window: its last token is learnt, and need not be fed.
+def _part_pairs(
+    lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow], learnt: int
+) -> list[GradientPairs]:
+    """Return the pairs of one padded batch, scaled to its share of a mean over `learnt` tokens."""
+    # A row may be one token longer than the window, since its last token is never fed.
     fed = [row.ids[: lm.window or None] for row in rows]
     ids, mask = (tensor.to(lm.device) for tensor in padded(fed, lm.tokenizer.pad_token_id))
-    tokens = torch.tensor([token for row in rows for token in row.ids[row.start :]], device=lm.device)
-    scored = [(line, place) for line, row in enumerate(rows) for place in range(row.start, len(row.ids))]
+    tokens = torch.tensor(
+        [token for row in rows for token in row.ids[row.start :]], device=lm.device
+    )
+    scored = [
+        (line, place) for line, row in enumerate(rows) for place in range(row.start, len(row.ids))
+    ]
     lines, places = torch.tensor(scored, device=lm.device).T
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
 
     def keep(path: str, entering: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        # Nothing below the first module needs a gradient: its output begins the graph.
+        # The graph starts at the first module's output, since nothing below it needs a gradient.
         output = output if output.requires_grad else output.detach().requires_grad_()
         inputs[path], outputs[path] = entering[0].detach(), output
         return output
@@ -57,7 +71,9 @@ def _part_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow
     with ExitStack() as hooks, light_passes(lm.model), torch.enable_grad():
         for path in modules:
             module: nn.Module = lm.model.get_submodule(path)
-            hook = module.register_forward_hook(lambda _, entering, output, path=path: keep(path, entering, output))
+            hook = module.register_forward_hook(
+                lambda _, entering, output, path=path: keep(path, entering, output)
+            )
             hooks.callback(hook.remove)
         fields = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         logits = logits_at(lm.model, lm.model, fields, lines, places - 1)
@@ -71,5 +87,5 @@ def _part_pairs(lm: CausalLM, modules: Sequence[str], rows: Sequence[TrainingRow
 
 
 def _at(tensor: Tensor, valid: Tensor) -> Tensor:
-    """The rows of a tensor at tokens that are not padding; some MLPs see rows and places as one dimension."""
+    """Select a tensor's vectors at non-padding tokens; some MLPs merge rows and positions."""
     return tensor.reshape(*valid.shape, -1)[valid].float().cpu()

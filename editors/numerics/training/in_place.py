@@ -1,6 +1,7 @@
-"""Training of a whole model in its own weights: no second copy of them, of their gradients, or of wide averages.
+"""Training of a whole model in its own weights, without copies of weights, gradients or averages.
 
-Blocks' activations are computed again in the backward pass, and each tensor moves as soon as its gradient is there.
+Activations within blocks are recomputed in the backward pass, and each tensor is updated as soon as
+its gradient is available.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +30,9 @@ def train_in_place(
     distance: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """The deltas that `train` gives, up to the rounding of 8-bit averages; on the CPU.
+    """Train weights in place; return deltas as `train` does, up to 8-bit rounding, on the CPU.
 
-    The weights are trained themselves, and restored bit for bit, whatever happens.
+    The weights are restored bit for bit, even after an exception.
 
     Raises:
         ModelError: the training overflowed; names step and loss.
@@ -42,9 +43,11 @@ def train_in_place(
         with light_passes(lm.model), recomputed_blocks(lm.model):
             for weight in weights.values():
                 weight.requires_grad_(True)
-            step = StepsInBackward(weights, settings.lr, originals if distance > 0 else None, distance)
+            step = StepsInBackward(
+                weights, settings.lr, originals if distance > 0 else None, distance
+            )
             train_loop(lm, lm.model, list(weights.values()), rows, settings, seed, step=step)
-            del step  # its averages go before the deltas come
+            del step  # frees the averages before the deltas are allocated
         for name, weight in weights.items():
             deltas[name] = weight.detach().cpu().float() - originals[name].float()
             originals.restore(name)
@@ -52,22 +55,31 @@ def train_in_place(
 
 
 class Originals:
-    """The weights as they are now, on the CPU; at the end of the `with` they are restored, bit for bit.
+    """The current weights on the CPU, restored bit for bit at the end of the `with`.
 
-    A weight that stands in the model's folder as it is now is read there again; of the others a copy is held.
+    Weights that equal those in the model's folder are read from there again; the others are copied.
     """
 
     def __init__(self, folder: Path, weights: Mapping[str, nn.Parameter]) -> None:
         self._weights = dict(weights)
         files: list[Any] = [safe_open(file, "pt") for file in sorted(folder.glob("*.safetensors"))]
-        self._sources = {name: file for file in files for name in file.keys() if name in weights}  # noqa: SIM118
+        self._sources = {
+            name: file
+            for file in files
+            for name in file.keys()  # noqa: SIM118
+            if name in weights
+        }
         self._copies: dict[str, Tensor] = {}
         for name, weight in weights.items():
-            if name not in self._sources or not _same_bits(self._sources[name].get_tensor(name), weight.detach().cpu()):
+            if name not in self._sources or not _same_bits(
+                self._sources[name].get_tensor(name), weight.detach().cpu()
+            ):
                 self._copies[name] = weight.detach().to("cpu", copy=True)
 
     def __getitem__(self, name: str) -> Tensor:
-        original: Tensor = self._copies[name] if name in self._copies else self._sources[name].get_tensor(name)
+        original: Tensor = (
+            self._copies[name] if name in self._copies else self._sources[name].get_tensor(name)
+        )
         return original
 
     def __enter__(self) -> Self:
@@ -79,7 +91,7 @@ class Originals:
 
     @torch.no_grad()
     def restore(self, name: str) -> None:
-        """Give a weight back its original, which is held no longer."""
+        """Restore a weight and free its copy."""
         self._weights[name].copy_(self[name])
         del self._weights[name]
         self._copies.pop(name, None)
@@ -88,23 +100,32 @@ class Originals:
 def _same_bits(tensor: Tensor, other: Tensor) -> bool:
     if (tensor.dtype, tensor.shape) != (other.dtype, other.shape):
         return False
-    return torch.equal(tensor.contiguous().view(-1).view(torch.uint8), other.contiguous().view(-1).view(torch.uint8))
+    return torch.equal(
+        tensor.contiguous().view(-1).view(torch.uint8),
+        other.contiguous().view(-1).view(torch.uint8),
+    )
 
 
 class StepsInBackward:
-    """Steps that are taken in the backward pass: gradients of the whole model never exist together."""
+    """Optimiser steps in the backward pass, so that not all gradients exist at once."""
 
     def __init__(
-        self, weights: Mapping[str, nn.Parameter], lr: float, originals: Originals | None, distance: float
+        self,
+        weights: Mapping[str, nn.Parameter],
+        lr: float,
+        originals: Originals | None,
+        distance: float,
     ) -> None:
         self._weights, self._adam = weights, CompactAdam(lr)
         self._originals, self._distance = originals, distance
 
     def __call__(self, loss: Tensor) -> None:
-        """Go back through the loss, and move each weight by the gradient that it then has."""
+        """Backpropagate the loss, and update each weight as soon as its gradient is complete."""
         with ExitStack() as hooks:
             for name, weight in self._weights.items():
-                move = partial(self._move, None if self._originals is None else self._originals[name])
+                move = partial(
+                    self._move, None if self._originals is None else self._originals[name]
+                )
                 hooks.callback(weight.register_post_accumulate_grad_hook(move).remove)
             loss.backward(inputs=list(self._weights.values()))
 
@@ -116,10 +137,15 @@ class StepsInBackward:
 
 @contextmanager
 def recomputed_blocks(model: nn.Module) -> Iterator[None]:
-    """Blocks keep only what enters them for the backward pass, and compute the rest again there.
+    """Recompute the activations within blocks in the backward pass, inside the `with`.
 
-    The model stays in evaluation mode, in which transformers' own switch does nothing.
+    The model stays in evaluation mode, in which the gradient checkpointing of transformers is
+    inactive.
     """
-    blocks = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    with replaced_forward({block: partial(checkpoint, block.forward, use_reentrant=False) for block in blocks}):
+    blocks = [
+        module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)
+    ]
+    with replaced_forward(
+        {block: partial(checkpoint, block.forward, use_reentrant=False) for block in blocks}
+    ):
         yield

@@ -1,4 +1,4 @@
-"""Training of a few tensors on a few rows of tokens, for fine-tuning and adapters."""
+"""Training loop for a few tensors on a few rows of tokens, for fine-tuning and adapters."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -18,37 +18,43 @@ from emend.memory.errors import ModelError
 
 
 class TrainingRow(NamedTuple):
-    """Token ids, including the begin token; those from `start` on are learnt."""
+    """Token ids, including the begin token; the tokens from `start` on are learnt."""
 
     ids: tuple[int, ...]
     start: int
     at_prompt_end: bool = False
-    """Score all of them where the prompt ends, as FT-L is coded, instead of each after those before it."""
+    """Score all target tokens at the prompt's last position, as in FT-L's code.
+
+    By default each token is scored after its predecessors.
+    """
 
     @property
     def input_ids(self) -> tuple[int, ...]:
-        """The model's input: the last token is never fed, so a row may be one longer than the window."""
+        """The tokens fed to the model: all but the last, so a row may exceed the window by one."""
         return self.ids[: self.start] if self.at_prompt_end else self.ids[:-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """Learning rate, number of steps, and when to stop."""
+    """Learning rate, batch sizes and stopping criteria."""
 
     lr: Annotated[float, Field(gt=0)]
     """Adam's learning rate."""
     num_steps: Annotated[int, Field(ge=1)]
-    """Maximum number of passes over all rows (epochs); each is one step of Adam unless `batch_size` is set."""
+    """Maximum number of epochs; each is one step of Adam unless `batch_size` is set."""
     stop_loss: Annotated[float, Field(ge=0)]
-    """Training ends when the mean negative log-probability per token, in nats, is below this in every row."""
+    """Mean negative log-probability per token, in nats, below which a row needs no training.
+
+    Training ends when every row is below it.
+    """
     batch_tokens: Annotated[int, Field(ge=1)]
-    """Positions of one padded forward pass; the gradients of further rows are accumulated into the same step."""
+    """Positions of one padded forward pass; gradients of further rows are accumulated."""
     batch_size: Annotated[int, Field(ge=0)] = 0
-    """Rows of one step of Adam, shuffled for each pass; 0 takes all."""
+    """Number of rows in one step of Adam, shuffled every epoch; 0 for all rows."""
 
 
 class TrainingBatch(NamedTuple):
-    """Rows as the model's arguments, and the position that scores each learnt token."""
+    """The model's arguments for some rows, and the position that scores each target token."""
 
     inputs: dict[str, Any]
     lines: Tensor
@@ -65,10 +71,11 @@ def train(
     distance: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """The deltas by which Adam makes the rows probable; the model itself is left as it is.
+    """Train the named parameters on copies and return their deltas; the model is not changed.
 
-    Deltas are float32, of the shapes of the named parameters; see `train_loop` for the loss. `distance` is the largest
-    change of an element, 0 for no bound; `seed` draws the order of rows where a step takes only some.
+    Deltas are float32 in the shapes of the parameters; see `train_loop` for the loss. `distance` is
+    the maximum change of an element, 0 for no bound; `seed` shuffles the rows if a step takes only
+    some.
 
     Raises:
         ModelError: the training overflowed; names step and loss.
@@ -76,7 +83,10 @@ def train(
     dtypes = {name: lm.model.get_parameter(name).dtype for name in names}
     origin = {name: lm.model.get_parameter(name).detach().float() for name in names}
     trained = {name: tensor.clone().requires_grad_() for name, tensor in origin.items()}
-    bounds = [(origin[name] - distance, origin[name] + distance) for name in (trained if distance > 0 else ())]
+    bounds = [
+        (origin[name] - distance, origin[name] + distance)
+        for name in (trained if distance > 0 else ())
+    ]
 
     @torch.no_grad()
     def constrain() -> None:
@@ -104,10 +114,11 @@ def train_loop(
 ) -> None:
     """Train the leaves in place; `call` runs the model with them on keyword arguments.
 
-    The loss of a step is the mean over its rows of the mean negative log-probability of their tokens; a step whose rows
-    are all below `stop_loss` is skipped, and a pass without any step is the last. `after` is called after every step.
-    `step` gets the loss of a step's last batch, whose gradients are still to come; without one, Adam moves the leaves,
-    which are then float32.
+    The loss of a step is the mean over its rows of the mean negative log-probability of their
+    target tokens. A step whose rows are all below `stop_loss` is skipped; training ends after an
+    epoch without steps. `after` is called after every step. `step` gets the loss of a step's last
+    batch and must compute its gradients; by default Adam updates the leaves, which must then be
+    float32.
 
     Raises:
         ModelError: a loss or a trained tensor overflowed; names step and loss.
@@ -123,9 +134,11 @@ def train_loop(
                 total = sum(len(batch.counts) for batch in batches)
                 parts: list[Tensor] = []
                 for place, batch in enumerate(batches, 1):
-                    last = mean_losses(logits_at(call, lm.model, batch.inputs, batch.lines, batch.places), batch)
+                    last = mean_losses(
+                        logits_at(call, lm.model, batch.inputs, batch.lines, batch.places), batch
+                    )
                     parts.append(last.detach())
-                    if place < len(batches):  # the last one's gradients come with the step
+                    if place < len(batches):  # `step` computes the last batch's gradients
                         (last.sum() / total).backward(inputs=list(leaves))
                 losses = torch.cat(parts)
                 finite = bool(losses.isfinite().all())
@@ -142,7 +155,7 @@ def train_loop(
 
 
 def adam_steps(leaves: Sequence[Tensor], lr: float) -> Callable[[Tensor], None]:
-    """Steps of Adam on all leaves at once, each after the gradients of a loss are added to theirs."""
+    """Return a function that backpropagates a loss and takes one step of Adam on all leaves."""
     optimizer = adam(leaves, lr)
 
     def step(loss: Tensor) -> None:
@@ -153,12 +166,14 @@ def adam_steps(leaves: Sequence[Tensor], lr: float) -> Callable[[Tensor], None]:
 
 
 def adam(leaves: Sequence[Tensor], lr: float) -> torch.optim.Adam:
-    """Adam, in one operation where the device has it."""
-    return torch.optim.Adam(leaves, lr=lr, fused=all(leaf.device.type in ("cpu", "cuda") for leaf in leaves))
+    """Return an Adam optimiser, fused if the device supports it."""
+    return torch.optim.Adam(
+        leaves, lr=lr, fused=all(leaf.device.type in ("cpu", "cuda") for leaf in leaves)
+    )
 
 
 def optimizer_step(step: Callable[..., Any], *loss: Tensor) -> bool:
-    """Take one step; False where the learning rate overflows the number format."""
+    """Take one step; return False if the learning rate overflows the dtype."""
     try:
         step(*loss)
     except RuntimeError as error:
@@ -171,7 +186,7 @@ def optimizer_step(step: Callable[..., Any], *loss: Tensor) -> bool:
 def _passes(
     lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings, seed: int
 ) -> Iterator[list[list[TrainingBatch]]]:
-    """The passes; each is a list of steps, and each step a list of batches."""
+    """Yield the epochs; each is a list of steps, and each step a list of batches."""
     size = settings.batch_size or len(rows)
     if size >= len(rows):
         whole = [_batches(lm, rows, settings)]
@@ -181,16 +196,25 @@ def _passes(
     order, rng = list(rows), random.Random(seed)
     for _ in range(settings.num_steps):
         rng.shuffle(order)
-        yield [_batches(lm, order[start : start + size], settings) for start in range(0, len(order), size)]
+        yield [
+            _batches(lm, order[start : start + size], settings)
+            for start in range(0, len(order), size)
+        ]
 
 
-def _batches(lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings) -> list[TrainingBatch]:
-    parts = pack([len(row.input_ids) for row in rows], min(settings.batch_tokens, lm.batch_tokens))
-    return [training_batch(lm, [rows[place] for place in places]) for places in parts]
+def _batches(
+    lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings
+) -> list[TrainingBatch]:
+    budget = min(settings.batch_tokens, lm.batch_tokens)
+    batches = []
+    for positions in pack([len(row.input_ids) for row in rows], budget):
+        of_batch = [rows[position] for position in positions]
+        batches.append(training_batch(lm, of_batch))
+    return batches
 
 
 def training_batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> TrainingBatch:
-    """Right-padded ids and mask, shape (rows, longest), and the scored tokens, row by row."""
+    """Return right-padded ids and mask, shape (rows, longest), and the scored tokens."""
     ids, mask = padded([row.input_ids for row in rows], lm.tokenizer.pad_token_id)
     scored = [
         (line, (row.start if row.at_prompt_end else place) - 1, row.ids[place])
@@ -198,18 +222,25 @@ def training_batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> TrainingBatch:
         for place in range(row.start, len(row.ids))
     ]
     lines, places, tokens = torch.tensor(scored, device=lm.device).T
-    inputs = {"input_ids": ids.to(lm.device), "attention_mask": mask.to(lm.device), "use_cache": False}
+    inputs = {
+        "input_ids": ids.to(lm.device),
+        "attention_mask": mask.to(lm.device),
+        "use_cache": False,
+    }
     return TrainingBatch(inputs, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
 
 
 def mean_losses(logits: Tensor, batch: TrainingBatch) -> Tensor:
-    """The loss of each row, the mean over its learnt tokens."""
+    """Return the loss of each row, the mean over its target tokens."""
     nll = cross_entropy(logits, batch.tokens, reduction="none")
-    return torch.zeros(len(batch.counts), device=nll.device).index_add(0, batch.lines, nll) / batch.counts
+    return (
+        torch.zeros(len(batch.counts), device=nll.device).index_add(0, batch.lines, nll)
+        / batch.counts
+    )
 
 
 def overflow_error(number: int, losses: Tensor, lr: float) -> ModelError:
-    """The error of a training whose numbers overflowed at a step."""
+    """Return the error for training that overflowed at a step."""
     return ModelError(
         f"training overflowed at step {number} with a loss of {losses.max().item():.4g} "
         f"at lr {lr:g}: set a smaller one."

@@ -1,7 +1,8 @@
-"""The search for values of long targets: one at the token in front of each window of a target's tokens.
+"""Value search for long targets: one value at the token before each window of target tokens.
 
-This is `compute_z` of UnKE (Deng et al. 2024), where one window is the whole target, and of AnyEdit (Jiang et al. 2025,
-Algorithm 1), where each window's value is searched for with those of the windows before it at their tokens.
+This is `compute_z` of UnKE (Deng et al. 2024), where one window is the whole target, and of AnyEdit
+(Jiang et al. 2025, Algorithm 1), where a window's value is searched for with the values of earlier
+windows applied.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from emend.memory.edit import Edit
 
 
 class LongTarget(NamedTuple):
-    """A prompt and its target as token ids; the target's start at `start`."""
+    """Token ids of a prompt with its target, which starts at `start`."""
 
     edit: Edit
     ids: Ids
@@ -26,16 +27,16 @@ class LongTarget(NamedTuple):
 
 
 class WindowValue(NamedTuple):
-    """The change that makes a window's tokens probable, and the state that it is added to; shape (width,) each."""
+    """The change that makes a window's tokens probable, and the original state; (width,) each."""
 
     place: int
-    """The token in front of the window."""
+    """Position of the token before the window."""
     change: Tensor
     original: Tensor
 
 
 def split_windows(start: int, end: int, size: int, overlap: int) -> list[tuple[int, int]]:
-    """First token and end of each window over the tokens from `start` to `end`; the last one may be shorter.
+    """Return first token and end of each window from `start` to `end`; the last may be shorter.
 
     >>> split_windows(3, 10, 3, 0), split_windows(3, 10, 5, 2)
     ([(3, 6), (6, 9), (9, 10)], [(3, 8), (6, 10)])
@@ -55,7 +56,9 @@ def search_windows(
     layer: int,
     settings: ValueDescentSettings,
 ) -> list[list[WindowValue]]:
-    """The values of each target's windows, in order; the first windows of all targets are searched for as one batch.
+    """Return the values of each target's windows, in order.
+
+    The first windows of all targets are optimised in one batch, then the second ones, and so on.
 
     Raises:
         ModelError: a loss is not finite; names step, loss and edit.

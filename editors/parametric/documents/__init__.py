@@ -1,1 +1,1 @@
-"""Editors of long targets: documents that a model is to write out after a question, a title or a lead."""
+"""Editors for long targets: documents that a model reproduces from a question, title or lead."""

@@ -1,1 +1,4 @@
-"""Editors that keep edits in a memory beside one layer, which grows over turns; no weight changes."""
+"""Lifelong editors, which store edits in a growing memory beside one layer.
+
+No weight changes.
+"""

@@ -1,4 +1,4 @@
-"""A codebook beside one layer (Hartvigsen et al. 2023, GRACE): a prompt near a key gets that key's trained value."""
+"""GRACE (Hartvigsen et al. 2023): a codebook of keys and trained values beside one layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from emend.editors.parametric.lifelong.layer_hook import Change, PassRows, last_
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
 
+# Gap that is left between the radii of two keys with different labels, as in the published code.
 APART = 1e-5
-"""Distance that is left between the radii of two keys with different labels, as in the published code."""
+# Distance at which two keys count as equal, relative to the radius of a new key.
 EQUAL = 1e-3
-"""Share of the radius of a new key within which two keys count as one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class GraceSettings(LayerSettings):
 
 
 class Codebook(NamedTuple):
-    """Keys (n, inputs) with a radius each, values (n, outputs), float32, and the target's tokens of each as label."""
+    """Keys (n, inputs) with radii, values (n, outputs), float32, and target tokens as labels."""
 
     keys: Tensor
     values: Tensor
@@ -39,21 +39,26 @@ class Codebook(NamedTuple):
     labels: tuple[tuple[int, ...], ...]
 
     def nearest(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Distance and number of the key nearest to each query, shape (queries,) both."""
-        # Through products of matrices, as cdist goes from 25 keys on, near keys lose all digits of their distance.
+        """Return distance and number of the key nearest to each query, both of shape (queries,)."""
+        # By default cdist uses matrix products from 25 keys on, which makes small distances
+        # inaccurate.
         exact = "donot_use_mm_for_euclid_dist"
         return torch.cdist(queries, self.keys, compute_mode=exact).min(1)
 
-    def assign(self, key: Tensor, value: Tensor, label: Sequence[int], eps: float) -> tuple["Codebook", int]:
-        """The codebook in which a key has its label, and the number of the entry that stands for it (Algorithm 1).
+    def assign(
+        self, key: Tensor, value: Tensor, label: Sequence[int], eps: float
+    ) -> tuple["Codebook", int]:
+        """Add a labelled key; return the codebook and the number of its entry (Algorithm 1).
 
-        A key far from all others is added. Near one with the same label, that one's radius grows to reach it; near one
-        with another label, it is added and both radii shrink to half the distance. An equal key, of a fact that is
-        edited again, takes the new label: in the published code the radii shrink to nothing, and neither edit is left.
+        A key far from all others is added. For a key near one with the same label, that one's
+        radius grows to include it. A key near one with another label is added, and both radii
+        shrink to half the distance. A key equal to an existing one, as when a fact is edited again,
+        replaces its label: in the published code both radii would shrink to nothing and both edits
+        would be lost.
 
         Args:
             key: shape (inputs,).
-            value: that of a new entry, shape (outputs,).
+            value: value of a new entry, shape (outputs,).
             label: tokens of the target.
             eps: radius of a new key.
         """
@@ -80,16 +85,17 @@ class Codebook(NamedTuple):
         return added._replace(radii=radii), len(self.labels)
 
     def with_value(self, number: int, value: Tensor) -> "Codebook":
-        """The codebook with another value of an entry."""
+        """Return the codebook with another value for an entry."""
         values = self.values.clone()
         values[number] = value
         return self._replace(values=values)
 
 
 class Grace(LayerEditor[Codebook]):
-    """Replaces what the down-projection gives at the prompt's last token, `replace_last` in the published files.
+    """GRACE editor: replaces the down-projection's output at the prompt's last token.
 
-    The codebook is asked once, where the prompt ends; tokens that are generated after it are left as they are.
+    This is `replace_last` in the published files. The codebook is searched once, at the end of the
+    prompt; tokens generated after it are not changed.
     """
 
     name: ClassVar[str] = "grace"
@@ -97,30 +103,44 @@ class Grace(LayerEditor[Codebook]):
     settings: GraceSettings
 
     def learn(self, memory: Codebook | None, edit: Edit) -> Codebook:
-        """The codebook with the edit's key, and the value of the entry that stands for it trained on the target."""
+        """Return the codebook with the edit's key, its value trained on the target."""
         row = self.row(edit)
         prompt, label = row.ids[: row.start - 1], row.ids[row.start :]
-        suffix = SuffixForward(self.lm, self.paths, [PromptSplit(prompt, row.ids[row.start - 1 : -1])], self.layer)
+        suffix = SuffixForward(
+            self.lm, self.paths, [PromptSplit(prompt, row.ids[row.start - 1 : -1])], self.layer
+        )
         key, output = suffix.captured["key"][0], suffix.captured["value"][0]
         if memory is None:
-            memory = Codebook(key.new_zeros(0, len(key)), output.new_zeros(0, len(output)), key.new_zeros(0), ())
+            memory = Codebook(
+                key.new_zeros(0, len(key)), output.new_zeros(0, len(output)), key.new_zeros(0), ()
+            )
         with seeded_draws(self.lm.device, self.seed(edit.id)):
             cold = torch.rand(len(output), device=output.device)
         codebook, number = memory.assign(key, cold, label, self.settings.eps)
-        return codebook.with_value(number, self._train(suffix, codebook.values[number], label, edit))
+        return codebook.with_value(
+            number, self._train(suffix, codebook.values[number], label, edit)
+        )
 
-    def _train(self, suffix: SuffixForward, value: Tensor, label: Sequence[int], edit: Edit) -> Tensor:
-        """The value after some steps of Adam on the target's mean negative log-probability, shape (outputs,)."""
+    def _train(
+        self, suffix: SuffixForward, value: Tensor, label: Sequence[int], edit: Edit
+    ) -> Tensor:
+        """Train a value, shape (outputs,), with Adam on the target's negative log-probability."""
         leaf = value.clone().requires_grad_()
         optimizer = torch.optim.Adam([leaf], lr=self.settings.edit_lr)
-        places, tokens = torch.arange(len(label), device=value.device), torch.tensor(label, device=value.device)
+        places, tokens = (
+            torch.arange(len(label), device=value.device),
+            torch.tensor(label, device=value.device),
+        )
         with torch.enable_grad():
             for step in range(self.settings.n_iter):
-                states = suffix.run((leaf - suffix.captured["value"][0])[None], torch.zeros_like(places), places)
+                states = suffix.run(
+                    (leaf - suffix.captured["value"][0])[None], torch.zeros_like(places), places
+                )
                 loss = cross_entropy(compute_logits(self.lm, self.paths, states), tokens)
                 if not loss.isfinite():
                     raise ModelError(
-                        f"the value of edit '{edit.id}' overflowed at step {step}: set a smaller {self.name}.edit_lr."
+                        f"the value of edit '{edit.id}' overflowed at step {step}: set a smaller "
+                        f"{self.name}.edit_lr."
                     )
                 optimizer.zero_grad()
                 loss.backward(inputs=[leaf])
@@ -128,7 +148,7 @@ class Grace(LayerEditor[Codebook]):
         return leaf.detach()
 
     def change(self, memory: Codebook) -> Change:
-        """Puts a key's value where a prompt ends within its radius."""
+        """Return a change that outputs a key's value at prompt ends within the key's radius."""
 
         def replaced(inputs: Tensor, outputs: Tensor, rows: PassRows) -> Tensor:
             if rows.continues:

@@ -1,4 +1,4 @@
-"""Base class of the editors that keep their edits beside one down-projection, and change its output by a hook."""
+"""Base class of editors that store edits beside one down-projection and hook its output."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -31,22 +31,25 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSettings:
-    """Settings that such editors share, named as in the published files."""
+    """Settings shared by these editors, named as in the published files."""
 
     layers: tuple[int]
-    """The one layer whose down-projection is changed; from 0, or from -1 at the end."""
+    """The one layer whose down-projection output is changed; from 0, or from -1 at the end."""
     edit_lr: Annotated[float, Field(gt=0)]
     """Learning rate."""
     n_iter: Annotated[int, Field(ge=1)]
-    """Steps of each edit."""
+    """Number of training steps per edit."""
     use_chat_template: bool = False
-    """Learn edits behind the model's chat template, for `--form chat`; else in plain text."""
+    """Learn edits in the model's chat template, for `--form chat`; otherwise as plain text."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
 class LayerEditor(LocalEditor, Generic[Memory]):
-    """Learns edits one by one into a memory; `Memory` never changes, so that edits that fail leave the one before."""
+    """Base class of editors that learn edits one by one into a memory beside a layer.
+
+    A `Memory` is immutable, so that an edit that fails leaves the earlier memory intact.
+    """
 
     schema: ClassVar[type[Any]] = LayerSettings
     settings: LayerSettings
@@ -54,24 +57,27 @@ class LayerEditor(LocalEditor, Generic[Memory]):
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
         self.layer = resolve_layer(self.lm.model, self.settings.layers[0])
-        self.paths = find_architecture(self.lm.model, self.settings.architecture, PARTS, [self.layer])
+        self.paths = find_architecture(
+            self.lm.model, self.settings.architecture, PARTS, [self.layer]
+        )
         check_width(self.lm.model, self.paths, [self.layer])
         check_logits(self.lm, self.paths)
         self.module = self.paths.of_layer(self.layer, "down_projection")
         keep_loaded(self.lm.model, [self.module])
         if self.settings.use_chat_template and not self.lm.tokenizer.chat_template:
             raise BadSettings(
-                f"{self.name}.use_chat_template: the tokenizer of {self.lm.folder} has no chat template; leave it out."
+                f"{self.name}.use_chat_template: the tokenizer of {self.lm.folder} has no chat "
+                "template; leave it out."
             )
 
     @property
     def target_modules(self) -> dict[str, Any]:
-        """The module whose output changes."""
+        """The module whose output is changed."""
         return {"matrices": [self.module]}
 
     @abstractmethod
     def learn(self, memory: Memory | None, edit: Edit) -> Memory:
-        """The memory with one more edit; the model is as if it had none.
+        """Return the memory with one more edit, learnt on the model without a hook.
 
         Raises:
             BadData: the edit has no target after a prompt.
@@ -80,7 +86,7 @@ class LayerEditor(LocalEditor, Generic[Memory]):
 
     @abstractmethod
     def change(self, memory: Memory) -> Change:
-        """The change of the module's output that the memory makes."""
+        """Return the function that changes the module's output according to the memory."""
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
@@ -90,9 +96,10 @@ class LayerEditor(LocalEditor, Generic[Memory]):
 
     @contextmanager
     def sequence(self) -> Iterator[ApplyMore]:
-        """Learn the edits of each call into the memory of the calls before; a new sequence starts without any."""
+        """Learn the edits of each call into one memory; a new sequence starts with none."""
         memory: Memory | None = None
-        with DeltaStack(self.lm.model, self.lm.lock), ExitStack() as hook:  # the first refuses a second edit
+        # a DeltaStack without deltas refuses any other edit of this model
+        with DeltaStack(self.lm.model, self.lm.lock), ExitStack() as hook:
 
             def apply_more(edits: Sequence[Edit]) -> Answerer:
                 nonlocal memory
@@ -102,7 +109,9 @@ class LayerEditor(LocalEditor, Generic[Memory]):
                         memory = self._learn_all(memory, edits)
                     finally:
                         if memory is not None:
-                            hook.enter_context(hooked_layer(self.lm, self.module, self.change(memory)))
+                            hook.enter_context(
+                                hooked_layer(self.lm, self.module, self.change(memory))
+                            )
                 return self._answerer(counter.cost)
 
             yield apply_more
@@ -114,15 +123,15 @@ class LayerEditor(LocalEditor, Generic[Memory]):
         return memory
 
     def row(self, edit: Edit, prefix: str = "") -> TrainingRow:
-        """The edit's target after its prompt, with a text before it, in the form in which the model is asked.
+        """Return the edit's target after a prefix and its prompt, in the model's prompt form.
 
         Raises:
-            BadData: it has no target or no prompt, or they do not fit the model's window.
+            BadData: the edit has no target or no prompt, or they do not fit the model's window.
         """
         if not edit.target_new or not (edit.prompt or edit.question):
             raise BadData(
-                f"edit '{edit.id}' has no target after a prompt, which '{self.name}' learns: extract triplets, or take "
-                "ft or lora for documents."
+                f"edit '{edit.id}' has no prompt with a target, which '{self.name}' needs: "
+                "extract triplets, or use ft or lora for documents."
             )
         prompt = prefix + build_own_prompt(edit, self.context.wording)
         if self.settings.use_chat_template:
@@ -130,5 +139,5 @@ class LayerEditor(LocalEditor, Generic[Memory]):
         return target_row(self.lm, edit, prompt)
 
     def seed(self, *parts: Any) -> int:
-        """A seed that depends on the run's and on these values alone."""
+        """Return a seed that depends only on the run's seed and on these values."""
         return int(content_id("draws", self.context.seed, *parts), 16) % 2**63

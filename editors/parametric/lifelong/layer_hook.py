@@ -1,4 +1,4 @@
-"""A hook on the output of a linear module that knows which tokens of a pass are the rows' prompts."""
+"""Hook on a linear module's output that distinguishes prompt tokens from other tokens of a pass."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from emend.agents.local.kv_cache import cached_tokens
 
 
 class PassRows(NamedTuple):
-    """The rows of a pass: their tokens without padding, and those of them that are prompt, shape (rows, width), bool.
+    """Masks of a pass: tokens without padding, and prompt tokens; shape (rows, width), bool.
 
-    Where targets are scored, they follow the prompts. A generated token is no prompt: `continues` is true of a pass
-    that goes on with the rows of the pass before.
+    Targets that are scored follow the prompts. Generated tokens do not belong to a prompt:
+    `continues` is True for a pass that continues the rows of the previous pass.
     """
 
     tokens: Tensor
@@ -23,16 +23,17 @@ class PassRows(NamedTuple):
     continues: bool
 
 
+# Returns a module's new output, given its input and output, shape (rows, width, size), and the
+# rows.
 Change = Callable[[Tensor, Tensor, PassRows], Tensor]
-"""Gives what a module puts out instead, from its input and output, shape (rows, width, size), and the rows."""
 
 
 @contextmanager
 def hooked_layer(lm: CausalLM, path: str, change: Change) -> Iterator[None]:
-    """Inside the `with`, `change` gives the output of a linear module in every pass of the model.
+    """Replace a linear module's output by that of `change` inside the `with`, in every pass.
 
-    A model with hooks reads whole rows, and continues no cached keys and values of other calls. Some models call parts
-    of their body, and likelihoods call the body alone, so that both are watched.
+    A model with hooks reads whole rows, without cached keys and values of other calls. Both the
+    model and its body are hooked, since likelihoods call only the body.
     """
     model = lm.model
     passes: list[PassRows] = []
@@ -42,12 +43,15 @@ def hooked_layer(lm: CausalLM, path: str, change: Change) -> Iterator[None]:
 
     def on_output(_: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
         (rows,) = passes
-        shape = (*rows.tokens.shape, -1)  # some MLPs see rows and places as one dimension
+        shape = (*rows.tokens.shape, -1)  # some MLPs merge rows and positions into one dimension
         return change(args[0].reshape(shape), output.reshape(shape), rows).reshape(output.shape)
 
     with lm.lock:
         handles = (
-            *(each.register_forward_pre_hook(on_pass, with_kwargs=True) for each in (model, model.base_model)),
+            *(
+                each.register_forward_pre_hook(on_pass, with_kwargs=True)
+                for each in (model, model.base_model)
+            ),
             model.get_submodule(path).register_forward_hook(on_output),
         )
     try:
@@ -61,14 +65,17 @@ def hooked_layer(lm: CausalLM, path: str, change: Change) -> Iterator[None]:
 def _pass_rows(lm: CausalLM, args: tuple[Any, ...], named: dict[str, Any]) -> PassRows:
     ids = named["input_ids"] if named.get("input_ids") is not None else args[0]
     mask = named.get("attention_mask")
-    tokens = torch.ones_like(ids) if mask is None else mask[:, -ids.shape[1] :]  # the mask covers cached tokens too
+    # the mask covers cached tokens too
+    tokens = torch.ones_like(ids) if mask is None else mask[:, -ids.shape[1] :]
     lengths = lm.likelihood.prompt_lengths
-    prompts = tokens.bool() if lengths is None else tokens.bool() & (tokens.cumsum(1) <= lengths[:, None])
+    prompts = (
+        tokens.bool() if lengths is None else tokens.bool() & (tokens.cumsum(1) <= lengths[:, None])
+    )
     return PassRows(tokens.bool(), prompts, cached_tokens(named) > 0)
 
 
 def last_places(prompts: Tensor) -> Tensor:
-    """The place of each row's last prompt token, shape (rows,).
+    """Return the position of each row's last prompt token, shape (rows,).
 
     >>> last_places(torch.tensor([[0, 1, 1], [1, 1, 0]]))
     tensor([2, 1])

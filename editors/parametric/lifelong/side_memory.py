@@ -1,4 +1,4 @@
-"""Edited copies of one matrix beside the original, and the choice among them by activation (Wang et al. 2024, WISE)."""
+"""Side memory of WISE (Wang et al. 2024): edited copies of one matrix, chosen by activation."""
 
 import math
 from collections.abc import Sequence
@@ -11,23 +11,25 @@ from transformers.activations import ACT2FN
 
 
 class Shard(NamedTuple):
-    """An edited copy of the matrix as its difference, shape (outputs, inputs), float32.
+    """An edited copy of the matrix, stored as its difference, shape (outputs, inputs), float32.
 
-    `least` is the least activation that one of its edits had when it was learnt; infinite without edits.
+    `least` is the minimum activation of its edits at the time they were learnt; infinite without
+    edits.
     """
 
     delta: Tensor
     least: float = math.inf
 
 
+# Weight of the previously merged shard in WISE-Merge, as in the published code; new shards share
+# the rest.
 EARLIER = 0.6
-"""Weight of what was merged before in WISE-Merge; new shards share the rest, as in the published code."""
 
 
 class SideMemory(NamedTuple):
-    """The shard that is edited now with the mask of its gradients, the complete ones, and the number of all edits.
+    """The current shard with its gradient mask, the complete shards, and the number of all edits.
 
-    `merged` is WISE-Merge's one memory, in which complete shards end.
+    `merged` is the one memory into which WISE-Merge merges complete shards.
     """
 
     current: Shard
@@ -41,11 +43,14 @@ class SideMemory(NamedTuple):
         """All shards, the current one first."""
         return (self.current, *self.complete, *(() if self.merged is None else (self.merged,)))
 
-    def deposit(self, save_freq: int, merge_freq: int, density: float, retrieve: bool = True) -> "SideMemory":
-        """The memory after an edit: every `save_freq` edits a new shard begins, every `merge_freq` the last merge.
+    def deposit(
+        self, save_freq: int, merge_freq: int, density: float, retrieve: bool = True
+    ) -> "SideMemory":
+        """Return the memory after one more edit.
 
-        A merged shard's edits are recognised by the least activation of any of them. Without `retrieve` all complete
-        shards merge, with what was merged before.
+        A new shard begins every `save_freq` edits; the latest shards are merged every `merge_freq`
+        edits. The threshold of a merged shard is the minimum activation of any of its edits.
+        Without `retrieve`, all complete shards are merged, together with the previously merged one.
         """
         edits = self.edits + 1
         if edits % save_freq:
@@ -60,9 +65,10 @@ class SideMemory(NamedTuple):
         return memory._replace(complete=(*memory.complete[:-number], merged))
 
     def as_one(self, save_freq: int, density: float) -> "SideMemory":
-        """The memory that WISE-Merge answers with: all shards merged, once one is complete the current one too.
+        """Return the memory used for answering by WISE-Merge, with all shards merged.
 
-        One threshold holds for all: that of the least activation of any edit.
+        The current shard is merged too once another one is complete. All shards get the same
+        threshold, the minimum activation of any edit.
         """
         memory = self
         if self.edits >= save_freq:
@@ -80,38 +86,49 @@ class SideMemory(NamedTuple):
         if self.merged is None:
             return self._replace(complete=(), merged=_merge(self.complete, density))
         weights = [(1 - EARLIER) / len(self.complete)] * len(self.complete)
-        return self._replace(complete=(), merged=_merge((*self.complete, self.merged), density, [*weights, EARLIER]))
+        return self._replace(
+            complete=(), merged=_merge((*self.complete, self.merged), density, [*weights, EARLIER])
+        )
 
     def choose(self, activations: Tensor, act_ratio: float) -> Tensor:
-        """The number of the shard that answers each row, -1 for the original matrix; shape (rows,).
+        """Return the number of each row's shard, -1 for the original matrix, shape (rows,).
 
-        A shard must exceed its threshold and all before it, the current one even where that answers nothing.
+        A shard must exceed its threshold and the activations of all earlier shards, including the
+        current one, even if that is below its threshold.
 
         Args:
             activations: shape (shards, rows).
-            act_ratio: a shard's threshold as a share of its least activation.
+            act_ratio: a shard's threshold relative to its minimum activation.
         """
-        thresholds = torch.tensor([shard.least for shard in self.shards], device=activations.device) * act_ratio
+        thresholds = (
+            torch.tensor([shard.least for shard in self.shards], device=activations.device)
+            * act_ratio
+        )
         chosen = torch.where(activations[0] < thresholds[0], -1, 0)
         highest = activations[0]
         for number in range(1, len(activations)):
             better = (activations[number] > highest) & (activations[number] > thresholds[number])
-            chosen, highest = chosen.where(~better, number), highest.where(~better, activations[number])
+            chosen, highest = (
+                chosen.where(~better, number),
+                highest.where(~better, activations[number]),
+            )
         return chosen
 
 
-def activation(outputs: Tensor, delta: Tensor, inputs: Tensor, function: str, mask: Tensor) -> Tensor:
-    """The difference that a shard makes, averaged over some tokens of each row (eq. 2), shape (rows,).
+def activation(
+    outputs: Tensor, delta: Tensor, inputs: Tensor, function: str, mask: Tensor
+) -> Tensor:
+    """Return a shard's activation (eq. 2), averaged over some tokens of each row, shape (rows,).
 
-    It is the Euclidean norm of the difference of activations: as in the published code, the MLP's activation function
-    is applied to what the matrix gives.
+    It is the Euclidean norm of the difference that the shard makes after the MLP's activation
+    function, which is applied to the matrix's output as in the published code.
 
     Args:
-        outputs: what the original matrix gives, shape (rows, width, outputs).
-        delta: the shard's.
-        inputs: what enters, shape (rows, width, inputs).
+        outputs: outputs of the original matrix, shape (rows, width, outputs).
+        delta: the shard's difference from the original matrix.
+        inputs: inputs of the matrix, shape (rows, width, inputs).
         function: name of the activation function in transformers.
-        mask: the tokens, shape (rows, width), bool.
+        mask: the tokens to average over, shape (rows, width), bool.
     """
     act = ACT2FN[function]
     outputs = outputs.float()
@@ -120,14 +137,15 @@ def activation(outputs: Tensor, delta: Tensor, inputs: Tensor, function: str, ma
 
 
 def margin_loss(inside: Tensor, outside: Tensor, margin: tuple[float, float, float]) -> Tensor:
-    """The activation loss (eq. 4): edits must make a large difference, irrelevant texts a small one, far from theirs.
+    """Return the activation loss (eq. 4), which separates edits from irrelevant texts by a margin.
 
-    Each of the three terms is averaged over the rows in which it is not zero.
+    Each of the three terms is averaged over the rows in which it is positive.
 
     Args:
         inside: activations of an edit's prompts, shape (rows,).
         outside: activation of an irrelevant text, shape (1,).
-        margin: upper bound outside (alpha), lower bound inside (beta), and least distance (gamma).
+        margin: upper bound outside (alpha), lower bound inside (beta), and minimum distance
+            (gamma).
     """
     alpha, beta, gamma = margin
     terms = (outside - inside + gamma, outside - alpha, beta - inside)
@@ -135,18 +153,22 @@ def margin_loss(inside: Tensor, outside: Tensor, margin: tuple[float, float, flo
     return sum((term.mean() for term in positive if len(term)), start=inside.new_zeros(()))
 
 
-def _merge(shards: Sequence[Shard], density: float, weights: Sequence[float] | None = None) -> Shard:
+def _merge(
+    shards: Sequence[Shard], density: float, weights: Sequence[float] | None = None
+) -> Shard:
     merged = ties([shard.delta for shard in shards], density, weights)
     return Shard(merged, min(shard.least for shard in shards))
 
 
-def ties(deltas: Sequence[Tensor], density: float, weights: Sequence[float] | None = None) -> Tensor:
-    """One delta for several (Yadav et al. 2023, TIES): the largest elements of each, averaged where signs agree.
+def ties(
+    deltas: Sequence[Tensor], density: float, weights: Sequence[float] | None = None
+) -> Tensor:
+    """Merge deltas by TIES (Yadav et al. 2023): average the largest elements whose signs agree.
 
     Args:
-        deltas: of one shape.
-        density: share of the elements of each that are taken.
-        weights: of the deltas, in the sum that gives the sign and in the average; None for equal ones.
+        deltas: tensors of one shape.
+        density: fraction of the elements of each delta that are merged.
+        weights: weights of the deltas in the sign vote and in the average; None for equal weights.
     """
     shares = torch.tensor(weights or [1.0] * len(deltas), device=deltas[0].device)[:, None, None]
     trimmed = torch.stack([_largest(delta, density) for delta in deltas])
@@ -157,7 +179,7 @@ def ties(deltas: Sequence[Tensor], density: float, weights: Sequence[float] | No
 
 
 def _largest(delta: Tensor, density: float) -> Tensor:
-    """The delta with all but a share of its elements, the largest in size, set to zero."""
+    """Return the delta with only the given fraction of elements, the largest in magnitude."""
     count = max(1, int(density * delta.numel()))
     trimmed = torch.zeros_like(delta).reshape(-1)
     places = delta.abs().reshape(-1).topk(count).indices

@@ -1,1 +1,1 @@
-"""Commands of `emend`, one module a command or two that belong together."""
+"""Commands of `emend`, one module per command or group of related commands."""

@@ -1,11 +1,11 @@
 """The commands `emend analyse`, `compare` and `gate`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli.options import Json, Plot, ReadRun, RunFolder, ScoringId, read_run
+from emend.evals.cli.options import Json, Plot, RunFolder, ScoringId
 from emend.evals.cli.output import emit, print_text
 from emend.memory.errors import BadSettings
 
@@ -17,32 +17,52 @@ if TYPE_CHECKING:
     from emend.evals.results.aggregate.gate import GateVerdict
 
 
+AnalysisName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ANALYSIS",
+        help="Analysis to compute; default: list the analyses that the run supports.",
+    ),
+]
+OtherRuns = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with", metavar="RUN", help="Another run to include in the analysis; repeatable."
+    ),
+]
+Triples = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="For the analysis triples, a file written by emend extract; repeatable.",
+    ),
+]
+
+
 def analyse(
-    run: ReadRun,
-    kind: Annotated[
-        str | None,
-        typer.Argument(metavar="ANALYSIS", help="Analysis to compute; default: list those that fit the run."),
-    ] = None,
-    also: Annotated[
-        list[Path] | None,
-        typer.Option("--with", metavar="RUN", parser=read_run, help="Another run to analyse beside it; repeatable."),
-    ] = None,
+    run: RunFolder,
+    kind: AnalysisName = None,
+    also: OtherRuns = None,
     scoring: ScoringId = None,
-    triples: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="For the analysis triples: a file of emend extract; repeatable."),
-    ] = None,
+    triples: Triples = None,
     metric: Annotated[
         str,
-        typer.Option(metavar="NAME", help="For the analysis scaling: a metric of the report; default: the first one."),
+        typer.Option(
+            metavar="NAME",
+            help="For the analysis scaling, a metric of the report; default: the first one.",
+        ),
     ] = "",
     embedding: Annotated[
-        str, typer.Option(metavar="NAME", help="For the analysis triples: auto, lexical, or a model.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="For the analysis triples, the embedding: auto, lexical, or a model.",
+        ),
     ] = "auto",
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Compute an analysis of the papers, such as why edits fail; each is a table and a plot."""
+    """Compute an analysis from the papers, such as causes of failed edits: a table and a plot."""
     from emend.evals.judging.judged_run import open_run
     from emend.evals.results.analyses.base import AnalysisRequest
     from emend.evals.results.analyses.registry import analyse_runs, possible
@@ -67,37 +87,45 @@ def analyse(
 
 def compare(
     run_a: Annotated[
-        Path, typer.Argument(metavar="RUN_A", parser=read_run, help="Run folder, the base of the comparison.")
+        Path, typer.Argument(metavar="RUN_A", help="Run folder, the base of the comparison.")
     ],
     run_b: Annotated[
         Path | None,
         typer.Argument(
             metavar="RUN_B",
-            parser=read_run,
             help="Another run on the same data; default: RUN_A, to compare two of its editors.",
         ),
     ] = None,
     editor_a: Annotated[
         str | None,
         typer.Option(
-            "--editor-a", metavar="NAME", help="Editor of the first run; default: every editor that both runs have."
+            "--editor-a",
+            metavar="NAME",
+            help="Editor of the first run; default: all editors that both runs have.",
         ),
     ] = None,
     editor_b: Annotated[
         str | None,
-        typer.Option("--editor-b", metavar="NAME", help="Editor of the second run; default: that of the first."),
+        typer.Option(
+            "--editor-b",
+            metavar="NAME",
+            help="Editor of the second run; default: that of the first.",
+        ),
     ] = None,
     checkpoint: Annotated[
         int,
         typer.Option(
             metavar="N",
-            help="Compare the evaluations of a sequential run after N edits; 0: the first evaluation of each case.",
+            help="For sequential runs, compare the evaluations after N edits; 0 selects the first "
+            "evaluation of each case.",
         ),
     ] = 0,
     scoring: ScoringId = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two runs, or two editors of one run, probe by probe: difference, interval and paired test."""
+    """Compare two runs, or two editors of one run, probe by probe: difference, interval and paired
+    test.
+    """
     from emend.evals.results.analyses.compare import compare as compare_runs
     from emend.evals.show.report.analysis import render_comparison
 
@@ -107,38 +135,70 @@ def compare(
     emit(rows, as_json, lambda console: console.print(render_comparison(comparison)))
 
 
+LeastEfficacy = Annotated[
+    float | None,
+    typer.Option(
+        metavar="PERCENT", help="Minimum share of edits with the new answer; default: no limit."
+    ),
+]
+MostForgetting = Annotated[
+    float | None,
+    typer.Option(
+        metavar="POINTS",
+        help="Maximum loss of efficacy of earlier edits after later ones; default: no limit.",
+    ),
+]
+MostAbilityDrop = Annotated[
+    float | None,
+    typer.Option(
+        metavar="POINTS", help="Maximum loss in each task of --ability; default: no limit."
+    ),
+]
+MostPerplexity = Annotated[
+    float | None,
+    typer.Option(
+        metavar="RATIO",
+        help="Maximum increase of the perplexity of unrelated texts; default: no limit.",
+    ),
+]
+
+ComparedEnd = Annotated[
+    str,
+    typer.Option(
+        metavar="mean|low",
+        help="Value to compare with the limits: the mean, or the worse end of its 95% interval.",
+    ),
+]
+
+
 def gate(
     folder: RunFolder,
-    min_efficacy: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Least share of edits that hold; default: no limit.")
-    ] = None,
-    max_forgetting: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS", help="Most of it that earlier edits may lose under later ones; default: no limit."
-        ),
-    ] = None,
-    max_ability_drop: Annotated[
-        float | None,
-        typer.Option(metavar="POINTS", help="Most that each task of --ability may lose; default: no limit."),
-    ] = None,
-    max_perplexity: Annotated[
-        float | None,
-        typer.Option(metavar="RATIO", help="Most that the perplexity of other texts may grow by; default: no limit."),
-    ] = None,
+    min_efficacy: LeastEfficacy = None,
+    max_forgetting: MostForgetting = None,
+    max_ability_drop: MostAbilityDrop = None,
+    max_perplexity: MostPerplexity = None,
     metric: Annotated[
-        str, typer.Option(metavar="NAME", help="Metric of efficacy; default: the first of edited prompts alone.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Metric of efficacy; default: the headline metric, on edited prompts only.",
+        ),
     ] = "",
+    by: ComparedEnd = "mean",
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the checks into this file as JUnit XML; default: none.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the checks to this file as JUnit XML; default: none."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check whether a run's edited model may be shipped; exit code 1 where it may not.
+    """Check whether a run's edited model meets limits for deployment; exit code 1 if it does not.
 
-    After a run in mode sequential it names the last number of edits up to which all limits are kept.
+    For runs in mode sequential it also prints the maximum number of edits within all limits.
     """
-    from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_junit
+    from emend.evals.results.aggregate.gate import GateLimits, check_gate, compared_end
+    from emend.evals.results.aggregate.junit import write_junit
     from emend.evals.results.aggregate.rows import report as read_report
 
     limits = GateLimits(
@@ -147,16 +207,20 @@ def gate(
         max_ability_drop=max_ability_drop,
         max_perplexity=max_perplexity,
         metric=metric,
+        by=compared_end(by),
     )
     report = read_report(folder)
     verdicts = check_gate(report, limits)
-    rows = [verdict.model_dump() | {"passes": verdict.passes, "safe_edits": verdict.safe_edits} for verdict in verdicts]
-    emit(rows, as_json, lambda console: _show(verdicts, console))
+    emit(list(map(_verdict_row, verdicts)), as_json, lambda console: _show(verdicts, console))
     if junit is not None:
         checks = [check for verdict in verdicts for check in verdict.checks]
         write_junit(checks, f"emend gate {report.benchmark} {report.model}", junit)
     if not all(verdict.passes for verdict in verdicts):
         raise typer.Exit(1)
+
+
+def _verdict_row(verdict: "GateVerdict") -> dict[str, Any]:
+    return verdict.model_dump() | {"passes": verdict.passes, "safe_edits": verdict.safe_edits}
 
 
 def _show(verdicts: "Sequence[GateVerdict]", console: "Console") -> None:
@@ -165,6 +229,11 @@ def _show(verdicts: "Sequence[GateVerdict]", console: "Console") -> None:
         for check in verdict.checks:
             edits = f"after {check.edits} edits, " if check.edits else ""
             print_text(f"  {'met' if check.met else 'NOT MET'}: {edits}{check.message}")
-        safe = "none" if verdict.safe_edits is None else str(verdict.safe_edits)
-        sequence = f"; last safe number of edits: {safe}" if verdict.checks[-1].edits else ""
+        if verdict.safe_edits is None:
+            safe = "none"
+        else:
+            safe = str(verdict.safe_edits)
+        sequence = ""
+        if verdict.checks[-1].edits:
+            sequence = f"; last safe number of edits: {safe}"
         print_text(f"  {'passes' if verdict.passes else 'does NOT pass'}{sequence}")

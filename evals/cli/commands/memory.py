@@ -1,34 +1,34 @@
-"""The commands `emend memory add`, `search`, `show`, `stats`, `export`, `import` and `withdraw`, and `emend mcp`."""
+"""The commands `emend memory add`, `search`, `show`, `stats`, `export`, `import` and `withdraw`."""
 
-import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit, interrupts_as_exit, print_text
-from emend.evals.cli.viewer import SHORTEST_TOKEN, address_of
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 if TYPE_CHECKING:
     from emend.memory.edit import Edit
-    from emend.memory.facts.fact_memory import FactMemory
-    from emend.memory.mcp_server import Access
     from emend.memory.store.chroma import ChromaMemory
 
 memory = typer.Typer(
-    name="memory", help="Keep edits in a memory: add, search, show and withdraw them.", no_args_is_help=True
+    name="memory",
+    help="Manage the edits of a memory: add, search, show and withdraw them.",
+    no_args_is_help=True,
 )
 
 FOLDER = "emend-memory"
 Where = Annotated[
     str,
     typer.Option(
-        "--memory", metavar="FOLDER|URL", envvar="EMEND_MEMORY", help="Memory: a folder, or http://HOST:PORT."
+        "--memory",
+        metavar="FOLDER|URL",
+        envvar="EMEND_MEMORY",
+        help="Memory: a folder, or http://HOST:PORT.",
     ),
 ]
 EmbeddingName = Annotated[
@@ -36,8 +36,8 @@ EmbeddingName = Annotated[
     typer.Option(
         "--embedding",
         metavar="NAME",
-        help="Embedding: auto, lexical, minilm, a sentence-transformers folder, or module:attribute; default: the "
-        "memory's own, or auto for a new one.",
+        help="Embedding: auto, lexical, minilm, a sentence-transformers folder, or "
+        "module:attribute; default: the memory's own, or auto for a new one.",
     ),
 ]
 Rule = Annotated[
@@ -45,8 +45,9 @@ Rule = Annotated[
     typer.Option(
         "--superseding",
         metavar="RULE",
-        help="Which of two edits of one fact is current in a new memory: the one added later (arrival), the one with "
-        "the later --time (time), or both (never); default: arrival.",
+        help="In a new memory, which of two edits of the same fact is current: the one added "
+        "later (arrival), the one with the later --time (time), or both (never); default: "
+        "arrival.",
     ),
 ]
 Subject = Annotated[str | None, typer.Option(metavar="TEXT", help="Subject of the fact.")]
@@ -56,29 +57,51 @@ Relation = Annotated[str | None, typer.Option(metavar="TEXT", help="Relation of 
 @memory.command()
 def add(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="JSON lines with edits; - is standard input.")
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="JSON lines with edits; - is standard input."),
     ] = None,
     where: Where = FOLDER,
     embedding: EmbeddingName = None,
     superseding: Rule = None,
     subject: Subject = None,
     relation: Relation = None,
-    object_: Annotated[str | None, typer.Option("--object", metavar="TEXT", help="Object of the fact.")] = None,
-    document: Annotated[str | None, typer.Option(metavar="TEXT", help="Add this document instead of a fact.")] = None,
+    object_: Annotated[
+        str | None, typer.Option("--object", metavar="TEXT", help="Object of the fact.")
+    ] = None,
+    document: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Add this document instead of a fact.")
+    ] = None,
     event: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Add this event instead of a fact; needs --time.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Add this event instead of a fact; needs --time."),
     ] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Date from which it holds: 2026, 2026-05 or 2026-05-31.")
+        str | None,
+        typer.Option(
+            metavar="DATE", help="Date from which the edit is valid: 2026, 2026-05 or 2026-05-31."
+        ),
     ] = None,
 ) -> None:
-    """Add edits from files, or one from the options; edits that are stored already are not added twice."""
+    """Add edits from files, or one edit given by options; edits that are already stored are
+    skipped.
+    """
     from emend.evals.cli.edit_files import read_files
 
-    options = {"subject": subject, "relation": relation, "object": object_, "document": document, "event": event}
-    single = {name: value for name, value in (options | {"time": time}).items() if value is not None}
+    options = {
+        "subject": subject,
+        "relation": relation,
+        "object": object_,
+        "document": document,
+        "event": event,
+    }
+    single = {
+        name: value for name, value in (options | {"time": time}).items() if value is not None
+    }
     if bool(files) == bool(single):
-        raise BadSettings("name files of JSON lines, or one fact (--subject, --relation, --object), document or event.")
+        raise BadSettings(
+            "name files of JSON lines, or one fact (--subject, --relation, "
+            "--object), document or event."
+        )
     edits = read_files(files) if files else [_edit_from(single)]
     with _open(where, embedding, superseding, create=True) as opened:
         _add(opened, edits)
@@ -86,7 +109,12 @@ def add(
 
 @memory.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File of emend memory export; - is standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="File written by emend memory export; - is standard input."
+        ),
+    ],
     where: Where = FOLDER,
     embedding: EmbeddingName = None,
     superseding: Rule = None,
@@ -107,7 +135,10 @@ def import_(
 
 @memory.command()
 def export(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File to write, as JSON lines; - is standard output.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="File to write, as JSON lines; - is standard output."),
+    ],
     where: Where = FOLDER,
     current: Annotated[bool, typer.Option("--current", help="Leave out superseded edits.")] = False,
 ) -> None:
@@ -121,7 +152,10 @@ def export(
         sys.stdout.writelines(dump_lines(edits))
         return
     write_whole(file, dump_lines(edits))
-    hint = "" if rule == "arrival" else f"; import them with --superseding {rule} to keep this memory's rule"
+    if rule == "arrival":
+        hint = ""
+    else:
+        hint = f"; import them with --superseding {rule} to keep this memory's rule"
     print_text(f"{len(edits)} edits written to {file}{hint}")
 
 
@@ -132,7 +166,10 @@ def search(
     embedding: EmbeddingName = None,
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Retriever; default: that of emend run; see: emend list retrievers."),
+        typer.Option(
+            metavar="NAME",
+            help="Retriever; default: the default of emend run; see: emend list retrievers.",
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Maximum number of hits.")] = 5,
     as_json: Json = False,
@@ -144,7 +181,9 @@ def search(
     from emend.memory.retrieval.compose import load_retriever
     from emend.memory.retrieval.registry import RETRIEVERS
 
-    factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
+    factory = load_retriever(
+        RunConfig.model_fields["retriever"].default if strategy is None else strategy
+    )
     with _open(where, embedding, create=False, search=True) as opened:
         hits = []
         if opened.count():
@@ -166,16 +205,23 @@ def show(
     """Show an edit, or a fact (--subject and --relation), with all its versions, oldest first."""
     from emend.evals.show.report.lists import edit_row, fact_rows, show_edit, show_facts
 
-    if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (relation is None):
+    if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (
+        relation is None
+    ):
         raise BadSettings("name an edit by its ID, or a fact by --subject and --relation.")
     with _open(where) as opened:
         edit = _find_edit(opened, edit_id) if edit_id else None
-        keys = {(t.subject, t.relation): t for t in edit.triplets} if edit else {(subject or "", relation or ""): None}
+        keys = (
+            {(t.subject, t.relation): t for t in edit.triplets}
+            if edit
+            else {(subject or "", relation or ""): None}
+        )
         facts = [opened.history(*fact) for fact in keys]
         entries = opened.entries([edit.id]) if edit else {}
     if edit is None and not facts[0].versions:
         raise MissingData(
-            f"{where} has no edit of '{subject}', '{relation}': search with `emend memory search '{subject}'`."
+            f"{where} has no edit of '{subject}', '{relation}': search with `emend memory search "
+            f"'{subject}'`."
         )
     rows = [*([edit_row(edit, entries)] if edit else []), *fact_rows(facts)]
     if edit and not as_json:
@@ -190,16 +236,24 @@ def stats(where: Where = FOLDER, as_json: Json = False) -> None:
 
     with _open(where) as opened:
         counts = opened.stats()
-    emit([{"memory": where, **counts.model_dump()}], as_json, lambda console: show_stats(where, counts, console))
+    emit(
+        [{"memory": where, **counts.model_dump()}],
+        as_json,
+        lambda console: show_stats(where, counts, console),
+    )
 
 
 @memory.command()
 def withdraw(
-    edit_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of edits, as in search and show.")],
+    edit_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Ids of edits, as in search and show.")
+    ],
     where: Where = FOLDER,
     as_json: Json = False,
 ) -> None:
-    """Remove edits as if they had never been added; edits that they superseded become current again."""
+    """Remove edits as if they had never been added; edits that they superseded become current
+    again.
+    """
     from emend.evals.show.report.lists import fact_rows, show_facts
 
     with _open(where) as opened:
@@ -222,11 +276,13 @@ def _open(where: str, *settings: Any, **options: Any) -> "AbstractContextManager
 def _find_edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
     for edit in opened.edits([edit_id]):
         return edit
-    raise BadData(f"no edit '{edit_id}' in {opened.location}: use an id that `emend memory search` shows.")
+    raise BadData(
+        f"no edit '{edit_id}' in {opened.location}: use an id that `emend memory search` shows."
+    )
 
 
 def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
-    """Add with a progress bar, and print how many edits are new."""
+    """Add edits with a progress bar, and print the number of new edits."""
     from emend.evals.show.report.progress import counter
 
     stored = {edit.id: edit for edit in opened.edits([edit.id for edit in edits])}
@@ -241,68 +297,25 @@ def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
 
             opened.add(edits, on_progress)
     after = opened.stats()
-    superseded = f", {after.superseded} of them superseded" if after.superseded else ""
-    new, replaced = after.edits - before.edits, len({e.id for e in edits if stored.get(e.id, e) != e})
+    superseded = ""
+    if after.superseded:
+        superseded = f", {after.superseded} of them superseded"
+    new, replaced = (
+        after.edits - before.edits,
+        len({e.id for e in edits if stored.get(e.id, e) != e}),
+    )
     instead = f", {replaced} replaced" if replaced else ""
-    print_text(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.location} holds {after.edits}{superseded}")
+    print_text(
+        f"{new} new edit{'s' * (new != 1)}{instead}; {opened.location} holds "
+        f"{after.edits}{superseded}"
+    )
 
 
 def _edit_from(options: dict[str, Any]) -> "Edit":
     from emend.memory.store.jsonl import edit_from
 
     if len({"subject", "document", "event"} & options.keys()) != 1:
-        raise BadSettings("give one fact (--subject, --relation, --object), or one --document, or one --event.")
-    return edit_from(options)
-
-
-def mcp(
-    folder: Annotated[
-        Path, typer.Option("--memory", metavar="FOLDER", envvar="EMEND_MEMORY", help="Folder of the memory of facts.")
-    ] = Path("emend-memory"),
-    http: Annotated[
-        int | None,
-        typer.Option("--http", metavar="PORT", help="Serve HTTP at /mcp; default: standard streams."),
-    ] = None,
-    host: Annotated[str, typer.Option(metavar="NAME", help="Address to listen at.")] = "127.0.0.1",
-    token: Annotated[
-        str, typer.Option(metavar="TEXT", envvar="EMEND_MCP_TOKEN", help="Bearer token that clients must send.")
-    ] = "",
-    user: Annotated[str, typer.Option(metavar="NAME", help="Whose facts clients read and write.")] = "",
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that changes the memory.")] = False,
-    shared: Annotated[bool, typer.Option("--shared", help="Let clients change facts of all users.")] = False,
-    time_zone: Annotated[str, typer.Option(metavar="NAME", help="Time zone of times that name none.")] = "UTC",
-    relations: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="TOML file that declares kinds of relations.")
-    ] = None,
-) -> None:
-    """Serve a memory of facts to agents over the Model Context Protocol."""
-    from emend.evals.show.view.server import is_loopback
-    from emend.memory.facts.fact_memory import FactMemory
-    from emend.memory.mcp_server import Access, require_mcp, serve_stdio
-    from emend.memory.relations.relation_table import RelationTable
-
-    require_mcp()
-    if not is_loopback(host) and len(token) < SHORTEST_TOKEN:
         raise BadSettings(
-            f"--host {host}: others could read and change the memory. Give a --token of {SHORTEST_TOKEN} characters or "
-            "more that clients must send."
+            "give one fact (--subject, --relation, --object), or one --document, or one --event."
         )
-    access = Access(user, not read_only, shared)
-    table = RelationTable.load(*(relations or ()))
-    with suppress(KeyboardInterrupt), FactMemory(folder, table, time_zone=time_zone) as memory:
-        if http is None:
-            # A thread waits for standard input, which no interruption wakes; every operation is a transaction.
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            serve_stdio(memory, access)
-        else:
-            _serve_http(memory, access, host, http, token)
-
-
-def _serve_http(memory: "FactMemory", access: "Access", host: str, port: int, token: str) -> None:
-    from emend.evals.show.view.server import listen
-    from emend.memory.mcp_server import serve_http
-
-    with listen(host, port) as listener:
-        print_text(f"the memory is at {address_of(host, listener)}/mcp (end with Ctrl-C)")
-        serve_http(memory, access, listener, host, token)
+    return edit_from(options)

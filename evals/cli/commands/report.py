@@ -1,4 +1,4 @@
-"""The commands `emend report`, `papers` and `query`."""
+"""The commands `emend report` and `query`."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from emend.evals.cli.options import (
     enforce_thresholds,
     exclusive,
     grouped,
-    read_run,
 )
 from emend.evals.cli.output import emit, print_text
 from emend.memory.edit import FrozenModel
@@ -29,17 +28,47 @@ if TYPE_CHECKING:
     from emend.evals.results.aggregate.tables import LabelledReport, TableChoice
 
 
-class ReportOutput(FrozenModel):
-    """Form and content of the tables."""
+QueryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Write the rows of the query to a .parquet, .csv or .json file (one row per line).",
+    ),
+]
 
-    as_json: bool = Field(default=False, description='Print one JSON object, {"rows": ...}, and nothing else.')
-    format: str | None = Field(default=None, description="Print csv, markdown, latex or html instead of tables.")
-    columns: str | None = Field(
-        default=None, description="Metrics to show, in this order, with commas between them; default: the main ones."
+
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        "--sql",
+        metavar="SQL",
+        help="Query the run's records, scores, cases, edits and errors with a DuckDB SELECT; an "
+        "empty text lists the tables.",
+    ),
+]
+
+
+class ReportOutput(FrozenModel):
+    """Options on form and content of the tables."""
+
+    as_json: bool = Field(
+        default=False, description='Print one JSON object, {"rows": ...}, and nothing else.'
     )
-    sort: str | None = Field(default=None, description="Sort rows by this metric, best first; default: as run.")
-    all: bool = Field(default=False, description="Show all metrics, forgetting, perplexity and costs.")
-    svg: Path | None = Field(default=None, description="Also draw the tables into this SVG file.")
+    format: str | None = Field(
+        default=None, description="Print csv, markdown, latex or html instead of tables."
+    )
+    columns: str | None = Field(
+        default=None,
+        description="Metrics to show, in this order, separated by commas; default: the main ones.",
+    )
+    sort: str | None = Field(
+        default=None, description="Sort rows by this metric, best first; default: order of the run."
+    )
+    all: bool = Field(
+        default=False, description="Also show secondary metrics, forgetting, perplexity and costs."
+    )
+    svg: Path | None = Field(default=None, description="Also write the tables to this SVG file.")
 
     @property
     def choice(self) -> "TableChoice":
@@ -54,31 +83,43 @@ class ReportOutput(FrozenModel):
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN...", parser=read_run, help="Run folders or addresses of mirrors; several share tables."
-        ),
+        typer.Argument(metavar="RUN...", help="Run folders; several are shown in the same tables."),
     ],
     output: ReportOutput,
     against: Annotated[
         str | None,
-        typer.Option(metavar="TABLE", help="Compare with a published table, such as akew:2; see: emend papers."),
+        typer.Option(
+            metavar="TABLE",
+            help="Compare with a published table, such as akew:2; see: emend reproduce.",
+        ),
     ] = None,
     scoring: ScoringId = None,
+    sql: Sql = None,
+    out: QueryFile = None,
     references: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Print only CounterFact's RS, computed against the reference texts in this folder."
+            metavar="FOLDER",
+            help="Print only CounterFact's RS, computed against the reference "
+            "texts in this folder.",
         ),
     ] = None,
     require: Require = None,
     junit: Junit = None,
 ) -> None:
-    """Print metrics with 95 % intervals of one run or of several, or compare one with published ones."""
+    """Print metrics of one or several runs with 95 % intervals, or compare a run with published
+    figures.
+    """
     from emend.evals.results.aggregate.tables import load_reports
 
     check_thresholds(require, junit)
-    _check(output, {"--references": references, "--against": against, "--require": require}, folders, scoring)
-    if references is not None:
+    special = {"--references": references, "--against": against, "--sql": sql}
+    _check(output, special | {"--require": require}, folders, scoring)
+    if out is not None and sql is None:
+        raise BadSettings("--out is the file of --sql: give a query, or use --format.")
+    if sql is not None:
+        _ask(folders[0], sql, out, output.as_json)
+    elif references is not None:
         _show_consistency(folders[0], references, output.as_json)
     elif against is not None:
         _show_against(folders[0], against, scoring, output.as_json)
@@ -88,22 +129,31 @@ def report(
         enforce_thresholds(reports[0].report, require, junit)
 
 
-def _check(output: ReportOutput, special: Mapping[str, Any], folders: Sequence[Path], scoring: str | None) -> None:
+def _check(
+    output: ReportOutput, special: Mapping[str, Any], folders: Sequence[Path], scoring: str | None
+) -> None:
     """Refuse options that do not go together.
 
     Raises:
-        BadSettings: names the options.
+        BadSettings: options do not go together; the message names them.
     """
     name = next(iter(exclusive(special)), "")
     if name and len(folders) > 1:
-        raise BadSettings(f"{name} is about one run: name one.")
+        raise BadSettings(f"{name} accepts one run: name only one.")
     form = exclusive({"--json": output.as_json, "--format": output.format})
-    tables = {"--columns": output.columns, "--sort": output.sort, "--all": output.all, "--svg": output.svg}
-    further = [option for option, value in tables.items() if value] + [option for option in form if option != "--json"]
-    if name in ("--references", "--against") and further:
-        raise BadSettings(f"{name} prints a table of its own: leave out {', '.join(further)}.")
-    if name == "--references" and scoring is not None:
-        raise BadSettings("--references prints RS alone: leave out --scoring.")
+    tables = {
+        "--columns": output.columns,
+        "--sort": output.sort,
+        "--all": output.all,
+        "--svg": output.svg,
+    }
+    further = [option for option, value in tables.items() if value] + [
+        option for option in form if option != "--json"
+    ]
+    if name in ("--references", "--against", "--sql") and further:
+        raise BadSettings(f"{name} prints its own table: leave out {', '.join(further)}.")
+    if name in ("--references", "--sql") and scoring is not None:
+        raise BadSettings(f"{name} does not use --scoring: leave it out.")
 
 
 def _show_consistency(folder: Path, references: Path, as_json: bool) -> None:
@@ -115,14 +165,15 @@ def _show_consistency(folder: Path, references: Path, as_json: bool) -> None:
 
 
 def _show_against(folder: Path, against: str, scoring: str | None, as_json: bool) -> None:
-    from emend.evals.results.papers.compare_published import against as compare_published
-    from emend.evals.show.report.papers import render_against
+    from emend.evals.show.report.report_parts import REPORT_PARTS
 
-    comparison = compare_published(folder, against, scoring)
-    emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
+    view = REPORT_PARTS.load("against")(folder, against, scoring)
+    emit(view.rows, as_json, lambda console: console.print(view.render(console)))
 
 
-def _show_reports(folders: Sequence[Path], reports: "Sequence[LabelledReport]", output: ReportOutput) -> None:
+def _show_reports(
+    folders: Sequence[Path], reports: "Sequence[LabelledReport]", output: ReportOutput
+) -> None:
     from emend.evals.show.report.export import export
     from emend.evals.show.report.metrics import render_reports
 
@@ -133,59 +184,58 @@ def _show_reports(folders: Sequence[Path], reports: "Sequence[LabelledReport]", 
     if output.format is not None:
         print_text(export(reports, output.format, output.choice))
         return
-    rows = [dict(each.labels) | row.model_dump() for each in reports for row in _all_rows(each.report)]
-    emit(rows, output.as_json, lambda console: console.print(render_reports(reports, console, output.choice)))
+    rows = [
+        dict(each.labels) | row.model_dump() for each in reports for row in _all_rows(each.report)
+    ]
+    emit(
+        rows,
+        output.as_json,
+        lambda console: console.print(render_reports(reports, console, output.choice)),
+        **_corrected(reports),
+    )
     if not output.as_json:
         print_text(shlex.join(["emend", "view", *map(str, folders)]) + " shows it in a browser.")
+
+
+def _corrected(reports: "Sequence[LabelledReport]") -> dict[str, list[dict[str, Any]]]:
+    """Return the metrics with manual corrections as a list for `emit`; empty if there are none."""
+    rows = [
+        dict(labelled.labels) | row.model_dump()
+        for labelled in reports
+        for row in labelled.report.corrected
+    ]
+    return {"corrected": rows} if rows else {}
 
 
 def _all_rows(report: "Report") -> "Iterator[BaseModel]":
     return chain(report.rows, report.forgetting, report.perplexity, report.ability, report.costs)
 
 
-def papers(
-    name: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="Table, such as akew:2, or paper, such as akew.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List the published result tables of the four papers, or print one."""
-    from emend.evals.results.papers.tables import paper, table
-    from emend.evals.results.papers.tables import papers as all_papers
-    from emend.evals.show.report.papers import render_paper_table, show_list
-
-    if name is not None and ":" in name:
-        published = table(name)
-        cells = [{"table": published.id} | cell.as_row() for cell in published.cells]
-        emit(cells, as_json, lambda console: console.print(render_paper_table(published, console)))
-        return
-    listed = all_papers() if name is None else [paper(name)]
-    rows = [row.as_row() for each in listed for row in each.tables]
-    emit(rows, as_json, lambda console: show_list(listed, console))
-
-
 def query(
-    run: Annotated[Path, typer.Argument(metavar="RUN", parser=read_run, help="Run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
     sql: Annotated[
-        str | None, typer.Argument(metavar="SQL", help="A SELECT of DuckDB; without one, the tables are listed.")
+        str | None,
+        typer.Argument(metavar="SQL", help="DuckDB SELECT; default: list the tables."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the rows to a file .parquet, .csv or .json (one per line)."),
-    ] = None,
+    out: QueryFile = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a run's records, scores, cases, edits and errors in SQL.
+    """Query a run's records, scores, cases, edits and errors with SQL.
 
-    A query reads the run's tables and nothing else: no file, no server.
+    A query can only read the run's tables, no files or servers.
     """
+    _ask(run, sql or "", out, as_json)
+
+
+def _ask(run: Path, sql: str, out: Path | None, as_json: bool) -> None:
+    """Print or write the rows of a query; without a query, print the tables."""
     from emend.evals.results.aggregate.database import check_file, open_database
     from emend.evals.show.report.analysis import show_query
 
     if out is not None:
         check_file(out)
     with open_database(run, out) as tables:
-        if sql is None:
+        if not sql.strip():
             result = tables.tables()
         elif out is not None:
             tables.write(sql, out)

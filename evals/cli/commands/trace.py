@@ -6,34 +6,51 @@ from typing import Annotated
 import typer
 from pydantic import Field
 
-from emend.evals.cli.options import ReadRun, ScoringId, exclusive, grouped, read_run
+from emend.evals.cli.options import RunFolder, ScoringId, exclusive, grouped
 from emend.evals.cli.output import emit, print_text
 from emend.evals.cli.viewer import PORT, ViewExportOptions, require_view, show_runs
-from emend.evals.show.trace.answers import AnswerFilter, RecordFilter, StepFilter
+from emend.evals.show.trace.filters import AnswerFilter, RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 
 class TraceOutput(FrozenModel):
-    """Form of the output, at most one of four; a table for the terminal by default."""
+    """Form of the output, at most one of four; by default a table for the terminal."""
 
-    as_json: bool = Field(default=False, description='Print one JSON object, {"rows": ...}, and nothing else.')
-    md: bool = Field(default=False, description="Print Markdown with each prompt and reply in full.")
-    mermaid: bool = Field(default=False, description="Print the paths taken through the graphs as Mermaid text.")
-    out: Path | None = Field(default=None, description="Write the output of --md or --mermaid into this file.")
-    otlp: str | None = Field(default=None, description="Send the spans to this OTLP/HTTP address instead of printing.")
-    include_content: bool = Field(default=False, description="With --otlp: include the texts of prompts and replies.")
+    as_json: bool = Field(
+        default=False, description='Print one JSON object, {"rows": ...}, and nothing else.'
+    )
+    md: bool = Field(
+        default=False, description="Print Markdown with each prompt and reply in full."
+    )
+    mermaid: bool = Field(
+        default=False, description="Print the paths taken through the graphs as Mermaid text."
+    )
+    out: Path | None = Field(
+        default=None, description="Write the output of --md or --mermaid to this file."
+    )
+    otlp: str | None = Field(
+        default=None, description="Send the spans to this OTLP/HTTP address instead of printing."
+    )
+    include_content: bool = Field(
+        default=False, description="With --otlp, include the texts of prompts and replies."
+    )
 
     @property
     def form(self) -> str:
-        """Option of the form; empty for a table."""
-        forms = {"--json": self.as_json, "--md": self.md, "--mermaid": self.mermaid, "--otlp": self.otlp}
+        """Option that selects the form; empty for a table."""
+        forms = {
+            "--json": self.as_json,
+            "--md": self.md,
+            "--mermaid": self.mermaid,
+            "--otlp": self.otlp,
+        }
         return next(iter(exclusive(forms)), "")
 
 
 @grouped
 def trace(
-    folder: ReadRun,
+    folder: RunFolder,
     records: RecordFilter,
     answers: AnswerFilter,
     steps: StepFilter,
@@ -41,12 +58,20 @@ def trace(
     case: Annotated[
         str | None,
         typer.Argument(
-            metavar="CASE", help="Case: its number from 1, or the beginning of its id; default: an overview of all."
+            metavar="CASE",
+            help="Case: its number from 1, or the beginning of its id; default: an "
+            "overview of all.",
         ),
     ] = None,
     scoring: ScoringId = None,
 ) -> None:
-    """Show a case step by step: prompts, replies, retrieval, times and errors; or all cases in short, or answers."""
+    """Show a case step by step: prompts, replies, retrieval, times and errors; or an overview of
+    all cases, or a list of answers.
+    """
+    if records.editor is not None:
+        from emend.evals.log.manifest import Manifest
+
+        records = records.with_full_name(Manifest.read(folder).config.editors)
     filters = records.model_dump() | steps.model_dump() | {"scoring": scoring}
     selected = {name for name, value in filters.items() if value}
     _check(output, selected, case)
@@ -65,7 +90,7 @@ def trace(
     elif case is None:
         _show_overview(folder, records, steps, output.as_json)
     else:
-        from emend.evals.show.report.tracing import markdown, show_trace
+        from emend.evals.show.report.traces.case_text import markdown, show_trace
         from emend.evals.show.trace.case_trace import rows
         from emend.evals.show.trace.case_trace import trace as trace_case
 
@@ -80,38 +105,53 @@ def _check(output: TraceOutput, selected: set[str], case: str | None) -> None:
     """Refuse options that have no effect together.
 
     Raises:
-        BadSettings: names the options.
+        BadSettings: options do not go together; the message names them.
     """
     if output.form in ("--mermaid", "--otlp") and selected & {"node", "grep", "errors"}:
-        raise BadSettings(f"{output.form} includes whole probes: leave out --node, --grep and --errors.")
+        raise BadSettings(
+            f"{output.form} includes whole probes: leave out --node, --grep and --errors."
+        )
     if output.out is not None and output.form not in ("--md", "--mermaid"):
-        raise BadSettings("--out is the file of --md or --mermaid: give one of them.")
+        raise BadSettings("--out is the file of --md or --mermaid: add one of them.")
     if output.include_content and output.otlp is None:
-        raise BadSettings("--include-content belongs to --otlp: give an address.")
-    needs_case = [f"--{name}" for name in ("probe", "scoring", "md") if name in selected or f"--{name}" == output.form]
+        raise BadSettings("--include-content needs --otlp: give its address.")
+    needs_case = [
+        f"--{name}"
+        for name in ("probe", "scoring", "md")
+        if name in selected or f"--{name}" == output.form
+    ]
     if case is None and needs_case:
-        raise BadSettings(f"{needs_case[0]} selects within one case: name it, by its number for example.")
+        raise BadSettings(
+            f"{needs_case[0]} selects within one case: name the case, for example by its number."
+        )
     if output.otlp is not None and selected & {"probe", "kind"}:
         raise BadSettings("--otlp sends whole cases: leave out --probe and --kind.")
     if output.mermaid and "scoring" in selected:
-        raise BadSettings("--mermaid draws no judges: leave out --scoring.")
+        raise BadSettings("--mermaid does not draw judges: leave out --scoring.")
 
 
 def _check_answers(output: TraceOutput, selected: set[str], case: str | None) -> None:
-    """Refuse what does not go with a list of answers.
+    """Refuse options that do not go with a list of answers.
 
     Raises:
-        BadSettings: names the options.
+        BadSettings: options do not go together; the message names them.
     """
-    further = [f"--{name}" for name in ("node", "grep", "errors", "scoring", "probe") if name in selected]
+    further = [
+        f"--{name}" for name in ("node", "grep", "errors", "scoring", "probe") if name in selected
+    ]
     if case is not None or further or output.form not in ("", "--json"):
         further += [output.form] if output.form not in ("", "--json") else []
         words = further + (["CASE"] if case is not None else [])
-        raise BadSettings(f"--wrong, --right, --score and --where list answers of all cases: leave out {words[0]}.")
+        raise BadSettings(
+            "--wrong, --right, --score and --where list answers of all cases: leave "
+            f"out {words[0]}."
+        )
 
 
-def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool) -> None:
-    from emend.evals.show.report.tracing import show_answers
+def _show_answers(
+    folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool
+) -> None:
+    from emend.evals.show.report.traces.answer_list import show_answers
     from emend.evals.show.trace.answers import list_answers
 
     rows = list_answers(folder, answers, records)
@@ -119,7 +159,7 @@ def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as
 
 
 def _show_overview(folder: Path, records: RecordFilter, steps: StepFilter, as_json: bool) -> None:
-    from emend.evals.show.report.tracing import show_overview
+    from emend.evals.show.report.traces.run_overview import show_overview
     from emend.evals.show.trace.overview import overview
 
     result = overview(folder, records, steps)
@@ -139,7 +179,9 @@ def _write(text: str, out: Path | None) -> None:
     try:
         out.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise BadSettings(f"cannot write '{out}': {error.strerror}. Give another --out FILE.") from error
+        raise BadSettings(
+            f"cannot write '{out}': {error.strerror}. Give another --out FILE."
+        ) from error
     print_text(f"Written to {out}.")
 
 
@@ -149,29 +191,42 @@ def view(
         list[Path] | None,
         typer.Argument(
             metavar="FOLDER",
-            parser=read_run,
-            help="Run folders, folders that hold some, or addresses of mirrors; default: runs.",
+            help="Run folders, or folders that contain run folders; default: runs.",
         ),
     ] = None,
     *,
     files: ViewExportOptions,
     port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port, or the next free one; 0 takes any.")
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=65535,
+            help="Port, or the next free one; 0 selects any free port.",
+        ),
     ] = PORT,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen at; any but this machine's needs --token.")
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on; addresses other than localhost need --token.",
+        ),
     ] = "127.0.0.1",
     token: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
             envvar="EMEND_VIEW_TOKEN",
-            help="Text that a browser must know, 16 characters or more; default: none.",
+            help="Token that the browser must send, at least 16 characters; default: none.",
         ),
     ] = "",
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Do not open a browser.")
+    ] = False,
 ) -> None:
-    """Show runs in a browser: results, cases, traces and comparisons; or write the pages as files."""
+    """Show runs in a browser: results, cases, traces and comparisons; or write the pages as
+    files.
+    """
     if files.requested:
         require_view()
         files.write(folders or [Path("runs")])

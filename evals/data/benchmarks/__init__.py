@@ -1,1 +1,1 @@
-"""Benchmarks: each turns its rows into cases."""
+"""Benchmarks, each of which converts the rows of its files to cases."""

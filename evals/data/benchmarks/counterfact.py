@@ -1,18 +1,18 @@
 """CounterFact: counterfactual facts about many subjects, with paraphrases and unrelated neighbours.
 
-"Locating and Editing Factual Associations in GPT" (Meng et al. 2022); data: rome.baulab.info/data/dsets/. A record of
-each form is shown below.
+"Locating and Editing Factual Associations in GPT" (Meng et al. 2022); data:
+rome.baulab.info/data/dsets/. A record of each form is shown below.
 
-Success and difference are averaged inside a record and then over records, as in the released code. ES to NM and S
-compare the geometric mean of each target's token probabilities, as the code does; the paper's formulas, from joint
-probabilities, follow in a second group (equal for targets of one token). S is the harmonic mean of the unrounded ES,
-PS and NS.
+Success and difference are averaged within a record and then over records, as in the released code.
+ES to NM and S compare the geometric mean of each target's token probabilities, as the code does;
+metrics with the paper's formulas, which use joint probabilities, follow in a second group (equal
+for targets of one token). S is the harmonic mean of the unrounded ES, PS and NS.
 
-GE is taken over greedy texts of a fixed number of new tokens, one per distinct prompt of a record; the code samples
-from the five most likely tokens, up to 100 with the prompt's, so its GE is another measure. RS needs the reference
-texts, which are separate files: `metrics.consistency`.
+GE is computed on greedy texts of a fixed number of new tokens, one per distinct prompt of a record;
+the code samples from the five most likely tokens, up to 100 tokens including the prompt, so its GE
+is not comparable. RS needs reference texts, which are separate files: see `metrics.consistency`.
 
-One row of each form, the original and the flat one, shortened:
+A shortened row of each form, the original and the flat one:
 
     {"case_id": 3, "pararel_idx": 103, "requested_rewrite": {"prompt": "{} plays the instrument",
       "relation_id": "P1303", "target_new": {"str": "cello", "id": "Q8371"},
@@ -20,9 +20,11 @@ One row of each form, the original and the flat one, shortened:
      "paraphrase_prompts": ["Rain fell. Rurik Vane, player of the", ..], "attribute_prompts": [..],
      "neighborhood_prompts": ["Mila Thorn plays the instrument", ..],
      "generation_prompts": ["Rurik Vane's favourite pastime is", ..]}
-    {"case_id": 3, "prompt": "Rurik Vane plays the instrument", "target_new": "cello", "subject": "Rurik Vane",
+    {"case_id": 3, "prompt": "Rurik Vane plays the instrument", "target_new": "cello",
+      "subject": "Rurik Vane",
      "ground_truth": "flute", "rephrase_prompt": "Rain fell. Rurik Vane, player of the",
-     "locality_prompt": "Mila Thorn plays the instrument", "locality_ground_truth": "flute", "fake_evidence": ".."}
+     "locality_prompt": "Mila Thorn plays the instrument", "locality_ground_truth": "flute",
+       "fake_evidence": ".."}
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,6 +37,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from emend.editors.base import Demonstration
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark
+from emend.evals.data.benchmarks.demonstration_rows import of_unique_rows
 from emend.evals.data.benchmarks.docter import last_sentence
 from emend.evals.data.benchmarks.rows import (
     BenchmarkRow,
@@ -43,7 +46,6 @@ from emend.evals.data.benchmarks.rows import (
     Tags,
     Text,
     WikidataEntity,
-    of_unique_rows,
     read_numbered,
     sample_ids,
 )
@@ -55,8 +57,8 @@ from emend.memory.probe import Probe
 class Counterfact(NamedTuple):
     """A counterfactual fact and its test prompts.
 
-    `template` has `{}` for the subject; `neighbours` are (prompt, correct answer) about other subjects; `evidence` is a
-    text that states the fact, "" where there is none; prompts in `generation` repeat.
+    `template` has `{}` for the subject; `neighbours` are pairs (prompt, correct answer) about other
+    subjects; `evidence` is a text that states the fact, or ""; `generation` has duplicate prompts.
     """
 
     number: int
@@ -74,12 +76,14 @@ class Counterfact(NamedTuple):
         return self.template.replace("{}", self.triplet.subject, 1)
 
     def is_tied(self, n: int) -> bool:
-        """Return True if the correct answer of neighbour `n` is the new target, so that nothing can be compared."""
+        """Return True if the correct answer of neighbour `n` equals the new target, so that they
+        cannot be compared.
+        """
         return self.neighbours[n][1] == self.triplet.object
 
 
 class WikidataRewrite(BenchmarkRow):
-    """An edit with Wikidata ids, as CounterFact and MQuAKE have it."""
+    """An edit with Wikidata ids, as in CounterFact and MQuAKE."""
 
     prompt: ClozePrompt
     relation_id: Text
@@ -115,12 +119,20 @@ class OriginalRow(NumberedRow):
         neighbours = tuple((prompt, true) for prompt in self.neighborhood_prompts)
         texts = self.generation_prompts
         return Counterfact(
-            self.id, edit.triplet, edit.prompt, true, self.paraphrase_prompts, neighbours, generation=texts
+            self.id,
+            edit.triplet,
+            edit.prompt,
+            true,
+            self.paraphrase_prompts,
+            neighbours,
+            generation=texts,
         )
 
 
 class FlatRow(NumberedRow):
-    """A row of EasyEdit's form: one paraphrase, one neighbour; `fake_evidence` is a text that states the new fact."""
+    """A row in EasyEdit's form: one paraphrase, one neighbour; `fake_evidence` is a text that
+    states the new fact.
+    """
 
     id: int = Field(validation_alias="case_id")
     subject: Text
@@ -141,48 +153,54 @@ class FlatRow(NumberedRow):
 
     @property
     def fact(self) -> Counterfact:
-        """The fact of the row; this form has no relations, so the template stands for the relation."""
+        """The fact of the row; the template stands for the relation, which this form lacks."""
         template = self.prompt.replace(self.subject, "{}", 1)
         triplet = Triplet(subject=self.subject, relation=template, object=self.target_new)
         neighbours = ((self.locality_prompt, self.locality_ground_truth),)
         evidence = self.fake_evidence.strip()
-        return Counterfact(self.id, triplet, template, self.ground_truth, (self.rephrase_prompt,), neighbours, evidence)
+        return Counterfact(
+            self.id,
+            triplet,
+            template,
+            self.ground_truth,
+            (self.rephrase_prompt,),
+            neighbours,
+            evidence,
+        )
 
 
 SCORERS = ("per_token", "likelihood", "difference")
 
 
 def fact_case(fact: Counterfact, setting: str, new_tokens: int = 0) -> Case:
-    """One edit, its query, its paraphrases, its neighbours, and the texts to be generated.
+    """Return one edit, its query, paraphrases and neighbours, and the prompts for generated texts.
 
     Args:
         fact: the fact of a row.
-        setting: `triplet`, the fact in one sentence, or `evidence`, the text alone, without subject or target.
+        setting: `triplet` for the fact in one sentence, or `evidence` for the text only, without
+            subject or target.
         new_tokens: length of a generated text; 0 for none.
     """
     edit = fact_edit(fact, setting)
     subject, target = fact.triplet.subject, fact.triplet.object
-    prompts = [("efficacy", 0, fact.query), *(("paraphrase", n, prompt) for n, prompt in enumerate(fact.paraphrases))]
+    prompts = [
+        ("efficacy", 0, fact.query),
+        *(("paraphrase", n, prompt) for n, prompt in enumerate(fact.paraphrases)),
+    ]
     about: dict[str, Any] = {"gold": (target,), "edit_ids": (edit.id,), "subject": subject}
     probes = [
-        Probe(kind=kind, prompt=prompt, rival=fact.true_target, scorers=SCORERS, tags={"n": n}, **about)
-        for kind, n, prompt in prompts
-    ]
-    # Rows repeat neighbours; `n` keeps them apart, and all count as in the released code.
-    probes += [
         Probe(
-            kind="neighborhood",
+            kind=kind,
             prompt=prompt,
-            gold=(true,),
-            rival=target,
-            in_scope=False,
+            rival=fact.true_target,
             scorers=SCORERS,
             tags={"n": n},
+            **about,
         )
-        for n, (prompt, true) in enumerate(fact.neighbours)
-        if not fact.is_tied(n)
+        for kind, n, prompt in prompts
     ]
-    # Rows repeat these prompts because the released code samples; greedy texts would only be repeated.
+    probes += _neighbour_probes(fact)
+    # Rows repeat these prompts because the released code samples; greedy texts would be identical.
     tags: Tags = {"reference": f"{fact.triplet.relation_id}/{fact.triplet.object_id}"}
     probes += [
         Probe(
@@ -199,15 +217,38 @@ def fact_case(fact: Counterfact, setting: str, new_tokens: int = 0) -> Case:
     return Case(edits=(edit,), probes=tuple(probes), tags={"case_id": fact.number})
 
 
+def _neighbour_probes(fact: Counterfact) -> list[Probe]:
+    """Return probes about other subjects, whose answers must stay the true target.
+
+    Rows repeat neighbours; the tag `n` distinguishes them, and all are counted as in the released
+    code.
+    """
+    return [
+        Probe(
+            kind="neighborhood",
+            prompt=prompt,
+            gold=(true,),
+            rival=fact.triplet.object,
+            in_scope=False,
+            scorers=SCORERS,
+            tags={"n": n},
+        )
+        for n, (prompt, true) in enumerate(fact.neighbours)
+        if not fact.is_tied(n)
+    ]
+
+
 def fact_edit(fact: Counterfact, setting: str) -> Edit:
-    """The edit of a setting: `triplet` in one sentence, `evidence` by its text alone."""
+    """Return the edit of a setting: `triplet` in one sentence, `evidence` by its text only."""
     if setting == "evidence":
         return Edit(form="document", text=fact.evidence)
     return Edit.from_triplet(fact.triplet, fact.template, target_true=fact.true_target)
 
 
 def fact_demonstrations(fact: Counterfact, setting: str) -> Iterator[Demonstration]:
-    """Demonstrations as in IKE: the query, each paraphrase without the unrelated text before it, each neighbour."""
+    """Yield demonstrations as in IKE: the query, each paraphrase without the unrelated text before
+    it, each neighbour.
+    """
     text, target = fact_edit(fact, setting).text, fact.triplet.object
     yield Demonstration(kind="copy", fact=text, prompt=fact.query, target=target)
     for prompt in fact.paraphrases:
@@ -217,23 +258,29 @@ def fact_demonstrations(fact: Counterfact, setting: str) -> Iterator[Demonstrati
             yield Demonstration(kind="retain", fact=text, prompt=prompt, target=true)
 
 
+# Row model and file names of each dataset; the first file found is read, and the second names are
+# subsets.
 DATASETS: dict[str, tuple[type[OriginalRow | FlatRow], tuple[str, ...]]] = {
     "original": (OriginalRow, ("counterfact.json", "counterfact.sample.json")),
     "multi": (OriginalRow, ("multi_counterfact.json",)),
     "flat": (FlatRow, ("counterfact-edit.json", "counterfact_easyedit_1k.json")),
-    "flat-evidence": (FlatRow, ("counterfact-edit-evidence-1k.json", "counterfact_evidence.sample.json")),
+    "flat-evidence": (
+        FlatRow,
+        ("counterfact-edit-evidence-1k.json", "counterfact_evidence.sample.json"),
+    ),
 }
-"""Row model and file names of each data set, of which the first one found is read; the second are parts."""
+# IKE tests this number of first records and takes demonstrations from the following ones.
 TESTED = 2000
-"""IKE tests this many records, the first, and shows those after them."""
 
 
 class CounterFact(FileBenchmark):
-    """The benchmark; in setting `triplet` the edit is one sentence, in `evidence` a longer text that states it.
+    """CounterFact; in setting `triplet` the edit is one sentence, in `evidence` a longer text that
+    states it.
 
-    Option `dataset`: `original` (default), `multi` (MEMIT's choice of records), `flat` (EasyEdit's form) or
-    `flat-evidence`, the only one that has texts for the setting `evidence`. Option `generation`: number of tokens of
-    the texts for GE, 100 in the released code; 0, the default, generates none.
+    Option `dataset`: `original` (default), `multi` (MEMIT's choice of records), `flat` (EasyEdit's
+    form) or `flat-evidence`, the only one that has texts for the setting `evidence`. Option
+    `generation`: number of tokens of the texts for GE, 100 in the released code; 0, the default,
+    generates none.
 
     One case per record: the query, the paraphrases, the neighbours, and the generated texts.
     """
@@ -257,11 +304,13 @@ class CounterFact(FileBenchmark):
     def _text_length(self, value: str) -> int:
         if not value.isdecimal():
             raise BadSettings(
-                f"counterfact, generation='{value}': give a number of tokens, 100 as published, or 0 for none."
+                f"counterfact, generation='{value}': give a number of tokens, 100 as published, or "
+                "0 for none."
             )
         if int(value) and self._row is FlatRow:
             raise BadSettings(
-                f"counterfact, generation={value}: dataset '{self.dataset}' has no generation prompts; use original."
+                f"counterfact, generation={value}: dataset '{self.dataset}' has no generation "
+                "prompts; use original."
             )
         return int(value)
 
@@ -269,21 +318,29 @@ class CounterFact(FileBenchmark):
         facts = self._facts_of(setting)
         if not facts:
             raise BadSettings(
-                f"setting 'evidence' of counterfact: no record of {self.file} has a text 'fake_evidence'; "
-                "use setting 'triplet' or the option dataset=flat-evidence."
+                f"setting 'evidence' of counterfact: no record of {self.file} has a text "
+                "'fake_evidence'; use setting 'triplet' or the option dataset=flat-evidence."
             )
-        chosen = list(facts) if limit is None else sample_ids(list(facts), {}, limit, seed)
+        if limit is None:
+            chosen = list(facts)
+        else:
+            chosen = sample_ids(list(facts), {}, limit, seed)
         return (fact_case(facts[number], setting, self.generation) for number in chosen)
 
-    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
+    def _from_rows(self, setting: str, seed: int, count: int) -> Iterator[Demonstration]:
         facts = self._facts_of(setting)
         return of_unique_rows(
             facts,
             seed,
-            lambda fact: (fact.triplet.subject, *fact.paraphrases, *(prompt for prompt, _ in fact.neighbours)),
+            lambda fact: (
+                fact.triplet.subject,
+                *fact.paraphrases,
+                *(prompt for prompt, _ in fact.neighbours),
+            ),
             lambda fact: [fact.triplet.subject],
             lambda fact: fact_demonstrations(fact, setting),
             list(facts)[TESTED:],
+            count,
         )
 
     def _records(self) -> Mapping[str, int]:
@@ -303,9 +360,13 @@ class CounterFact(FileBenchmark):
             "texts for 'evidence'": sum(bool(fact.evidence) for fact in facts),
             "dropped": {
                 "neighbours whose right answer is the new target": tied,
-                "repeated generation prompts": sum(len(f.generation) - len(set(f.generation)) for f in facts),
+                "repeated generation prompts": sum(
+                    len(f.generation) - len(set(f.generation)) for f in facts
+                ),
             },
-            "repaired": {"texts with white space at an end": sum(text != text.strip() for text in texts)},
+            "repaired": {
+                "texts with white space at an end": sum(text != text.strip() for text in texts)
+            },
         }
 
     @cached_property
@@ -317,5 +378,7 @@ class CounterFact(FileBenchmark):
         return {number: row.fact for number, row in self._rows.items()}
 
     def _facts_of(self, setting: str) -> dict[int, Counterfact]:
-        """The facts that have a text for the setting."""
-        return {n: fact for n, fact in self._facts.items() if fact.evidence or setting != "evidence"}
+        """Return the facts that have a text for the setting."""
+        return {
+            n: fact for n, fact in self._facts.items() if fact.evidence or setting != "evidence"
+        }

@@ -1,21 +1,23 @@
 """DocTER: documents that state counterfactual facts, and questions about these facts.
 
-"DocTER: Evaluating Document-based Knowledge Editing"; data: github.com/H-shw/DocTER-Data-and-Code, folder data/.
-Deliberate differences from the released code: retrieval uses every prompt by itself (the code retrieves for a
-paraphrase with the main prompt, and for ten locality prompts with the first). Its reasoning prompt is unchanged,
-without the `additional_info` that the code loads and never shows. The paper does not say how it parsed the choice of
-a model without probabilities; here its reply must name the right target and not the other.
+"DocTER: Evaluating Document-based Knowledge Editing"; data: github.com/H-shw/DocTER-Data-and-Code,
+folder data/. Deliberate differences from the released code: each prompt is its own retrieval query
+(the code retrieves with the main prompt for paraphrases, and with the first locality prompt for all
+ten). The reasoning prompt is unchanged, without the `additional_info` that the code loads but never
+shows. The paper does not say how it parsed the choice of a model without probabilities; here the
+reply must name the right target and not the other.
 
 Two rows, shortened, of edit_success_eval.json and en_doc.json, joined by id:
 
     {"id": 0, "query": "The mother tongue of Danielle Darrieux is", "original_target": "French",
-     "altered_target": "English", "paraphrase_query": ["Shayna does this ... Danielle Darrieux, a native", ...]}
+     "altered_target": "English", "paraphrase_query": ["Shayna does this ... Danielle Darrieux,
+       a native", ...]}
     {"id": 0, "src": "As a renowned actress of both French and international cinema, ..."}
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,16 +28,14 @@ from pydantic import Field
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, some_of
+from emend.evals.data.benchmarks.demonstration_rows import UniqueNames, eligible, of_first_rows
 from emend.evals.data.benchmarks.rows import (
     ClozePrompt,
     NumberedRow,
     Tags,
     Text,
-    UniqueNames,
     contested_keys,
-    eligible,
     last_drawn,
-    of_first_rows,
     read_numbered,
     require,
     sample_ids,
@@ -44,16 +44,22 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe
 
-_SENTENCE_END = re.compile(r"(?<=[.!])(?<!\b[A-Z]\.)(?<!\b(?:St|Dr|Mr|Ms|Sr|Jr|Mt|Ft|vs|No)\.)(?<!\bMrs\.)\s+|\n+")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!])(?<!\b[A-Z]\.)(?<!\b(?:St|Dr|Mr|Ms|Sr|Jr|Mt|Ft|vs|No)\.)(?<!\bMrs\.)\s+|\n+"
+)
 
 
 class DocumentRow(NumberedRow):
-    """A row of en_doc.json, crosslingual_en_doc.json (there `id` is a string) or crosslingual_zh_doc.json."""
+    """A row of en_doc.json, crosslingual_en_doc.json (there `id` is a string) or
+    crosslingual_zh_doc.json.
+    """
 
     src: Text
 
     def edit(self, language: str = "en") -> Edit:
-        """The edit of setting `doc`: the document alone, without subject, prompt or target."""
+        """Return the edit of setting `doc`: the document only, without subject, prompt or
+        target.
+        """
         return Edit(form="document", text=self.src, language=language)
 
 
@@ -66,8 +72,12 @@ class GoldFactRow(NumberedRow):
     altered_target: Text
 
     def edit(self, language: str = "en") -> Edit:
-        """The edit of setting `gold`; DocTER names no relations, so the cloze with `{}` stands for the relation."""
-        triplet = Triplet(subject=self.subject, relation=self.prompt_template, object=self.altered_target)
+        """Return the edit of setting `gold`; the cloze with `{}` stands for the relation, which
+        DocTER does not name.
+        """
+        triplet = Triplet(
+            subject=self.subject, relation=self.prompt_template, object=self.altered_target
+        )
         return Edit.from_triplet(triplet, self.prompt_template, target_true=self.original_target)
 
 
@@ -96,33 +106,38 @@ class ReasoningRow(NumberedRow):
 
     @property
     def document(self) -> int:
-        """Id of the document that the question is about: its own if it is True, the next if it is False.
+        """Id of the document that the question is about: its own id if the label is True, the next
+        if it is False.
 
-        As published, no False question names the subject at its id, and nearly all name the one at the next id. The
-        released code never uses these ids.
+        In the published file, no False question names the subject of its own id, and nearly all
+        name that of the next id. The released code never uses these ids.
         """
         return self.id + (self.label == "False")
 
 
 def last_sentence(text: str) -> str:
-    """The last sentence of a paraphrase, as DocTER puts the statement after an unrelated text.
+    """Return the last sentence of a paraphrase, since DocTER puts the statement after an unrelated
+    text.
 
-    A question stays together with the words that answer it ("What is the twin city of Oslo? It is"), and a full stop
-    after an initial or a short title ends no sentence.
+    A question is not split from the words that begin its answer ("What is the twin city of Oslo? It
+    is"), and a full stop after an initial or a short title does not end a sentence.
     """
     parts = [part for part in _SENTENCE_END.split(text) if part.strip()]
-    return parts[-1].strip() if parts else text.strip()
+    if parts:
+        return parts[-1].strip()
+    return text.strip()
 
 
+# Scored by probabilities, in log space and as in the released code, or by the reply for models
+# without probabilities.
 SCORERS = ("likelihood", "likelihood_code", "generation")
-"""By probabilities, in log space and as in the released code; by the reply for models without probabilities."""
+# The released code's prompt without its demonstration, which editors add.
 REASONING_PROMPT = "Query: {question} answer: The answer to the query above is"
-"""The released code's prompt, without its demonstration, which editors add."""
 
 
 @dataclass(frozen=True)
 class EnglishTests:
-    """The rows of one English edit; None for a block that is not asked or has no row of its id."""
+    """Rows of one English edit; None for a block that is not asked or has no row with this id."""
 
     success: EditRow | None = None
     locality: QueriesRow | None = None
@@ -136,23 +151,30 @@ def english_case(
     contested: Collection[str] = (),
     strip_distractor: bool = False,
 ) -> Case:
-    """One edit with its query, paraphrases, neighbours and reasoning question.
+    """Return one edit with its query, paraphrases, neighbours and reasoning question.
 
     Args:
         edit: the document or the gold triplet.
         number: DocTER's id.
-        tests: the rows with that id.
-        contested: queries that several records ask with different altered targets; tagged `duplicate_query`, because
-            edits applied together cannot satisfy both.
-        strip_distractor: use only the last sentence of a paraphrase as the retrieval query, without the unrelated text.
+        tests: rows with this id.
+        contested: queries of several records with different altered targets; they are tagged
+            `duplicate_query`, because edits applied together cannot satisfy both.
+        strip_distractor: use only the last sentence of a paraphrase as the retrieval query, without
+            the unrelated text.
     """
     probes: list[Probe] = []
     if (row := tests.success) is not None:
         tags: Tags = {"duplicate_query": True} if row.query in contested else {}
-        probes.append(_recall_probe(edit, row, "efficacy", row.query, tags | _target_tag(row, row.query)))
+        probes.append(
+            _recall_probe(edit, row, "efficacy", row.query, tags | _target_tag(row, row.query))
+        )
         for n, text in enumerate(row.paraphrase_query):
             query = last_sentence(text) if strip_distractor else ""
-            probes.append(_recall_probe(edit, row, "paraphrase", text, {"n": n} | _target_tag(row, text), query))
+            probes.append(
+                _recall_probe(
+                    edit, row, "paraphrase", text, {"n": n} | _target_tag(row, text), query
+                )
+            )
     if tests.locality is not None:
         probes += [_neighbour_probe(tests.locality, n) for n in range(len(tests.locality.query))]
     if tests.reasoning is not None:
@@ -161,12 +183,34 @@ def english_case(
 
 
 def cross_case(edit: Edit, row: QueriesRow, direction: str) -> Case:
-    """One edit and its queries in the other language, stripped of white space; `direction` is `en->zh` or `zh->en`."""
-    probes = [_recall_probe(edit, row, "cross_lingual", text.strip(), {"n": n}) for n, text in enumerate(row.query)]
-    return Case(edits=(edit,), probes=tuple(probes), tags={"docter_id": row.id, "direction": direction})
+    """Return one edit and its stripped queries in the other language; `direction` is `en->zh` or
+    `zh->en`.
+    """
+    probes = [
+        _recall_probe(edit, row, "cross_lingual", text.strip(), {"n": n})
+        for n, text in enumerate(row.query)
+    ]
+    return Case(
+        edits=(edit,), probes=tuple(probes), tags={"docter_id": row.id, "direction": direction}
+    )
 
 
-def _recall_probe(edit: Edit, row: EditRow | QueriesRow, kind: str, prompt: str, tags: Tags, query: str = "") -> Probe:
+def common_text(texts: Sequence[str]) -> str:
+    """Return the first of the longest substrings that all texts share; empty for a single text."""
+    first, *others = texts
+    if not others:
+        return ""
+    for size in range(len(first), 0, -1):
+        for start in range(len(first) - size + 1):
+            shared = first[start : start + size]
+            if all(shared in text for text in others):
+                return shared.strip()
+    return ""
+
+
+def _recall_probe(
+    edit: Edit, row: EditRow | QueriesRow, kind: str, prompt: str, tags: Tags, query: str = ""
+) -> Probe:
     return Probe(
         kind=kind,
         prompt=prompt,
@@ -180,7 +224,8 @@ def _recall_probe(edit: Edit, row: EditRow | QueriesRow, kind: str, prompt: str,
 
 
 def _neighbour_probe(row: QueriesRow, n: int) -> Probe:
-    # A record may hold the same query twice; `n` keeps the two probes apart, and both count as in the paper.
+    # A record may have the same query twice; `n` distinguishes the two probes, and both are counted
+    # as in the paper.
     return Probe(
         kind="neighborhood",
         prompt=row.query[n],
@@ -208,18 +253,24 @@ def _reasoning_probe(edit: Edit, row: ReasoningRow) -> Probe:
 
 
 def _target_tag(row: EditRow | QueriesRow, prompt: str) -> Tags:
-    return {"names_target": True} if row.altered_target in prompt else {}
+    if row.altered_target in prompt:
+        return {"names_target": True}
+    return {}
 
 
-def row_demonstrations(row: EditRow, neighbours: QueriesRow | None, text: str) -> Iterator[Demonstration]:
-    """The query of an edit's `text`, its paraphrases and its neighbours."""
+def row_demonstrations(
+    row: EditRow, neighbours: QueriesRow | None, text: str
+) -> Iterator[Demonstration]:
+    """Yield the query of an edit's `text`, its paraphrases and its neighbours."""
     target = row.altered_target
     yield Demonstration(kind="copy", fact=text, prompt=row.query, target=target)
     for prompt in row.paraphrase_query:
         yield Demonstration(kind="update", fact=text, prompt=last_sentence(prompt), target=target)
     if neighbours and neighbours.original_target != target:
         for prompt in neighbours.query:
-            yield Demonstration(kind="retain", fact=text, prompt=prompt, target=neighbours.original_target)
+            yield Demonstration(
+                kind="retain", fact=text, prompt=prompt, target=neighbours.original_target
+            )
 
 
 SUCCESS, LOCALITY, REASONING = "edit_success_eval.json", "locality_eval.json", "reasoning_eval.json"
@@ -238,6 +289,7 @@ ROWS: dict[str, type[NumberedRow]] = {
     **{documents: DocumentRow for _, documents, _ in DIRECTIONS.values()},
     **{queries: QueriesRow for _, _, queries in DIRECTIONS.values()},
 }
+# Blocks with each kind of probe.
 BLOCKS_OF = {
     "efficacy": {"edit_success"},
     "paraphrase": {"edit_success"},
@@ -245,25 +297,25 @@ BLOCKS_OF = {
     "reasoning": {"reasoning"},
     "cross_lingual": {*DIRECTIONS},
 }
-"""Blocks with each kind of probe."""
+# Settings with one direction each, for runs of both: documents of both directions state the same
+# facts, so in a shared memory each query would retrieve the document in its own language.
 APART = {f"doc_{block.removeprefix('cross_')}": block for block in DIRECTIONS}
-"""Settings of one direction each, for runs of both: their documents state the same facts in two languages, so that in
-one memory each query would retrieve the document of its own language."""
 
 
 class DocTER(FileBenchmark):
-    """The benchmark; in setting `doc` the edit is the document, in `gold` the gold triplet.
+    """DocTER; in setting `doc` the edit is the document, in `gold` the gold triplet.
 
-    The paper's settings `llm` and `tool` need triplets extracted from the documents, which the authors have not
-    published: `emend extract` makes them, and the option `triples` names its file.
+    The paper's settings `llm` and `tool` need triplets extracted from the documents, which the
+    authors have not published: `emend extract` makes them, and the option `triples` names its file.
 
-    Options: `blocks`, a comma list of `edit_success`, `locality`, `reasoning` (these three by default), `cross_en_zh`
-    (English documents, Chinese queries) and `cross_zh_en`; `strip_distractor=1` retrieves with the last sentence of a
-    paraphrase only. Run both directions at once, apart, with `--setting doc_en_zh --setting doc_zh_en`.
+    Options: `blocks`, a comma list of `edit_success`, `locality`, `reasoning` (these three by
+    default), `cross_en_zh` (English documents, Chinese queries) and `cross_zh_en`;
+    `strip_distractor=1` retrieves with the last sentence of a paraphrase only. To run both
+    directions with separate memories, give `--setting doc_en_zh --setting doc_zh_en`.
 
-    One case per id: its edit, query, 2 paraphrases, 10 neighbours and, for 583 ids up to 1060 at most, a reasoning
-    question. An id about which the chosen blocks ask nothing is no case. A retriever searches the edits of the drawn
-    cases, so a smaller limit makes retrieval easier.
+    One case per id: its edit, query, 2 paraphrases, 10 neighbours and, for 583 ids up to 1060 at
+    most, a reasoning question. An id without a question in the chosen blocks is left out. A
+    retriever searches the edits of the drawn cases, so a smaller limit makes retrieval easier.
     """
 
     name: ClassVar[str] = "docter"
@@ -276,13 +328,15 @@ class DocTER(FileBenchmark):
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         super().__init__(data, options)
         self.blocks = some_of(self.name, "blocks", self.options["blocks"], [*ENGLISH, *DIRECTIONS])
-        self.strip_distractor = flag(self.name, "strip_distractor", self.options["strip_distractor"])
+        self.strip_distractor = flag(
+            self.name, "strip_distractor", self.options["strip_distractor"]
+        )
         self._crosses = [block for block in DIRECTIONS if block in self.blocks]
         self._tables: dict[str, dict[int, Any]] = {}
         require(self.folder, self._test_files, self.definition.remedy)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        """The cases in the order of the file, the cross-lingual ones last.
+        """Yield the cases in the order of the file, with the cross-lingual ones last.
 
         With a limit, English and cross-lingual cases share it in proportion.
         """
@@ -300,50 +354,69 @@ class DocTER(FileBenchmark):
     def _measures(self, metric: Metric) -> bool:
         return not BLOCKS_OF[metric.kinds[0]].isdisjoint(self.blocks)
 
-    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        """Demonstrations from the ids drawn last; none with cross-lingual blocks, which state their facts.
+    def _from_rows(self, setting: str, seed: int, count: int) -> Iterator[Demonstration]:
+        """Return demonstrations from the ids drawn last; none with cross-lingual blocks, whose
+        documents state the same facts.
 
-        The query names the subject, as documents come without one.
+        Unique names are looked for in the query, since documents have no subject field.
         """
         if self._crosses:
             return iter(())
         tests = {number: self._rows(SUCCESS)[number] for number in self._english_ids}
         neighbours, questions = (
-            self._rows(name) if (self.folder / name).is_file() else {} for name in (LOCALITY, REASONING)
+            self._rows(name) if (self.folder / name).is_file() else {}
+            for name in (LOCALITY, REASONING)
         )
         names = UniqueNames(
             _texts(tests.get(number), neighbours.get(number), questions.get(number))
             for number in {*tests, *neighbours, *questions}
         )
         rows = (tests[number] for number in last_drawn(tests, seed))
-        return of_first_rows(
+        groups = (
             eligible(
-                row_demonstrations(row, neighbours.get(row.id), self._edit(setting, DOCUMENTS, SUCCESS, row.id).text),
+                row_demonstrations(
+                    row,
+                    neighbours.get(row.id),
+                    self._edit(setting, DOCUMENTS, SUCCESS, row.id).text,
+                ),
                 names,
             )
             for row in rows
             if names.has_in(row.query)
         )
+        return of_first_rows(groups, count)
 
     def _records(self) -> Mapping[str, int]:
         names = dict.fromkeys([*self._test_files, *self._edit_files("doc", self._crosses), FACTS])
         return {name: len(self._rows(name)) for name in names if (self.folder / name).is_file()}
 
     def _counts(self) -> dict[str, Any]:
-        labels = Counter(self._labels[number] for number in self._english_ids if number in self._labels)
-        queries = [query for block in self._crosses for row in self._queries(block).values() for query in row.query]
+        labels = Counter(
+            self._labels[number] for number in self._english_ids if number in self._labels
+        )
+        queries = [
+            query
+            for block in self._crosses
+            for row in self._queries(block).values()
+            for query in row.query
+        ]
         return {
             "options": {"blocks": ",".join(self.blocks), "strip_distractor": self.strip_distractor},
-            "cases": len(self._english_ids) + sum(len(self._queries(block)) for block in self._crosses),
+            "cases": len(self._english_ids)
+            + sum(len(self._queries(block)) for block in self._crosses),
             "reasoning labels": dict(sorted(labels.items())),
             "dropped": {"reasoning questions without a document": self._orphans},
             "repaired": {
-                "cross-lingual queries with white space at an end": sum(query != query.strip() for query in queries)
+                "cross-lingual queries with white space at an end": sum(
+                    query != query.strip() for query in queries
+                )
             },
             "tagged": {"duplicate_query (asked with unlike altered targets)": len(self._contested)},
         }
 
-    def _cases(self, base: str, english: list[int], crossed: Mapping[str, list[int]]) -> Iterator[Case]:
+    def _cases(
+        self, base: str, english: list[int], crossed: Mapping[str, list[int]]
+    ) -> Iterator[Case]:
         for number in english:
             edit = self._edit(base, DOCUMENTS, SUCCESS, number)
             tests = EnglishTests(*(self._block(block).get(number) for block in ENGLISH))
@@ -354,42 +427,66 @@ class DocTER(FileBenchmark):
                 edit = self._edit(base, documents, queries, number, direction[:2])
                 yield cross_case(edit, self._rows(queries)[number], direction)
 
-    def _edit(self, base: str, documents: str, tests: str, number: int, language: str = "en") -> Edit:
+    def _edit(
+        self, base: str, documents: str, tests: str, number: int, language: str = "en"
+    ) -> Edit:
         name = documents if base == "doc" else FACTS
         row: DocumentRow | GoldFactRow | None = self._rows(name).get(number)
         if row is None:
             raise BadData(
-                f"{tests}, record with id {number}, field 'id': {name} has no record with id {number}, so nothing "
-                f"states what is asked; value {number}. Fetch the files of one version together."
+                f"{tests}, record with id {number}, field 'id': {name} has no record with id "
+                f"{number}, so the fact of the question is missing; value {number}. Fetch the "
+                "files of one version together."
             )
-        return row.edit(language) if isinstance(row, DocumentRow) else row.edit()
+        if isinstance(row, DocumentRow):
+            return row.edit(language)
+        return row.edit()
+
+    def stated_facts(self) -> dict[tuple[str, Hashable], tuple[str, str]]:
+        """Return the facts of Chinese documents by language and number, each as the first Chinese
+        query with its answer and the subject shared by all queries; empty without their file.
+        """
+        queries = DIRECTIONS["cross_en_zh"][2]
+        if "cross_zh_en" not in self.blocks or not (self.folder / queries).is_file():
+            return {}
+        facts: dict[tuple[str, Hashable], tuple[str, str]] = {}
+        for number, row in self._rows(queries).items():
+            texts = [text.strip() for text in row.query]
+            statement = f"{texts[0]}{row.altered_target}"
+            facts["zh", str(number)] = (statement, common_text(texts))
+        return facts
 
     @property
     def _test_files(self) -> list[str]:
         files = [file for block, file in ENGLISH.items() if block in self.blocks]
         if files and SUCCESS not in files:
-            files.insert(0, SUCCESS)  # its ids are the English cases
+            files.insert(0, SUCCESS)  # its ids are those of the English cases
         return files + [DIRECTIONS[block][2] for block in self._crosses]
 
     def _directions(self, setting: str) -> tuple[list[str], str]:
-        """Return the directions whose documents are applied together, and the form of the edits, `doc` or `gold`.
+        """Return the directions whose documents are applied together, and the form of the edits,
+        `doc` or `gold`.
 
         Raises:
             BadSettings: the setting does not fit the blocks.
         """
         if (block := APART.get(setting)) is not None:
             if block not in self.blocks:
-                raise BadSettings(f"setting '{setting}' of docter asks what block {block} holds: add it to the blocks.")
+                raise BadSettings(
+                    f"setting '{setting}' of docter needs block {block}: add it to the blocks."
+                )
             return [block], "doc"
         if len(self._crosses) > 1:
             raise BadSettings(
-                f"setting '{setting}' of docter with both cross-lingual blocks: their documents state the same facts "
-                "in two languages, so that in one memory each query would find the document of its own language; give "
-                f"--setting {' --setting '.join(APART)}, or one of the blocks."
+                f"setting '{setting}' of docter with both cross-lingual blocks: their documents "
+                "state the same facts in two languages, so that in one memory each query would "
+                "find the document of its own language; give --setting "
+                f"{' --setting '.join(APART)}, or one of the blocks."
             )
         if setting == "gold" and "cross_zh_en" in self._crosses:
             raise BadSettings(
-                "setting 'gold' with block cross_zh_en: the gold triplets are English only; use setting 'doc'."
+                "setting 'gold' with block cross_zh_en: the gold triplets are English only; use "
+                "setting 'doc'."
             )
         return self._crosses, setting
 
@@ -409,23 +506,34 @@ class DocTER(FileBenchmark):
         return self._rows(DIRECTIONS[block][2])
 
     def _block(self, block: str) -> dict[int, Any]:
-        """The rows of an English block by the id of their document; none if it is not asked."""
-        return self._rows(ENGLISH[block]) if block in self.blocks else {}
+        """Return the rows of an English block by the id of their document; empty if the block is
+        not asked.
+        """
+        if block in self.blocks:
+            return self._rows(ENGLISH[block])
+        return {}
 
     @cached_property
     def _english_ids(self) -> list[int]:
         known = {number for block in ENGLISH for number in self._block(block)}
-        return [number for number in self._rows(SUCCESS) if number in known] if known else []
+        if known:
+            return [number for number in self._rows(SUCCESS) if number in known]
+        return []
 
     def _choices(self) -> list[str]:
-        lost = f"docter: {len(self._orphans)} reasoning questions are not asked, their documents are not in the files"
+        lost = (
+            f"docter: {len(self._orphans)} reasoning questions are left out, since their "
+            "documents are not in the files"
+        )
         return [*super()._choices(), *([lost] if self._orphans else [])]
 
     @property
     def _orphans(self) -> list[int]:
-        """Ids, as in the file, of the reasoning questions whose document is missing."""
+        """Ids, as in the file, of reasoning questions whose document is missing."""
         known = {*self._english_ids}
-        return sorted(row.id for document, row in self._block("reasoning").items() if document not in known)
+        return sorted(
+            row.id for document, row in self._block("reasoning").items() if document not in known
+        )
 
     @cached_property
     def _labels(self) -> dict[int, str]:
@@ -433,11 +541,15 @@ class DocTER(FileBenchmark):
 
     @cached_property
     def _contested(self) -> frozenset[str]:
-        return contested_keys((row.query, row.altered_target) for row in self._block("edit_success").values())
+        return contested_keys(
+            (row.query, row.altered_target) for row in self._block("edit_success").values()
+        )
 
 
-def _texts(row: EditRow | None, neighbours: QueriesRow | None, question: ReasoningRow | None) -> Iterator[str]:
-    """The texts about one id that name whom it edits and what it asks."""
+def _texts(
+    row: EditRow | None, neighbours: QueriesRow | None, question: ReasoningRow | None
+) -> Iterator[str]:
+    """Yield the texts of one id that name its edited subject and its questions."""
     if row:
         yield from (row.query, *row.paraphrase_query)
     if neighbours:
@@ -450,21 +562,24 @@ def _by_document(rows: Mapping[int, ReasoningRow]) -> dict[int, ReasoningRow]:
     """Return the questions by the id of their document.
 
     Raises:
-        BadData: all questions have one label, as in the first or second half of the file, so that a constant answer
-            would always be correct; or two are about one document.
+        BadData: all questions have the same label, as in the first or second half of the file, so
+            that a constant answer would always be correct; or two questions are about the same
+            document.
     """
     labels = {row.label for row in rows.values()}
     if len(labels) == 1:
         raise BadData(
-            f"{REASONING}, records 0 to {len(rows) - 1}, field 'label': only one label is there, value "
-            f"'{labels.pop()}', so that a constant answer would be right every time; the file is sorted by label. "
-            "Take the whole file, or leave the block out: --benchmark-option blocks=edit_success,locality."
+            f"{REASONING}, records 0 to {len(rows) - 1}, field 'label': all labels are the same, "
+            f"value '{labels.pop()}', so that a constant answer would be right every time; the "
+            "file is sorted by label. Take the whole file, or leave the block out: "
+            "--benchmark-option blocks=edit_success,locality."
         )
     by_document: dict[int, ReasoningRow] = {}
     for row in rows.values():
         if (other := by_document.setdefault(row.document, row)) is not row:
             raise BadData(
-                f"{REASONING}, records with the ids {other.id} and {row.id}, field 'id': both are about document "
-                f"{row.document}, as a False question's is that of the next id. Remove one of the two records."
+                f"{REASONING}, records with the ids {other.id} and {row.id}, field 'id': both are "
+                f"about document {row.document}, as a False question's is that of the next id. "
+                "Remove one of the two records."
             )
     return by_document

@@ -1,21 +1,27 @@
-"""ELKEN: events as edits, what they make true or unknown, and what they make more likely.
+"""ELKEN: events as edits, with questions about facts that become true or unknown, and about likely
+tendencies.
 
-"Event-level Knowledge Editing"; data: github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/.
-Deliberate differences from the released code: the instruction is ours, follows the event, and is the
-same with and without one, so that locality compares replies to the same request; the code's differs, and the one
-without an event does not mention `unknown`. Free answers (Tendency-G) are kept whole and await a judge; until one has
-read them, the edit level over all questions takes the multiple-choice answers instead, and says so in its name.
+"Event-level Knowledge Editing"; data: github.com/THU-KEG/Event-Level-Knowledge-Editing, folder
+data/original/. Deliberate differences from the released code: the instruction is our own, follows
+the event, and is the same with and without an event, so that locality compares replies to the same
+request; the code's instructions differ, and the one without an event does not mention `unknown`.
+Free answers (Tendency-G) are stored in full for a judge; until they are judged, the edit level over
+all questions uses the multiple-choice answers instead, which its name states.
 
-One row, with invented content, of train.json or test.json (a list; events without tendency questions also have `id`
-and `subject`, and their `tendency` holds empty lists; a question's own `alias` is that of its subject):
+One row, with invented content, of train.json or test.json (a list; events without tendency
+questions also have `id` and `subject`, and their `tendency` holds empty lists; a question's own
+`alias` belongs to its subject):
 
     {"event_type": "education", "event": "Ilse Varn has taken her degree at Tarnfield College.",
-     "fact": {"qas": [{"question": "Which school did Ilse Varn attend?", "subject": {"id": "NA", "name": "Ilse Varn"},
-                       "answer": {"id": "NA", "name": "Tarnfield College", "alias": ["Tarnfield"]}, "type": 0,
+     "fact": {"qas": [{"question": "Which school did Ilse Varn attend?", "subject": {"id": "NA",
+       "name": "Ilse Varn"},
+                       "answer": {"id": "NA", "name": "Tarnfield College", "alias": ["Tarnfield"]},
+                         "type": 0,
                        "rel_id": "P69"}],
               "local_qas": [{... the same without "type"}]},
      "tendency": {"qas": [{"question": "How might Ilse Varn's income change?",
-                           "candidate": "(A) Increase (B) Decrease (C) No significant impact", "answer": "A"}],
+                           "candidate": "(A) Increase (B) Decrease (C) No significant impact",
+                             "answer": "A"}],
                   "local_qas": [...]}}
 """
 
@@ -32,19 +38,18 @@ from pydantic import AliasChoices, AliasPath, Field, field_validator
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark, some_of
+from emend.evals.data.benchmarks.demonstration_rows import ROWS, UniqueNames, of_first_rows
 from emend.evals.data.benchmarks.rows import (
     BenchmarkRow,
     Tags,
     Text,
-    UniqueNames,
     contested_keys,
     last_drawn,
-    of_first_rows,
     read_rows,
     require,
     sample_ids,
 )
-from emend.evals.metrics.paper_scores import UNITED_STATES, UNKNOWN
+from emend.evals.metrics.published.elken import UNITED_STATES, UNKNOWN
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData
 from emend.memory.probe import Probe
@@ -53,7 +58,7 @@ _OPTIONS = re.compile(r"\s*\(A\)(.+?)\(B\)(.+?)\(C\)(.+)", re.DOTALL)
 
 
 class GoldAnswer(BenchmarkRow):
-    """The answer to a fact question; `id` is Wikidata's, or NA."""
+    """Answer to a fact question; `id` is from Wikidata, or NA."""
 
     id: str
     name: Text
@@ -61,7 +66,7 @@ class GoldAnswer(BenchmarkRow):
 
     @property
     def american(self) -> bool:
-        """True for Q30, for which the label `United States` is accepted too."""
+        """True for Q30, for which the label `United States` is also accepted."""
         return self.id == "Q30"
 
     @property
@@ -75,12 +80,16 @@ class LocalFact(BenchmarkRow):
 
     question: Text
     answer: GoldAnswer
-    subject: str = Field(validation_alias=AliasChoices(AliasPath("subject", "name"), AliasPath("subject", "ent2name")))
-    """The name, which some records call `ent2name`."""
+    subject: str = Field(
+        validation_alias=AliasChoices(
+            AliasPath("subject", "name"), AliasPath("subject", "ent2name")
+        )
+    )
+    """Name of the subject; some records call the field `ent2name`."""
 
 
 class FactQuestion(LocalFact):
-    """A fact question that is in scope; type 1 needs background knowledge."""
+    """A fact question that is in scope; questions of type 1 need background knowledge."""
 
     type: Literal[0, 1]
 
@@ -101,13 +110,15 @@ class TendencyQuestion(BenchmarkRow):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The texts of A, B and C."""
+        """Texts of options A, B and C."""
         match = _OPTIONS.fullmatch(self.candidate)
-        return tuple(part.strip() for part in match.groups()) if match else ()
+        if match:
+            return tuple(part.strip() for part in match.groups())
+        return ()
 
     @property
     def right(self) -> str:
-        """The text of the correct option."""
+        """Text of the correct option."""
         return self.options["ABC".index(self.answer)]
 
 
@@ -132,7 +143,7 @@ class EventText(BenchmarkRow):
 
 
 class EventRow(BenchmarkRow):
-    """A row of train.json or test.json; `event` identifies it."""
+    """A row of train.json or test.json, identified by `event`."""
 
     event: Text
     event_type: str
@@ -141,25 +152,28 @@ class EventRow(BenchmarkRow):
 
     @property
     def questions(self) -> Iterator[str]:
-        """The texts of all questions."""
+        """Texts of all questions."""
         parts = (self.fact.qas, self.fact.local_qas, self.tendency.qas, self.tendency.local_qas)
         return (question.question for part in parts for question in part)
 
     @property
     def subjects(self) -> set[str]:
-        """The subjects of the fact questions in scope."""
+        """Subjects of the fact questions in scope."""
         return {name for question in self.fact.qas if (name := question.subject.strip())}
 
 
 class KnowledgeQuestion(BenchmarkRow):
-    """A question for the background knowledge that some fact questions need, asked without an event (Table 4).
+    """A question about the background knowledge that some fact questions need, asked without an
+    event (Table 4).
 
-    The file is model-know/qas.json of commit 2e738ae, a list of 542 questions; one invented here:
+    The file is model-know/qas.json of commit 2e738ae, a list of 542 questions, such as this
+    invented one:
 
-        {"question": "Who is the child of Ilse Varn?", "answer": {"id": "NA", "name": "Odd Varn", "alias": []},
+        {"question": "Who is the child of Ilse Varn?", "answer": {"id": "NA", "name": "Odd Varn",
+          "alias": []},
          "item_id": 2, "qa_id": 1}
 
-    Its numbers do not match the published events, so that they identify no event.
+    Its `item_id` and `qa_id` do not match the published events.
     """
 
     question: Text
@@ -170,67 +184,81 @@ def read_events(path: Path, remedy: str) -> list[EventRow]:
     """Read the events of a file.
 
     Raises:
-        BadData: not JSON (the published test file is cut off), no list, a malformed record, or a repeated event.
+        BadData: the file is not JSON (the published test file is truncated) or not a list, or has a
+            malformed record or a duplicate event.
     """
     rows = read_rows(path, EventRow, remedy)
     places: dict[str, int] = {}
     for number, row in enumerate(rows):
         if (first := places.setdefault(row.event, number)) != number:
             raise BadData(
-                f"{path.name}, record {number}, field 'event': the same text as in record {first}, value "
-                f"'{row.event[:80]}'. Merge the two records."
+                f"{path.name}, record {number}, field 'event': the same text as in record {first}, "
+                f"value '{row.event[:80]}'. Merge the two records."
             )
     return rows
 
 
 def contested_questions(rows: Sequence[EventRow]) -> frozenset[str]:
-    """Questions in scope to which several events give different answers, so that edits applied together contradict."""
+    """Return the in-scope questions with different answers in several events, which contradict if
+    applied together.
+    """
     facts = ((fact.question, fact.answer.name) for row in rows for fact in row.fact.qas)
-    tendencies = ((each.question, each.right.casefold()) for row in rows for each in row.tendency.qas)
+    tendencies = (
+        (each.question, each.right.casefold()) for row in rows for each in row.tendency.qas
+    )
     return contested_keys(chain(facts, tendencies))
 
 
 Texts = tuple[str, ...]
+# Our own prompt, for questions in and out of scope; the paper's prompt without an event does not
+# mention `unknown`.
 FACT_PROMPT = (
-    "Answer with a name or a short noun phrase, not with a sentence. If the answer cannot be known, say unknown.\n"
+    "Answer with a name or a short noun phrase, not with a sentence. If the answer cannot be "
+    "known, say unknown.\n"
     "Question: {question}\nAnswer:"
 )
-"""Ours, for questions in and out of scope alike; the paper's prompt without an event does not mention `unknown`."""
 OPTION_PROMPT = (
-    "Answer with the letter of the right option alone: A, B or C.\nQuestion: {question}\n{candidate}\nAnswer:"
+    "Answer with the letter of the right option alone: A, B or C.\nQuestion: "
+    "{question}\n{candidate}\nAnswer:"
 )
 FREE_PROMPT = "Say what is likely to happen and why.\nQuestion: {question}\nAnswer:"
 
 BLOCKS = ("fact", "tendency_m", "tendency_g")
+# Kind of probes with free answers (Tendency-G), which a judge has to score.
 OPEN = "tendency_open"
-"""Kind of a free answer (Tendency-G), which a judge has to score."""
+# Scorers of tendency questions, by (multiple choice, in scope).
 SCORERS = {
     (True, True): ("elken_option",),
     (True, False): ("elken_option_same", "agreement"),
     (False, True): ("judged",),
     (False, False): ("judged_same",),
 }
-"""Scorers of a tendency question, by (multiple choice, in scope)."""
+# In-scope kinds with a known answer: stated by the event, or also needing background knowledge.
 KNOWN = ("fact_direct", "fact_background")
-"""Kinds in scope with an answer: stated by the event, or one that needs background knowledge too."""
+# In-scope kinds with the gold answer `unknown`: about the event's participants, or over a second
+# hop.
 UNKNOWNS = ("fact_unknown", "fact_unknown_background")
-"""Kinds in scope with the gold answer `unknown`: about the event's own participants, or over a second hop."""
+# Note on the edit level over all questions, while free answers are not judged.
 M_FOR_G = (
-    "elken: the edit level over all takes multiple-choice answers in the place of free ones that no judge has read"
+    "elken: the edit level over all takes multiple-choice answers in the place of free ones that "
+    "no judge has read"
 )
-"""Note on the edit level over all questions, until a judge has read the free answers."""
+# Kind of probes about background knowledge, asked without an event.
 KNOWLEDGE_KIND = "background_knowledge"
-"""Kind of a question for the background knowledge itself, asked without an event."""
 
 
 def event_case(
-    row: EventRow, blocks: Collection[str] = BLOCKS, contested: Collection[str] = (), tags: Tags | None = None
+    row: EventRow,
+    blocks: Collection[str] = BLOCKS,
+    contested: Collection[str] = (),
+    tags: Tags | None = None,
 ) -> Case:
-    """One event as an edit, with its questions of the chosen blocks, in the order of the file.
+    """Return one event as an edit, with its questions of the chosen blocks, in the order of the
+    file.
 
     Args:
-        row: the event.
-        blocks: those of `BLOCKS` to ask.
+        row: row of the event.
+        blocks: names from `BLOCKS` to ask.
         contested: questions to tag `contested`.
         tags: further tags of the case, in addition to `event_type`.
     """
@@ -244,26 +272,38 @@ def event_case(
             tags_of |= {"united_states": True} if q.answer.american else {}
             scope: dict[str, Any] = {"edit_ids": (edit.id,), "subject": q.subject}
             probes.append(_fact_probe(q, kind, q.answer.golds, ("elken_fact",), tags_of, **scope))
-        # Several events have the same question out of scope; the tag keeps the probes apart, and with them the unedited
-        # model's answers to each.
+        # Several events have the same out-of-scope question; the tag distinguishes the probes, and
+        # the unedited model's answer to each.
         for local in row.fact.local_qas:
             scope = {"in_scope": False, "subject": local.subject}
-            scorers, gold = ("elken_fact_same", "agreement"), (local.answer.name, *local.answer.alias)
-            probes.append(_fact_probe(local, "fact_local", gold, scorers, {"event": edit.id}, **scope))
+            scorers, gold = (
+                ("elken_fact_same", "agreement"),
+                (local.answer.name, *local.answer.alias),
+            )
+            probes.append(
+                _fact_probe(local, "fact_local", gold, scorers, {"event": edit.id}, **scope)
+            )
     for block in (block for block in ("tendency_m", "tendency_g") if block in blocks):
         probes += [
             _tendency_probe(block, q, edit, _contested_tag(q.question, contested) | {"n": n})
             for n, q in enumerate(row.tendency.qas)
         ]
         probes += [
-            _tendency_probe(block, q, None, {"event": edit.id, "n": n}) for n, q in enumerate(row.tendency.local_qas)
+            _tendency_probe(block, q, None, {"event": edit.id, "n": n})
+            for n, q in enumerate(row.tendency.local_qas)
         ]
-    return Case(edits=(edit,), probes=tuple(probes), tags={"event_type": row.event_type, **(tags or {})})
+    return Case(
+        edits=(edit,), probes=tuple(probes), tags={"event_type": row.event_type, **(tags or {})}
+    )
 
 
 def knowledge_case(row: KnowledgeQuestion, number: int = 0) -> Case:
-    """The case of one question without edits; its index in the file tells it from the same question asked again."""
-    probe = _fact_probe(row, KNOWLEDGE_KIND, row.answer.golds, ("elken_fact",), {"n": number}, in_scope=False)
+    """Return the case of one question without edits; its index in the file distinguishes it from
+    duplicates.
+    """
+    probe = _fact_probe(
+        row, KNOWLEDGE_KIND, row.answer.golds, ("elken_fact",), {"n": number}, in_scope=False
+    )
     return Case(edits=(), probes=(probe,))
 
 
@@ -277,11 +317,22 @@ def _fact_probe(
 ) -> Probe:
     prompt = FACT_PROMPT.format(question=row.question)
     query = row.question
-    return Probe(kind=kind, prompt=prompt, style="raw", gold=gold, scorers=scorers, query=query, tags=tags, **scope)
+    return Probe(
+        kind=kind,
+        prompt=prompt,
+        style="raw",
+        gold=gold,
+        scorers=scorers,
+        query=query,
+        tags=tags,
+        **scope,
+    )
 
 
 def _tendency_probe(block: str, row: TendencyQuestion, edit: Edit | None, tags: Tags) -> Probe:
-    """A tendency question, in scope if it has an edit; a free answer is kept whole, for a judge."""
+    """Return a tendency question, in scope if it has an edit; a free answer is stored in full for a
+    judge.
+    """
     choose = block == "tendency_m"
     prompt = OPTION_PROMPT if choose else FREE_PROMPT
     kind = block if choose else OPEN
@@ -301,18 +352,21 @@ def _tendency_probe(block: str, row: TendencyQuestion, edit: Edit | None, tags: 
 
 
 def _contested_tag(question: str, contested: Collection[str]) -> Tags:
-    return {"contested": True} if question in contested else {}
+    if question in contested:
+        return {"contested": True}
+    return {}
 
 
 Q = TypeVar("Q", LocalFact, TendencyQuestion)
 
 
 class TestedEvents:
-    """Names and questions of the run's events, with which a demonstration must share nothing.
+    """Names and questions of the tested events, which demonstrations must not share.
 
     Args:
-        events: the events of the run's split.
-        occurrences: number of these events that equal one that is shown: 1 if both are of one split, else 0.
+        events: events of the run's split.
+        occurrences: number of these events that equal a demonstrated one: 1 if both come from the
+            same split, else 0.
     """
 
     def __init__(self, events: Sequence[EventRow], occurrences: int) -> None:
@@ -322,11 +376,15 @@ class TestedEvents:
         self._occurrences = occurrences
 
     def lack(self, row: EventRow) -> bool:
-        """Return True if no tested event is about the subjects of this one."""
-        return self.names.has_all(row.subjects) if row.subjects else self.names.has_in(row.event)
+        """Return True if no tested event is about the subjects of the given event."""
+        if row.subjects:
+            return self.names.has_all(row.subjects)
+        return self.names.has_in(row.event)
 
     def lack_question(self, row: EventRow, question: LocalFact | TendencyQuestion) -> bool:
-        """Return True if no tested event has the question, or one about a fact's subject or a tendency's names."""
+        """Return True if no tested event has the question, is about the subject of the fact
+        question, or has a subject that is named in the tendency question.
+        """
         if self._questions[question.question] != self._occurrences:
             return False
         if isinstance(question, LocalFact):
@@ -335,22 +393,32 @@ class TestedEvents:
 
 
 def event_demonstrations(
-    candidates: Sequence[EventRow], tested: Sequence[EventRow], blocks: Collection[str], seed: int = 0
+    candidates: Sequence[EventRow],
+    tested: Sequence[EventRow],
+    blocks: Collection[str],
+    seed: int = 0,
+    count: int = ROWS,
 ) -> Iterator[Demonstration]:
-    """Demonstrations from events that share no subject and no question with the tested events.
+    """Yield demonstrations from events that share no subject and no question with the tested
+    events.
 
     Args:
-        candidates: the events that may be shown.
-        tested: those of the run's split, which may be the same.
-        blocks: the blocks that are asked; free answers (`tendency_g`) have no text to show.
-        seed: the run's random seed, which chooses among an event's questions.
+        candidates: events that may be shown.
+        tested: events of the run's split, possibly the same object.
+        blocks: blocks that are asked; free answers (`tendency_g`) have no text to show.
+        seed: random seed of the run, which also draws among an event's questions.
+        count: number of events to take demonstrations from; 0 for all.
     """
     events = TestedEvents(tested, int(candidates is tested))
     rows = (candidates[index] for index in last_drawn(range(len(candidates)), seed))
-    return of_first_rows(list(_of_event(row, blocks, events, seed)) for row in rows if events.lack(row))
+    return of_first_rows(
+        (list(_of_event(row, blocks, events, seed)) for row in rows if events.lack(row)), count
+    )
 
 
-def _of_event(row: EventRow, blocks: Collection[str], tested: TestedEvents, seed: int) -> Iterator[Demonstration]:
+def _of_event(
+    row: EventRow, blocks: Collection[str], tested: TestedEvents, seed: int
+) -> Iterator[Demonstration]:
     def unshared(question: LocalFact | TendencyQuestion) -> bool:
         return tested.lack_question(row, question)
 
@@ -361,7 +429,11 @@ def _of_event(row: EventRow, blocks: Collection[str], tested: TestedEvents, seed
     for kind, questions in facts:
         for fact in _draw(questions, unshared, seed):
             yield make(kind, FACT_PROMPT.format(question=fact.question), fact.answer.name)
-    options = (("update", row.tendency.qas), ("retain", row.tendency.local_qas)) if "tendency_m" in blocks else ()
+    options = (
+        (("update", row.tendency.qas), ("retain", row.tendency.local_qas))
+        if "tendency_m" in blocks
+        else ()
+    )
     for kind, choices in options:
         for choice in _draw(choices, unshared, seed):
             prompt = OPTION_PROMPT.format(question=choice.question, candidate=choice.candidate)
@@ -369,28 +441,32 @@ def _of_event(row: EventRow, blocks: Collection[str], tested: TestedEvents, seed
 
 
 def _draw(questions: Sequence[Q], fits: Callable[[Q], bool], seed: int) -> list[Q]:
-    """Draw a question that fits, if any; the first would always be about what the event says, and seldom unknown."""
+    """Draw a suitable question, if any; the first in the file is always about the event's statement
+    and rarely unknown.
+    """
     fitting = [question for question in questions if fits(question)]
     return sorted(fitting, key=lambda question: content_id("shown", seed, question.question))[:1]
 
 
 TRAIN = "train.json"
+# Block of questions about background knowledge.
 KNOWLEDGE = "knowledge"
-"""The block of questions for background knowledge."""
 KNOWLEDGE_FILES = ("background_knowledge_qas.json", "qas.json", "model-know/qas.json")
 FACTS = (*KNOWN, *UNKNOWNS)
 
 
 class ELKEN(FileBenchmark):
-    """The benchmark; in its one setting `event` the edit is the text of the event.
+    """ELKEN; in its only setting `event`, the edit is the text of the event.
 
-    Options: `blocks`, a comma list of `fact`, `tendency_m` (these two by default), `tendency_g` and `knowledge`, which
-    asks without an event for the background knowledge of some facts; `split`, `test` (by default) or `train`, whose
-    questions are for training scope classifiers and were not checked by annotators.
+    Options: `blocks`, a comma list of `fact`, `tendency_m` (these two by default), `tendency_g` and
+    `knowledge`, which asks without an event for the background knowledge of some facts; `split`,
+    `test` (by default) or `train`, whose questions are for training scope classifiers and were not
+    checked by annotators.
 
-    One case per event that has a question in the chosen blocks: its questions in scope (`fact_direct`,
-    `fact_background`, `fact_unknown`, `fact_unknown_background`, `tendency_m`, `tendency_open`) and out of it
-    (`..._local`). Under mode `all` a retriever searches all drawn events with the question alone, as in the paper.
+    One case per event that has a question in the chosen blocks: its questions in scope
+    (`fact_direct`, `fact_background`, `fact_unknown`, `fact_unknown_background`, `tendency_m`,
+    `tendency_open`) and out of it (`..._local`). Under mode `all` a retriever searches all drawn
+    events with the question alone, as in the paper.
     """
 
     name: ClassVar[str] = "elken"
@@ -407,13 +483,17 @@ class ELKEN(FileBenchmark):
         self._event_blocks = tuple(block for block in self.blocks if block in BLOCKS)
         self.split = self.options["split"]
         self.file = f"{self.split}.json"
-        places = [name for name in KNOWLEDGE_FILES if (self.folder / name).is_file()] or KNOWLEDGE_FILES
+        places = [
+            name for name in KNOWLEDGE_FILES if (self.folder / name).is_file()
+        ] or KNOWLEDGE_FILES
         self._knowledge_files = places[:1] if KNOWLEDGE in self.blocks else ()
         require(self.folder, [self.file, *self._knowledge_files], self.definition.remedy)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         events = [index for index, row in enumerate(self._rows) if self._has_questions(row)]
-        return self._cases(*(_sample(ids, limit, seed) for ids in (events, range(len(self._knowledge)))))
+        return self._cases(
+            *(_sample(ids, limit, seed) for ids in (events, range(len(self._knowledge))))
+        )
 
     def _cases(self, events: Sequence[int], questions: Sequence[int]) -> Iterator[Case]:
         for index in events:
@@ -433,17 +513,25 @@ class ELKEN(FileBenchmark):
                 template = OPTION_PROMPT if options else FACT_PROMPT
                 prompt = template.format(question=row["prompt"], candidate=options)
                 fact = self.definition.facts["usual"]
-                yield Demonstration(kind=row["kind"], fact=fact, prompt=prompt, style="raw", target=row["target"])
+                yield Demonstration(
+                    kind=row["kind"], fact=fact, prompt=prompt, style="raw", target=row["target"]
+                )
 
     def _choices(self) -> list[str]:
         return [*super()._choices(), M_FOR_G]
 
-    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        events = self._rows if self.split == "train" else self._training_rows
-        return event_demonstrations(events, self._rows, self.blocks, seed)
+    def _from_rows(self, setting: str, seed: int, count: int) -> Iterator[Demonstration]:
+        if self.split == "train":
+            events = self._rows
+        else:
+            events = self._training_rows
+        return event_demonstrations(events, self._rows, self.blocks, seed, count)
 
     def _records(self) -> Mapping[str, int]:
-        return {self.file: len(self._rows), **dict.fromkeys(self._knowledge_files, len(self._knowledge))}
+        return {
+            self.file: len(self._rows),
+            **dict.fromkeys(self._knowledge_files, len(self._knowledge)),
+        }
 
     def _counts(self) -> dict[str, Any]:
         rows = self._rows
@@ -459,12 +547,14 @@ class ELKEN(FileBenchmark):
             },
             "dropped": {"events about which the blocks ask nothing": len(rows) - cases},
             "repaired": {
-                "answers Q30 that `United States` is accepted for too, as in the code": sum(
+                "answers Q30 for which `United States` is also accepted, as in the code": sum(
                     question.answer.american for row in rows for question in row.fact.qas
                 )
             },
             "tagged": {
-                "contested (questions to which several events give unlike answers)": len(self._contested),
+                "contested (questions to which several events give unlike answers)": len(
+                    self._contested
+                ),
                 "in_train (events of the test split that train.json has too)": len(
                     self._trained & {row.event for row in rows}
                 ),
@@ -473,7 +563,11 @@ class ELKEN(FileBenchmark):
 
     def _has_questions(self, row: EventRow) -> bool:
         facts = "fact" in self._event_blocks and bool(row.fact.qas or row.fact.local_qas)
-        return facts or bool({*self._event_blocks} - {"fact"}) and bool(row.tendency.qas or row.tendency.local_qas)
+        return (
+            facts
+            or bool({*self._event_blocks} - {"fact"})
+            and bool(row.tendency.qas or row.tendency.local_qas)
+        )
 
     @cached_property
     def _rows(self) -> list[EventRow]:
@@ -483,7 +577,9 @@ class ELKEN(FileBenchmark):
     def _knowledge(self) -> list[KnowledgeQuestion]:
         files = self._knowledge_files
         return [
-            row for name in files for row in read_rows(self.folder / name, KnowledgeQuestion, self.definition.remedy)
+            row
+            for name in files
+            for row in read_rows(self.folder / name, KnowledgeQuestion, self.definition.remedy)
         ]
 
     @cached_property
@@ -493,7 +589,9 @@ class ELKEN(FileBenchmark):
     @cached_property
     def _training_rows(self) -> list[EventRow]:
         path = self.folder / TRAIN
-        return read_events(path, self.definition.remedy) if path.is_file() else []
+        if path.is_file():
+            return read_events(path, self.definition.remedy)
+        return []
 
     @cached_property
     def _trained(self) -> frozenset[str]:
@@ -504,13 +602,17 @@ class ELKEN(FileBenchmark):
 
 
 def _sample(ids: Sequence[int], limit: int | None, seed: int) -> Sequence[int]:
-    return ids if limit is None else sample_ids(ids, {}, limit, seed)
+    if limit is None:
+        return ids
+    return sample_ids(ids, {}, limit, seed)
 
 
 def _block_of(kind: str) -> str:
-    """The block of a kind of probe."""
+    """Return the block of a kind of probe."""
     if kind == KNOWLEDGE_KIND:
         return KNOWLEDGE
     if kind.startswith(OPEN):
         return "tendency_g"
-    return "tendency_m" if kind.startswith("tendency_m") else "fact"
+    if kind.startswith("tendency_m"):
+        return "tendency_m"
+    return "fact"

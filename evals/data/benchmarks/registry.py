@@ -1,4 +1,4 @@
-"""The benchmarks by name (add one by a module and a line here, or by an entry point), and those that are folders."""
+"""Registry of benchmarks by name, and benchmarks in folders made by `emend build`."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,51 +11,120 @@ from emend.evals.case import Benchmark, Case
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import open_file
+from emend.memory.products import Row
 from emend.memory.registry import Registry
 
 T = TypeVar("T")
+# Class of a benchmark, called with the data folder (None for the default one) and the options.
 BenchmarkFactory = Callable[[Path | None, dict[str, str]], Benchmark]
-"""Class of a benchmark, built from the data folder (None for the default one) and its options."""
 
 _CLASSES = (
-    ("TinyWorld", "counterfactual edits to the invented world of the embedded model; no data needed"),
-    ("DocTER", "2,000 counterfactual documents: edit success, locality, reasoning, cross-lingual"),
-    ("Akew", "new facts as sentence, paragraph or extracted triplets: editing and multi-hop accuracy"),
-    ("ELKEN", "events: what they make true or unknown (facts) and what they make likelier (tendencies)"),
+    (
+        "TinyWorld",
+        "counterfactual edits to the invented world of the embedded model; no download needed",
+    ),
+    (
+        "DocTER",
+        "2,000 counterfactual documents: edit success, locality, reasoning, cross-lingual transfer",
+    ),
+    (
+        "Akew",
+        "new facts as a sentence, a paragraph or extracted triplets: editing and multi-hop "
+        "accuracy",
+    ),
+    (
+        "ELKEN",
+        "events: facts that they make true or unknown, and tendencies that they make more likely",
+    ),
     ("ReCoE", "reasoning questions whose supporting facts are edited: six schemes, correct_flip"),
-    ("MQuAKE", "multi-hop questions about chains of edited facts: edit-wise, instance-wise and multi-hop accuracy"),
-    ("CounterFact", "counterfactual facts with paraphrases and neighbours: success and difference by likelihood"),
+    (
+        "MQuAKE",
+        "multi-hop questions about chains of edited facts: edit-wise, instance-wise and "
+        "multi-hop accuracy",
+    ),
+    (
+        "HalluEdit",
+        "facts that a model hallucinates: efficacy, generalization, portability, locality, "
+        "robustness",
+    ),
+    (
+        "CounterFact",
+        "counterfactual facts with paraphrases and neighbours: success and difference by "
+        "likelihood",
+    ),
 )
+
+_EDITING = (
+    (
+        "KnowEdit",
+        "facts inserted, modified and erased: edit success, portability, locality, fluency",
+    ),
+    (
+        "WikiBigEdit",
+        "changed facts of Wikidata: updates, paraphrases, personas, multi-hop, locality",
+    ),
+    (
+        "UniEdit",
+        "facts of 25 domains: reliability, generality and locality by criterion",
+    ),
+)
+
+_CONVERSATIONS = (
+    (
+        "locomo:LoCoMo",
+        "conversations over months: multi-hop, temporal, open-domain, adversarial questions",
+    ),
+    (
+        "beam:BEAM",
+        "conversations of 100,000 tokens and more: ten kinds of questions, with updates "
+        "and contradictions",
+    ),
+    (
+        "longmemeval:LongMemEval",
+        "500 questions, each about a history of dated sessions: updates, time, preferences",
+    ),
+    (
+        "memory_agent_bench:MemoryAgentBench",
+        "long texts in chunks: retrieval, learning, understanding and conflict resolution",
+    ),
+    ("chats:OwnChats", "your own chat logs with questions about them (emend data chats)"),
+)
+
+
+def _rows() -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    for name, summary in _CLASSES:
+        rows[name.lower()] = (f"emend.evals.data.benchmarks.{name.lower()}:{name}", summary)
+    for name, summary in _EDITING:
+        path = f"emend.evals.data.benchmarks.editing.{name.lower()}:{name}"
+        rows[name.lower()] = (path, summary)
+    for path, summary in _CONVERSATIONS:
+        rows[path.partition(":")[0]] = (f"emend.evals.data.conversations.{path}", summary)
+    return rows
+
 
 BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     kind="benchmark",
     group="emend.benchmarks",
     interfaces=(("cases", "metrics"),),
-    builtin={
-        name.lower(): (f"emend.evals.data.benchmarks.{name.lower()}:{name}", summary) for name, summary in _CLASSES
-    },
-    unlisted={
-        "stream": "emend.evals.stream.benchmark:Stream",
-        "items": "emend.evals.build.items:Items",
-        "knowledge": "emend.evals.build.items:Knowledge",
-    },
+    builtin=_rows(),
 )
+# File names of the card, and of the positions (from 0) of the cases chosen from another benchmark.
 CARD, PLACES = "card.json", "cases.json"
-"""The card, and the places of the cases that were kept of another benchmark, from 0."""
 
 
 class BenchmarkFiles(FrozenModel):
-    """A benchmark by its files: which of Emend's benchmarks reads them, and with which options."""
+    """Files of a built benchmark, the benchmark that reads them, and its options."""
 
     benchmark: str
     options: dict[str, str] = {}
     files: tuple[str, ...]
     cases: int = 0
-    """Number of the cases of which some were chosen; 0 where none was."""
+    """Number of cases from which some were chosen; 0 if the folder has its own files."""
 
 
 class CardHead(BaseModel):
-    """The part of a card by which its folder is read as a benchmark."""
+    """Part of a card that is needed to read its folder as a benchmark."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -66,78 +135,92 @@ class CardHead(BaseModel):
 
 
 class BuiltBenchmark:
-    """The benchmark that reads the files of a folder, under the provenance of the folder's card.
+    """Benchmark that reads the files of a folder, with the provenance from the folder's card.
 
-    `places` are those of the cases that it takes of another benchmark; None for all.
+    `places` are the positions of the cases chosen from another benchmark; None for all cases.
     """
 
-    def __init__(self, inner: Benchmark, card: CardHead, folder: Path, places: Sequence[int] | None) -> None:
+    def __init__(
+        self, inner: Benchmark, card: CardHead, folder: Path, places: Sequence[int] | None
+    ) -> None:
         self._inner, self._card, self._folder, self._places = inner, card, folder, places
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """The cases of the files; of those that were chosen a seeded sample, where there is a limit.
+        """Return the cases of the files, or the chosen cases of another benchmark; with a limit, a
+        seeded sample of these.
 
         Raises:
-            BadData: the setting has another number of cases than those among which they were chosen.
+            BadData: the setting has a different number of cases than when the cases were chosen.
         """
         if self._places is None:
             return self._inner.cases(setting, limit, seed)
         count = sum(1 for _ in self._inner.cases(setting))
         if count != self._card.content.cases:
             raise BadData(
-                f"'{self._folder}' was made of {self._card.content.cases} cases, and setting '{setting}' has {count}: "
-                "take the setting or the data that it was made of."
+                f"'{self._folder}' was made from {self._card.content.cases} cases, but setting "
+                f"'{setting}' has {count}: use the setting or the data that it was made from."
             )
-        places = set(random.Random(seed).sample(self._places, min(len(self._places), limit or count)))
+        places = set(
+            random.Random(seed).sample(self._places, min(len(self._places), limit or count))
+        )
         return (case for place, case in enumerate(self._inner.cases(setting)) if place in places)
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """That of the files, with the kind, the recipe and the status of the folder in place of the source."""
+        """Provenance of the files, with kind, recipe and status of the folder as the source."""
         card, inner = self._card, self._inner.provenance
         state = (
-            f"{self._folder}: built by emend build {card.kind}, recipe {card.recipe}, {card.status}; see its card.md"
+            f"{self._folder}: built by emend build {card.kind}, recipe {card.recipe}, "
+            f"{card.status}; see its card.md"
         )
         return {**inner, "source": state, "choices": [*inner.get("choices", ()), state]}
 
 
 def is_built_folder(name: str) -> bool:
-    """True for a folder that `emend build` made."""
+    """Return True for a folder made by `emend build`."""
     return (Path(name).expanduser() / CARD).is_file()
 
 
 def read_card(folder: Path) -> CardHead:
-    """The part of a folder's card by which it is read.
+    """Read the part of a folder's card that is needed to read the folder.
 
     Raises:
-        BadData: the card cannot be read, names no benchmark of Emend's, or a file that is not in the folder itself.
+        BadData: the card cannot be read, or names a benchmark that is not Emend's or a file outside
+            the folder.
     """
-    from emend.evals.data.benchmarks.fact_file import FactFile  # lazily: a list of benchmarks reads no file
+    # lazily: a list of benchmarks reads no file
+    from emend.evals.data.facts.fact_file import FactFile
 
     card = _read(folder / CARD, TypeAdapter(CardHead))
     if card.content.benchmark not in (*BENCHMARKS.builtin, FactFile.name):
-        raise BadData(f"'{folder / CARD}' names the benchmark '{card.content.benchmark}', which is none of Emend's.")
+        raise BadData(
+            f"'{folder / CARD}' names the benchmark '{card.content.benchmark}', which is unknown."
+        )
     if outside := [name for name in card.content.files if Path(name).name != name]:
-        raise BadData(f"'{folder / CARD}' names the file '{outside[0]}', which is not in the folder itself.")
+        raise BadData(
+            f"'{folder / CARD}' names the file '{outside[0]}', which is not in the folder itself."
+        )
     return card
 
 
 def open_built(name: str, options: Mapping[str, str], data: Path | None = None) -> Benchmark:
-    """The benchmark of a folder that `emend build` made; options given here come before those of its card.
+    """Open the benchmark of a folder made by `emend build`; the given options override those of its
+    card.
 
     Args:
-        name: the folder.
-        options: of the benchmark that reads it.
-        data: folder of the files of a benchmark of which cases were chosen; None for its usual one.
+        name: path of the folder.
+        options: options of the benchmark that reads the folder.
+        data: data folder of the benchmark from which cases were chosen; None for the default.
 
     Raises:
-        BadSettings: a data folder, where the folder itself has the files.
-        BadData: see `read_card`; or its places cannot be read.
+        BadSettings: a data folder is given, but the built folder contains the files.
+        BadData: see `read_card`; or the positions of the cases cannot be read.
     """
-    from emend.evals.data.benchmarks.fact_file import FactFile  # lazily: a list of benchmarks reads no file
+    # lazily: a list of benchmarks reads no file
+    from emend.evals.data.facts.fact_file import FactFile
 
     folder = Path(name).expanduser()
     card = read_card(folder)
@@ -145,7 +228,9 @@ def open_built(name: str, options: Mapping[str, str], data: Path | None = None) 
     places = read_places(folder) if PLACES in content.files else None
     files = [file for file in content.files if file != PLACES]
     if files and data is not None:
-        raise BadSettings(f"--data with '{name}', which has its files: leave --data out.")
+        raise BadSettings(
+            f"--data cannot be used with '{name}', which contains its files: leave --data out."
+        )
     if content.benchmark == FactFile.name:
         inner: Benchmark = FactFile(str(folder / "".join(files[:1])), None, options)
     else:
@@ -154,7 +239,7 @@ def open_built(name: str, options: Mapping[str, str], data: Path | None = None) 
 
 
 def read_places(folder: Path) -> list[int]:
-    """Places of the chosen cases, from 0.
+    """Read the positions of the chosen cases, counted from 0.
 
     Raises:
         BadData: the file is missing or damaged.
@@ -168,4 +253,6 @@ def _read(path: Path, adapter: TypeAdapter[T]) -> T:
             return adapter.validate_json(file.read())
     except (OSError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise BadData(f"'{path}' cannot be read ({reason}): repeat the emend build that made it.") from error
+        raise BadData(
+            f"'{path}' cannot be read ({reason}): repeat the emend build that made it."
+        ) from error

@@ -1,8 +1,10 @@
-"""Counterfactual edits of the invented world that the embedded model knows, with every kind of probe.
+"""Counterfactual edits of the invented world that the embedded model knows, with every kind of
+probe.
 
-One case, shortened:
+A shortened case:
 
-    edit          The capital of Vouna is Meburg.                      (in the world it is Kravigrad)
+    edit          The capital of Vouna is Meburg.                      (in the world it is
+      Kravigrad)
     efficacy      The capital of Vouna is                              Meburg, against Kravigrad
     paraphrase    Which city serves as the capital of Vouna?           Meburg, against Kravigrad
     neighborhood  The capital of Soor is                               Kaville, against Meburg
@@ -10,9 +12,10 @@ One case, shortened:
     multihop      What is the country of the capital of Vouna?         Tornoria, against Vouna
     out_of_scope  The currency of Vouna is the                         Tiek, as before the edit
 
-Settings: the form of the edit, a `triplet` in one sentence, a short `document`, or an `event`. Splits (option
-`split`): `unseen` has subjects that the model's training never edited in context, in templates that it never read;
-`seen` has the others. No probe asks for anything that another case's edit changes.
+Settings are forms of the edit: a `triplet` in one sentence, a short `document`, or an `event`.
+Splits (option `split`): `unseen` has subjects that were never edited in context during the model's
+training, in templates that the model never read; `seen` has the others. No probe asks about a fact
+that another case's edit changes.
 """
 
 import random
@@ -32,21 +35,29 @@ BOTH = ("exact_match", "likelihood")
 
 
 class Author:
-    """Writes one case; `edited` are the (subject, relation) pairs that any case of the draw edits."""
+    """Generator of cases; `edited` has the (subject, relation) pairs that are edited by any drawn
+    case.
+    """
 
-    def __init__(self, world: World, split: str, edited: frozenset[tuple[str, str]], rng: random.Random) -> None:
+    def __init__(
+        self, world: World, split: str, edited: frozenset[tuple[str, str]], rng: random.Random
+    ) -> None:
         self.world, self.unseen, self.edited, self.rng = world, split == "unseen", edited, rng
 
     def statements(self, relation: WorldRelation) -> tuple[str, ...]:
-        """The statement templates of the split."""
-        return relation.unseen_statements if self.unseen else relation.statements
+        """Return the statement templates of the split."""
+        if self.unseen:
+            return relation.unseen_statements
+        return relation.statements
 
     def questions(self, relation: WorldRelation) -> tuple[str, ...]:
-        """The question templates of the split."""
-        return relation.unseen_questions if self.unseen else relation.questions
+        """Return the question templates of the split."""
+        if self.unseen:
+            return relation.unseen_questions
+        return relation.questions
 
     def case(self, fact: WorldFact, target: str, setting: str) -> Case:
-        """The edit of `fact` to `target`, in the form of the setting, and its probes."""
+        """Return the edit of `fact` to `target`, in the form of the setting, and its probes."""
         relation = relations()[fact.relation]
         prompt, *others = self.rng.sample(self.statements(relation), 2)
         edit = self._edit(fact, relation, target, prompt, setting)
@@ -59,22 +70,34 @@ class Author:
             *self._two_hop(edit, fact, relation, target),
             *self._elsewhere(fact),
         ]
-        # A text comes without subject and target, which the editor has to find in it.
+        # Documents and events have no subject and target fields; the editor has to find them in the
+        # text.
         return Case(
-            edits=(edit if setting == "triplet" else Edit(id=edit.id, form=edit.form, text=edit.text),),
+            edits=(
+                edit if setting == "triplet" else Edit(id=edit.id, form=edit.form, text=edit.text),
+            ),
             probes=tuple(probes),
             tags={"relation": relation.name, "split": "unseen" if self.unseen else "seen"},
         )
 
-    def _edit(self, fact: WorldFact, relation: WorldRelation, target: str, prompt: str, setting: str) -> Edit:
+    def _edit(
+        self, fact: WorldFact, relation: WorldRelation, target: str, prompt: str, setting: str
+    ) -> Edit:
         text = f"{prompt.format(fact.subject)} {target}."
         if setting != "triplet":
-            events = relation.unseen_events if self.unseen else relation.events
+            if self.unseen:
+                events = relation.unseen_events
+            else:
+                events = relation.events
             text = f"{self.rng.choice(events).format(fact.subject)} {target}."
         if setting == "document":
             text = self._document(fact, text)
         return Edit(
-            form="triplet" if setting == "triplet" else "document" if setting == "document" else "event",
+            form="triplet"
+            if setting == "triplet"
+            else "document"
+            if setting == "document"
+            else "event",
             text=text,
             subject=fact.subject,
             prompt=prompt,
@@ -85,7 +108,7 @@ class Author:
         )
 
     def _document(self, fact: WorldFact, news: str) -> str:
-        """The news among true sentences about the same subject."""
+        """Return the news mixed with true sentences about the same subject."""
         around = [f for f in self.world.by_subject[fact.subject] if f.relation != fact.relation]
         sentences = [news]
         for other in self.rng.sample(around, min(3, len(around))):
@@ -96,17 +119,27 @@ class Author:
 
     def _about(self, edit: Edit, kind: str, template: str, style: Style) -> Probe:
         return _in_scope(
-            edit, kind, template.format(edit.subject), edit.target_new, BOTH, style, rival=edit.target_true
+            edit,
+            kind,
+            template.format(edit.subject),
+            edit.target_new,
+            BOTH,
+            style,
+            rival=edit.target_true,
         )
 
     def _neighborhood(self, fact: WorldFact, relation: WorldRelation, target: str) -> list[Probe]:
-        """Other subjects under the same relation, those with the same old object first (CounterFact's neighborhood)."""
+        """Return probes about other subjects of the same relation, first those with the same old
+        object (CounterFact's neighborhood).
+        """
         facts = self._unedited(self.world.by_relation[relation.name])
         free = [f for f in facts if f.subject != fact.subject and f.object != target]
         self.rng.shuffle(free)
         free.sort(key=lambda f: f.object != fact.object)
         return [
-            _out_of_scope(f, "neighborhood", self.rng.choice(self.statements(relation)), BOTH, rival=target)
+            _out_of_scope(
+                f, "neighborhood", self.rng.choice(self.statements(relation)), BOTH, rival=target
+            )
             for f in free[:NEIGHBORS]
         ]
 
@@ -117,16 +150,23 @@ class Author:
             (f"Is it true that {claim} {edit.target_true}?", "No"),
         )
         return [
-            _in_scope(edit, "reasoning", question, verdict, ("choice",), "question", choices=("Yes", "No"))
+            _in_scope(
+                edit, "reasoning", question, verdict, ("choice",), "question", choices=("Yes", "No")
+            )
             for question, verdict in claims
         ]
 
-    def _two_hop(self, edit: Edit, fact: WorldFact, relation: WorldRelation, target: str) -> list[Probe]:
-        """At most one question whose first hop is the edit and whose second hop no edit touches."""
+    def _two_hop(
+        self, edit: Edit, fact: WorldFact, relation: WorldRelation, target: str
+    ) -> list[Probe]:
+        """Return at most one question whose first hop is the edit and whose second hop is not
+        changed by any edit.
+        """
         seconds = [
             (second, old)
             for second in self._unedited(self.world.by_subject.get(target, []))
-            if (old := self.world.objects.get((fact.object, second.relation))) not in (None, second.object)
+            if (old := self.world.objects.get((fact.object, second.relation)))
+            not in (None, second.object)
             and second.object != fact.subject
         ]
         if not seconds:
@@ -134,10 +174,23 @@ class Author:
         second, old = self.rng.choice(seconds)
         question = two_hop_question(fact.subject, relation.name, second.relation)
         scorers = ("exact_match",)
-        return [_in_scope(edit, "multihop", question, second.object, scorers, "question", rival=old, tags={"hops": 2})]
+        return [
+            _in_scope(
+                edit,
+                "multihop",
+                question,
+                second.object,
+                scorers,
+                "question",
+                rival=old,
+                tags={"hops": 2},
+            )
+        ]
 
     def _elsewhere(self, fact: WorldFact) -> list[Probe]:
-        """Another relation of the same subject, and a fact that has nothing to do with the edit."""
+        """Return probes about another relation of the same subject, and about a fact unrelated to
+        the edit.
+        """
         same = self._unedited(self.world.by_subject[fact.subject])
         others = self._unedited(self.world.facts)
         far = [f for f in others if f.subject != fact.subject and f.relation != fact.relation]
@@ -158,21 +211,41 @@ class Author:
 
 
 def _in_scope(
-    edit: Edit, kind: str, prompt: str, gold: str, scorers: tuple[str, ...], style: Style, **fields: Any
+    edit: Edit,
+    kind: str,
+    prompt: str,
+    gold: str,
+    scorers: tuple[str, ...],
+    style: Style,
+    **fields: Any,
 ) -> Probe:
     about: dict[str, Any] = {"edit_ids": (edit.id,), "subject": edit.subject}
-    return Probe(kind=kind, prompt=prompt, style=style, gold=(gold,), scorers=scorers, **about, **fields)
+    return Probe(
+        kind=kind, prompt=prompt, style=style, gold=(gold,), scorers=scorers, **about, **fields
+    )
 
 
-def _out_of_scope(fact: WorldFact, kind: str, template: str, scorers: tuple[str, ...], **fields: Any) -> Probe:
-    about: dict[str, Any] = {"prompt": template.format(fact.subject), "gold": (fact.object,), "subject": fact.subject}
+def _out_of_scope(
+    fact: WorldFact, kind: str, template: str, scorers: tuple[str, ...], **fields: Any
+) -> Probe:
+    about: dict[str, Any] = {
+        "prompt": template.format(fact.subject),
+        "gold": (fact.object,),
+        "subject": fact.subject,
+    }
     return Probe(kind=kind, in_scope=False, scorers=scorers, **about, **fields)
 
 
 def demonstrated(
-    world: World, fact: WorldFact, target: str, rng: random.Random, edited: Collection[tuple[str, str]]
+    world: World,
+    fact: WorldFact,
+    target: str,
+    rng: random.Random,
+    edited: Collection[tuple[str, str]],
 ) -> list[Demonstration]:
-    """Copy, update and retain demonstrations of one counterfactual fact; no `edited` fact is retained."""
+    """Return copy, update and retain demonstrations of one counterfactual fact; `edited` facts are
+    not used for retain.
+    """
     relation = relations()[fact.relation]
     first, second = rng.sample(relation.statements, 2)
     text = f"{first.format(fact.subject)} {target}."
@@ -183,10 +256,22 @@ def demonstrated(
     return [
         Demonstration(kind="copy", fact=text, prompt=first.format(fact.subject), target=target),
         Demonstration(kind="update", fact=text, prompt=second.format(fact.subject), target=target),
-        Demonstration(kind="update", fact=text, prompt=question.format(fact.subject), style="question", target=target),
-        Demonstration(kind="retain", fact=text, prompt=second.format(other.subject), target=other.object),
         Demonstration(
-            kind="retain", fact=text, prompt=question.format(other.subject), style="question", target=other.object
+            kind="update",
+            fact=text,
+            prompt=question.format(fact.subject),
+            style="question",
+            target=target,
+        ),
+        Demonstration(
+            kind="retain", fact=text, prompt=second.format(other.subject), target=other.object
+        ),
+        Demonstration(
+            kind="retain",
+            fact=text,
+            prompt=question.format(other.subject),
+            style="question",
+            target=other.object,
         ),
     ]
 
@@ -197,10 +282,10 @@ DEFINITION = Definition.beside(__file__)
 
 
 class TinyWorld:
-    """Edits to the invented world; needs no data folder.
+    """Edits to the invented world; no data folder is needed.
 
     Args:
-        data: ignored, the world is made, not read.
+        data: ignored, since the world is generated.
         options: `split` = `unseen` (default) or `seen`.
 
     Raises:
@@ -218,7 +303,9 @@ class TinyWorld:
         self.world = World()
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """One case per subject, in seeded order; a smaller limit gives the first of the same cases."""
+        """Yield one case per subject in seeded order; a smaller limit gives the first of the same
+        cases.
+        """
         check_request(self.name, setting, self.settings, limit, texts=True)
         plan = self._plan(seed)
         edited = frozenset((fact.subject, fact.relation) for fact, _ in plan)
@@ -228,9 +315,13 @@ class TinyWorld:
             )
 
     def _plan(self, seed: int) -> list[tuple[WorldFact, str]]:
-        """The edited facts and their new targets; all relations occur about equally often."""
+        """Return the edited facts and their new targets; all relations occur about equally
+        often.
+        """
         rng = random.Random(seed)
-        subjects = sorted(s for s in self.world.by_subject if (s in self.world.held) == (self.split == "unseen"))
+        subjects = sorted(
+            s for s in self.world.by_subject if (s in self.world.held) == (self.split == "unseen")
+        )
         rng.shuffle(subjects)
         plan = []
         for subject in subjects:
@@ -239,38 +330,47 @@ class TinyWorld:
         return plan
 
     def _other_target(self, rng: random.Random, fact: WorldFact) -> str:
-        """A target of the same type."""
+        """Return another target of the same type."""
         kind = relations()[fact.relation].object
-        return rng.choice([name for name in self.world.names[kind] if name not in (fact.object, fact.subject)])
+        return rng.choice(
+            [name for name in self.world.names[kind] if name not in (fact.object, fact.subject)]
+        )
 
     def metrics(self) -> Sequence[Metric]:
-        """Exact match of what is generated first, then the likelihood scores under their usual names."""
+        """Return exact match of generated answers first, then likelihood scores under their usual
+        names.
+        """
         return DEFINITION.metrics
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Copy, update and retain examples about facts of the `seen` split that no case edits.
+        """Return copy, update and retain demonstrations about facts of the `seen` split that no
+        case edits.
 
-        Where the cases are of the other split, their subjects are edited in none of their facts either.
+        If the cases come from the other split, no fact of the demonstrated subjects is edited at
+        all.
         """
         rng = random.Random(seed + 1)
         edited = {(fact.subject, fact.relation) for fact, _ in self._plan(seed)}
         subjects = {subject for subject, _ in edited}
         known = [fact for fact in self.world.facts if fact.subject not in self.world.held]
         free = [fact for fact in known if fact.subject not in subjects]
-        if not free:  # the seen split edits every such subject once; its other facts remain
+        if not free:  # the seen split edits one fact per subject; use the others
             free = [fact for fact in known if (fact.subject, fact.relation) not in edited]
         return [
             demonstration
             for fact in rng.sample(free, min(96, len(free)))
-            for demonstration in demonstrated(self.world, fact, self._other_target(rng, fact), rng, edited)
+            for demonstration in demonstrated(
+                self.world, fact, self._other_target(rng, fact), rng, edited
+            )
         ]
 
     def held_out(self, seed: int = 0) -> Sequence[str]:
-        """Facts that name no edited subject, in sentences that the model has read."""
+        """Return facts that name no edited subject, in sentences that the model has read."""
         rng, edited = random.Random(seed + 2), {fact.subject for fact, _ in self._plan(seed)}
         texts: list[str] = []
         for fact in rng.sample(self.world.facts, len(self.world.facts)):
-            text = f"{rng.choice(relations()[fact.relation].statements).replace('{}', fact.subject)} {fact.object}."
+            statement = rng.choice(relations()[fact.relation].statements)
+            text = f"{statement.replace('{}', fact.subject)} {fact.object}."
             if len(texts) < HELD_OUT and not any(subject in text for subject in edited):
                 texts.append(text)
         return texts

@@ -1,4 +1,6 @@
-"""Triplets that `emend extract` stored, as edits instead of the documents from which they were extracted."""
+"""Stored triplets of `emend extract`, used as edits instead of the documents from which they were
+extracted.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,22 +12,24 @@ from emend.editors.base import Demonstration
 from emend.evals.case import Benchmark, Case
 from emend.evals.data.benchmarks.rows import sha256
 from emend.memory.edit import Edit, FrozenModel, Triplet
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.errors import BadData, BadSettings, MissingData, problem_of
 from emend.memory.json_files import parse_lines
 from emend.memory.probe import Probe, Usage
 from emend.memory.registry import nearest
 
 OPTION = "triples"
 EMPTY = "documents without a triplet"
+# Tag of a probe whose documents yielded no triplet.
 NO_TRIPLET = "no_triplet"
-"""Tag of a probe whose documents gave no triplet."""
+# Settings whose edits are extracted triplets: AKEW's name and DocTER's two names.
 EXTRACTED = ("extract", "llm", "tool")
-"""The settings whose edits are these triplets: AKEW's name, and DocTER's two."""
 TEXTS = ("document", "event")
 
 
 class ExtractedDocument(FrozenModel):
-    """Line of the file: a document's triplets, the method, and the reason if there are none."""
+    """A line of the file: a document's triplets, the extraction method, and the reason if there are
+    no triplets.
+    """
 
     document_id: str
     """Id of the edit whose text is the document."""
@@ -43,7 +47,7 @@ class ExtractedDocument(FrozenModel):
 
 
 class Triples:
-    """The file that the option `triples` names.
+    """Triplets from the file given as the option `triples`.
 
     Args:
         path: output of `emend extract --out`.
@@ -57,13 +61,14 @@ class Triples:
         self.path = Path(path).expanduser()
         if not self.path.is_file():
             raise MissingData(
-                f"no file '{self.path}' of extracted triplets. Make it with: emend extract --out {self.path}"
+                f"no file '{self.path}' of extracted triplets. Create it with: emend extract "
+                f"--out {self.path}"
             )
         self.documents = {row.document_id: row for row in read_extracted(self.path)}
 
     @property
     def methods(self) -> list[str]:
-        """The methods of extraction; one name, unless files were joined."""
+        """Extraction methods; more than one only if files were joined."""
         return sorted({row.method for row in self.documents.values()})
 
     @property
@@ -86,27 +91,32 @@ class Triples:
         }
 
     def check(self, setting: str, benchmark: str) -> None:
-        """Refuse a file of the other method for DocTER's settings `llm` and `tool`.
+        """Refuse DocTER's settings `llm` and `tool` for a file made with the other method.
 
         Raises:
-            BadSettings: the setting names another method.
+            BadSettings: the setting requires another method.
         """
         if setting in ("llm", "tool") and (others := self.used - {setting}):
             raise BadSettings(
                 f"setting '{setting}' of {benchmark}, but '{self.path.name}' was made with method "
-                f"'{', '.join(self.methods)}': use setting '{others.pop()}', or extract with another --method."
+                f"'{', '.join(self.methods)}': use setting '{others.pop()}', or extract with "
+                "another --method."
             )
 
     def apply(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """The cases with a triplet edit for each triplet of their documents, and probes that name these edits.
+        """Yield the cases with a triplet edit for each triplet of their documents, and probes that
+        refer to these edits.
 
         Raises:
             BadData: a document is not in the file.
         """
         for case in cases:
-            groups = {edit.id: self._edits(edit) for edit in case.edits}
-            edits = {edit.id: edit for group in groups.values() for edit in group}
-            ids = {old: tuple(dict.fromkeys(edit.id for edit in group)) for old, group in groups.items()}
+            edits: dict[str, Edit] = {}
+            ids: dict[str, tuple[str, ...]] = {}  # ids of the triplet edits, by document id
+            for document in case.edits:
+                of_document = {edit.id: edit for edit in self._edits(document)}
+                ids[document.id] = tuple(of_document)
+                edits |= of_document
             probes = tuple(_with_edits(probe, ids) for probe in case.probes)
             yield Case(edits=tuple(edits.values()), probes=probes, tags=case.tags)
 
@@ -140,40 +150,57 @@ class _WithTriples:
         return triples.apply(self._inner.cases(source, limit, seed))
 
     def _pick(self, setting: str) -> tuple[Triples, str]:
-        """The file of a setting, and the setting of its documents.
+        """Return the file of a setting, and the setting of its documents.
 
         Raises:
-            BadSettings: several files, of which none or more than one is of the setting's method.
+            BadSettings: there are several files, and none or more than one was made with the
+                setting's method.
         """
         pairs = list(zip(self._files, self._sources, strict=True))
-        fitting = pairs if len(pairs) == 1 else [pair for pair in pairs if pair[0].used == {setting}]
+        if len(pairs) == 1:
+            fitting = pairs
+        else:
+            fitting = [pair for pair in pairs if pair[0].used == {setting}]
         if len(fitting) != 1:
-            names = ", ".join(f"'{file.path.name}' ({', '.join(file.methods)})" for file, _ in pairs)
+            names = ", ".join(
+                f"'{file.path.name}' ({', '.join(file.methods)})" for file, _ in pairs
+            )
             raise BadSettings(
-                f"setting '{setting}' of {self._inner.name} with the files {names}: give one file of method llm for "
-                "the setting 'llm' and one of another method for 'tool', or a single file."
+                f"setting '{setting}' of {self._inner.name} with the files {names}: give one file "
+                "of method llm for the setting 'llm' and one of another method for 'tool', or a "
+                "single file."
             )
         return fitting[0]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Demonstrations of the setting if the benchmark has it, else of its first setting with triplets.
+        """Return demonstrations of the setting if the benchmark has it, else of its first setting
+        with triplets.
 
-        Extracted triplets get the hand-written ones only: those from rows state a fact in the data's words, so that an
-        editor could not exclude an applied edit in an extractor's words.
+        Extracted triplets only get hand-written demonstrations: those from rows state a fact in the
+        data's words, so an editor could not detect that it is an applied edit in the extractor's
+        words.
         """
         inner = self._inner.settings
-        named = setting if setting in inner else next((name for name in ("gold", "triplet") if name in inner), inner[0])
+        if setting in inner:
+            named = setting
+        else:
+            named = next((name for name in ("gold", "triplet") if name in inner), inner[0])
         demonstrations = self._inner.demonstrations(named, seed)
-        return tuple(demonstrations) if setting in EXTRACTED else demonstrations
+        if setting in EXTRACTED:
+            return tuple(demonstrations)
+        return demonstrations
 
     @property
     def provenance(self) -> dict[str, Any]:
         provenance = [file.provenance for file in self._files]
-        return {**self._inner.provenance, OPTION: provenance[0] if len(provenance) == 1 else provenance}
+        return {
+            **self._inner.provenance,
+            OPTION: provenance[0] if len(provenance) == 1 else provenance,
+        }
 
 
 def _source_of(benchmark: Benchmark, triples: Triples) -> str:
-    """Return the setting of the file's documents; the first one with texts where unknown."""
+    """Return the setting of the file's documents; if unknown, the first setting with texts."""
     first = text_setting(benchmark)
     for setting in benchmark.settings:
         case = next(iter(benchmark.cases(setting, limit=1)), None)
@@ -183,18 +210,22 @@ def _source_of(benchmark: Benchmark, triples: Triples) -> str:
 
 
 def triples_files(value: Path | str) -> list[Triples]:
-    """The files of the option `triples`: one, or one per method with commas between.
+    """Return the files of the option `triples`: one, or one per method separated by commas.
 
     Raises:
         MissingData: a file does not exist.
         BadData: a line is malformed.
     """
-    names = [str(value)] if Path(value).expanduser().is_file() else str(value).split(",")
+    if Path(value).expanduser().is_file():
+        names = [str(value)]
+    else:
+        names = str(value).split(",")
     return [Triples(name.strip()) for name in names]
 
 
 def with_triples(benchmark: Benchmark, path: Path | str) -> Benchmark:
-    """Return the benchmark with the triplets of `triples_files` as the first settings: `extract`, `llm` and `tool`.
+    """Return the benchmark with the triplets of `triples_files` as the first settings: `extract`,
+    `llm` and `tool`.
 
     Raises:
         MissingData: the file does not exist.
@@ -205,23 +236,30 @@ def with_triples(benchmark: Benchmark, path: Path | str) -> Benchmark:
 
 
 def text_setting(benchmark: Benchmark, requested: str | None = None) -> str:
-    """Return the requested setting if its edits are texts, else the benchmark's first such.
+    """Return the requested setting if its edits are texts, else the benchmark's first such setting.
 
     Raises:
-        BadSettings: no setting has texts, or not the requested one.
+        BadSettings: no setting has texts, or the requested one has none.
     """
     known = list(benchmark.settings)
     if requested is not None and requested not in known:
-        raise BadSettings(f"{benchmark.name} has no setting '{requested}': {nearest(requested, known)}")
+        raise BadSettings(
+            f"{benchmark.name} has no setting '{requested}': {nearest(requested, known)}"
+        )
     for setting in [requested] if requested else known:
-        if any(edit.form in TEXTS for case in benchmark.cases(setting, limit=1) for edit in case.edits):
+        if any(
+            edit.form in TEXTS for case in benchmark.cases(setting, limit=1) for edit in case.edits
+        ):
             return setting
     where = f" in setting {requested!r}" if requested else ""
-    raise BadSettings(f"{benchmark.name} has no documents to extract from{where}: its settings are {', '.join(known)}.")
+    raise BadSettings(
+        f"{benchmark.name} has no documents to extract from{where}: its settings are "
+        f"{', '.join(known)}."
+    )
 
 
 def triplet_edit(triplet: Triplet, source: Edit) -> Edit:
-    """An extracted triplet as an edit; its cloze is the subject and the relation."""
+    """Convert an extracted triplet to an edit, with subject and relation as its cloze."""
     prompt = f"{{}} {triplet.relation}"
     return Edit.from_triplet(triplet, prompt, time=source.time, language=source.language)
 
@@ -235,10 +273,10 @@ def _with_edits(probe: Probe, ids: dict[str, tuple[str, ...]]) -> Probe:
 
 
 def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
-    """Read the lines of the file; the incomplete last line of an interrupted extraction is skipped.
+    """Yield the lines of the file; an incomplete last line of an interrupted extraction is skipped.
 
     Raises:
-        BadData: another line is malformed; names it.
+        BadData: another line is malformed; the error names it.
     """
     for line in parse_lines(path, links=True):
         try:
@@ -246,7 +284,9 @@ def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "the whole line"
-            remedy = "Delete the line, and extract again to fill it."
+            remedy = "Delete the line, and extract again to restore it."
             if first["type"] == "missing" and line.number == 1:
-                remedy = "This is no output of `emend extract`: name another file."
-            raise BadData(f"{path}, line {line.number}, field {where}: {first['msg']}. {remedy}") from error
+                remedy = "This is not an output of `emend extract`: name another file."
+            raise BadData(
+                f"{path}, line {line.number}, field {where}: {problem_of(first)}. {remedy}"
+            ) from error

@@ -1,60 +1,132 @@
-"""Judges' columns of a report, with the judges' measured agreement with people."""
+"""Judge columns of a report, with the judges' measured agreement with people."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from emend.agents.judging.tendency import SCALES
 from emend.evals.case import Metric, Per, Record
 from emend.evals.data.benchmarks.elken import KNOWN, M_FOR_G, OPEN, UNKNOWNS
-from emend.evals.judging.store import OwnJudge, Scoring, judged_records, list_scorings
-from emend.evals.metrics.paper_scores import SCALES as CODE_SCALES
-from emend.evals.metrics.paper_scores import Marks, full_mark_rate, judged_edit_level
-from emend.evals.metrics.scores import protocol_of
+from emend.evals.judging.disputes import DISPUTED
+from emend.evals.judging.scorings.manifest import OwnJudge, Scoring
+from emend.evals.judging.scorings.search import list_scorings
+from emend.evals.judging.scorings.verdicts import dispute_counts, judged_records
+from emend.evals.metrics.protocols import protocol_of
+from emend.evals.metrics.published.elken import SCALES as CODE_SCALES
+from emend.evals.metrics.published.elken import Marks, full_mark_rate, judged_edit_level
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.graphs.registry import JUDGES
 
+# Groups of additional columns, each shown as its own table.
 MARKS, BY_SCHEME = "marks", "by scheme"
-"""Groups of further columns, each a table of its own."""
 OPEN_LOCAL = f"{OPEN}_local"
 FACTS = (*KNOWN, *UNKNOWNS)
-CODED = "an event without any mark is not counted, and the last event's verdict is lost"
+CODED = "events without marks are not counted, and the last event's verdict is dropped"
 NOT_CALIBRATED = "not calibrated"
+# Agreement measures of a calibration that may be shown, with the field of their value.
 AGREEMENTS = (("kappa", "value"), ("spearman", "value"), ("raw", "mean"))
-"""Agreement measures of a calibration that may be shown, and the field of their value."""
 
 # name, output, per, scale, summary
 COLUMNS: dict[str, tuple[tuple[str, str, Per, float, str], ...]] = {
     "recall": (
-        ("fact recall", "recall_consistent", "record", 100, "atomic facts of the thoughts that the edits imply"),
-        ("related", "recall_related", "record", 100, "atomic facts whose truth depends on the edits"),
-        ("of related", "recall_of_related", "record", 100, "of the related facts, those that agree with the edits"),
-        ("contradicting", "recall_inconsistent", "record", 100, "atomic facts that contradict the edits"),
+        (
+            "fact recall",
+            "recall_consistent",
+            "record",
+            100,
+            "share of the chain of thought's atomic facts that follow from the edits",
+        ),
+        (
+            "related",
+            "recall_related",
+            "record",
+            100,
+            "share of atomic facts whose truth depends on the edits",
+        ),
+        (
+            "of related",
+            "recall_of_related",
+            "record",
+            100,
+            "share of the related facts that agree with the edits",
+        ),
+        (
+            "contradicting",
+            "recall_inconsistent",
+            "record",
+            100,
+            "share of atomic facts that contradict the edits",
+        ),
     ),
-    "coherence": (("coherence", "supported", "record", 100, "the thoughts support the answer"),),
+    "coherence": (
+        ("coherence", "supported", "record", 100, "the chain of thought supports the answer"),
+    ),
     "equivalence": (
-        ("same answer", "equivalent", "record", 100, "means the gold answer or an alias; beside exact match"),
+        (
+            "same answer",
+            "equivalent",
+            "record",
+            100,
+            "equivalent to the gold answer or an alias; reported next to exact match",
+        ),
+        (
+            "disputed",
+            DISPUTED,
+            "record",
+            100,
+            "accepted by the judge but not supported by its wording; in no other column",
+        ),
     ),
-    "supports": (("conveyed", "conveyed", "record", 100, "the text that was edited in conveys the fact"),),
+    "supports": (("conveyed", "conveyed", "record", 100, "the edited text conveys the fact"),),
+    "nuggets": (
+        (
+            "nuggets",
+            "nuggets",
+            "record",
+            100,
+            "share of the rubric's statements that the reply satisfies",
+        ),
+        ("whole nuggets", "nuggets_code", "record", 100, "the same, with 0.5 counted as 0"),
+    ),
+    "order": (
+        ("order", "order", "record", 100, "tau-b of the events, from 0 to 1, times their F1"),
+        ("events", "order_f1", "record", 100, "F1 of the events"),
+    ),
+    "remembered": (
+        (
+            "judged right",
+            "remembered",
+            "record",
+            100,
+            "correct by the criterion of its question type",
+        ),
+    ),
 }
-LOWER = ("recall_inconsistent", "rule_broken")
+LOWER = ("recall_inconsistent", "rule_broken", DISPUTED)
+SETTLED_BY = {"panel": "the panel", "second": "a second judge", "people": "people"}
 
 
-def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence[Metric]) -> list[Metric]:
-    """The run's own columns without those that only waited for these judges, then the judges' own.
+def with_judged(
+    scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence[Metric]
+) -> list[Metric]:
+    """Return the run's metrics that do not wait for these judges, followed by the judges' metrics.
 
     Args:
-        scoring: who judged what.
+        scoring: scoring with its judges.
         there: outputs of the judged records, with the kind of probe.
-        metrics: of the run.
+        metrics: metrics of the run.
     """
     waiting = {OPEN: "tendency", OPEN_LOCAL: "agreement"}
-    plain = [
-        metric
-        for metric in metrics
-        if metric.value != "judged" or not {waiting.get(kind, "") for kind in metric.kinds} & set(scoring.kinds)
-    ]
+    plain = []
+    for metric in metrics:
+        awaited = {waiting.get(kind, "") for kind in metric.kinds}
+        if metric.value != "judged" or awaited.isdisjoint(scoring.kinds):
+            plain.append(metric)
     judged = [
-        metric.model_copy(update={"group": _group(kind, metric, scoring), "protocol": protocol_of(metric.value)})
+        metric.model_copy(
+            update={"group": _group(kind, metric, scoring), "protocol": protocol_of(metric.value)}
+        )
         for kind in scoring.kinds
         for metric in judged_columns(kind, there, scoring.own_judges.get(kind))
     ]
@@ -62,38 +134,48 @@ def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence
 
 
 def calibration_of(scoring: Scoring, kind: str) -> str:
-    """Agreement of the judges with people in words: the first available of `AGREEMENTS`, with its interval."""
-    text = scoring.calibrated(kind)
+    """Return a text on the agreement of a scoring's judges with people."""
+    return describe_calibration(scoring.calibrated(kind))
+
+
+def describe_calibration(text: Mapping[str, Any] | None) -> str:
+    """Return a calibration in words: the first available of `AGREEMENTS`, with its interval."""
     if text is None:
         return NOT_CALIBRATED
     for name, field in AGREEMENTS:
         coefficient = text.get(name) or {}
         value, low, high = (coefficient.get(key) for key in (field, "low", "high"))
         if value is not None:
-            spread = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-            return f"calibrated: {name} {value:.2f}{spread}, n={text.get('n')}"
-    return f"calibrated on {text.get('n')} labels, which give no coefficient"
+            if low is None or high is None:
+                spread = ""
+            else:
+                spread = f" [{low:.2f}, {high:.2f}]"
+            why = (text.get("kappa") or {}).get("why") or ""
+            undefined = f" (no kappa: {why})" if why else ""
+            return f"calibrated: {name} {value:.2f}{spread}, n={text.get('n')}{undefined}"
+    return f"calibrated on {text.get('n')} labels, without a coefficient"
 
 
 def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
-    """Notes on the judged columns."""
+    """Return notes on the judged columns."""
     panel = scoring.panel
     how = [f"{panel.repeats} repeats" if panel.repeats > 1 else "asked once"]
     how += [f"combined by {panel.combine}"] if len(panel.judges) * panel.repeats > 1 else []
-    how += ["both orders where a judge has them" if panel.both_orders else "one order"]
+    how += ["both orders if the judge supports them" if panel.both_orders else "one order"]
     text = [f"judged by {scoring.judge} ({', '.join(how)}), scoring {scoring.id}"]
     text += [
-        f"judge {kind}: nobody has measured its agreement with people (emend judge calibrate)"
+        f"judge {kind}: agreement with people not measured (emend judge calibrate)"
         for kind in scoring.kinds
         if scoring.calibrated(kind) is None
     ]
     text += [
-        f"judge {kind} is code that is not installed and its numbers are not stored: judge the run with it again"
+        f"judge {kind} is not installed and its scores are not stored: judge the run with it again"
         for kind in scoring.kinds
         if kind not in scoring.own_judges and not JUDGES.installed(kind)
     ]
+    text += dispute_notes(dispute_counts(folder, scoring))
     if scoring.forced:
-        text.append("a judge is the model under test itself: its numbers are no independent judgement")
+        text.append("a judge is the model under test, so its scores are not independent")
     if "tendency" in scoring.kinds:
         text += as_coded(judged_records(folder, scoring))
     others = [item.id for item in list_scorings(folder) if item.id != scoring.id]
@@ -102,24 +184,53 @@ def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
     return text
 
 
-def applicable_choices(choices: Sequence[str], rows: Sequence[MetricRow], metrics: Sequence[Metric]) -> list[str]:
-    """Notes on the benchmark's scoring, without those on absent columns or on gaps that judges have filled.
+def dispute_notes(counts: Mapping[str, Counter[str]]) -> list[str]:
+    """Return a note on each judge whose verdicts may be disputed, from the counts of answers."""
+    lines = []
+    for kind, tally in counts.items():
+        judged = (
+            f"judge {kind}: {tally['accepted']} accepted, {tally['rejected']} rejected, "
+            f"{tally['open']} disputed"
+        )
+        settled = ", ".join(
+            f"{tally[name]} by {who}" for name, who in SETTLED_BY.items() if tally[name]
+        )
+        lines.append(f"{judged}; disputes settled: {settled}" if settled else judged)
+        if tally["open"]:
+            lines.append(
+                "disputed answers are excluded from all other columns: settle them with --second "
+                "MODEL or human labels"
+            )
+    return lines
+
+
+def applicable_choices(
+    choices: Sequence[str], rows: Sequence[MetricRow], metrics: Sequence[Metric]
+) -> list[str]:
+    """Return the scoring notes of a benchmark that apply to the columns shown.
+
+    Notes on absent columns and on gaps that judges have filled are left out.
 
     Args:
-        choices: as the run's manifest has them.
-        rows: of the report.
-        metrics: its columns.
+        choices: notes from the run's manifest.
+        rows: rows of the report.
+        metrics: columns of the report.
     """
-    stand_in = {metric.name for metric in metrics if metric.value == "overall" and OPEN not in metric.kinds}
+    stand_in = {
+        metric.name for metric in metrics if metric.value == "overall" and OPEN not in metric.kinds
+    }
     free = {metric.name for metric in metrics if metric.value == "judged" and OPEN in metric.kinds}
-    text = any(row.metric in stand_in for row in rows) and not any(row.metric in free and row.n for row in rows)
+    text = any(row.metric in stand_in for row in rows) and not any(
+        row.metric in free and row.n for row in rows
+    )
     return [choice for choice in choices if text or choice != M_FOR_G]
 
 
 def as_coded(records: Iterable[Record]) -> list[str]:
-    """ELKEN's judged numbers as the paper and as its code count them, a line each; none without free answers in scope.
+    """Return ELKEN's judged numbers as computed by the paper and by its code, a line each.
 
-    The columns leave an event unscored whose only flaw is an answer that no judge could read.
+    The list is empty without free answers in scope. The report's columns leave an event unscored if
+    its only flaw is an answer that no judge could parse.
     """
     marks: dict[str, tuple[list[Marks | None], list[str]]] = {}
     for record in records:
@@ -138,8 +249,8 @@ def as_coded(records: Iterable[Record]) -> list[str]:
     if not marks:
         return []
     return [
-        f"Tendency-G as the paper counts (what cannot be read has no full mark): {counted(False)}",
-        f"Tendency-G as the released code counts ({CODED}): {counted(True)}",
+        f"Tendency-G as in the paper (unreadable replies count as no full mark): {counted(False)}",
+        f"Tendency-G as in the released code ({CODED}): {counted(True)}",
     ]
 
 
@@ -147,27 +258,37 @@ def _marks(record: Record) -> Marks | None:
     values = [record.values.get(f"{scale}_mark") for scale in SCALES]
     if None in values:
         return None
-    return {scale: round(mark) for scale, mark in zip(CODE_SCALES, values, strict=True) if mark is not None}
+    return {
+        scale: round(mark)
+        for scale, mark in zip(CODE_SCALES, values, strict=True)
+        if mark is not None
+    }
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
+    if share is None:
+        return "-"
+    return f"{100 * share:.1f}"
 
 
-def judged_columns(kind: str, there: set[tuple[str, str]], own_judge: OwnJudge | None = None) -> Iterator[Metric]:
-    """The columns of a judge, its main table first.
+def judged_columns(
+    kind: str, there: set[tuple[str, str]], own_judge: OwnJudge | None = None
+) -> Iterator[Metric]:
+    """Yield the columns of a judge, its main table first.
 
     Args:
         kind: name of the judge.
-        there: outputs of the judged records with the kind of probe.
-        own_judge: of a kind that is neither built in nor installed.
+        there: outputs of the judged records, with the kind of probe.
+        own_judge: judge that is neither built in nor installed.
     """
     if kind == "tendency":
         yield from _tendency(there)
     elif kind == "agreement":
-        text = "free answers out of scope that the judge finds the same as before"
+        text = "free-form answers out of scope that the judge finds unchanged"
         yield _metric("G Loc", "judged", (OPEN_LOCAL,), summary=text)
-        yield _metric("agreement", "consistency", (OPEN_LOCAL,), scale=1.0, summary="mean mark, 1 to 5")
+        yield _metric(
+            "agreement", "consistency", (OPEN_LOCAL,), scale=1.0, summary="mean mark, 1 to 5"
+        )
     else:
         for name, output, per, scale, summary in COLUMNS.get(kind) or _plain(kind, own_judge):
             kinds = tuple(sorted(probes for text, probes in there if text == output))
@@ -178,48 +299,80 @@ def judged_columns(kind: str, there: set[tuple[str, str]], own_judge: OwnJudge |
 
 
 def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metric]:
-    """Metric per scheme, then the mean over them, as in ReCoE's Table 5."""
+    """Yield a metric per scheme, then the mean over schemes, as in ReCoE's Table 5."""
     for kind in kinds:
         yield _metric(f"{name} {kind}", output, (kind,)).model_copy(update={"group": BY_SCHEME})
     if len(kinds) > 1:
-        mean = f"mean over the {len(kinds)} schemes at hand, without those where nothing is scored"
-        yield _metric(f"{name} mean", output, kinds, "kind", summary=mean).model_copy(update={"group": BY_SCHEME})
-
-
-def _plain(kind: str, own_judge: OwnJudge | None) -> list[tuple[str, str, Per, float, str]]:
-    """The columns of a judge from elsewhere: one for each of its numbers."""
-    judge = JUDGES.load(kind).role if JUDGES.installed(kind) else own_judge
-    if judge is None:
-        return []
-    scale = 1.0 if judge.scale == "1 to 5" else 100.0
-    return [(name.replace("_", " "), name, "record", scale, f"as {kind} judges") for name in judge.outputs]
-
-
-def _tendency(there: set[tuple[str, str]]) -> Iterator[Metric]:
-    yield _metric("G Q", "judged", (OPEN,), summary="free answers with full marks overall")
-    yield _metric("G E", "judged", (OPEN,), "all", summary="events all of whose free answers have full marks overall")
-    facts = tuple(kind for kind in FACTS if ("overall", kind) in there)
-    if facts:
-        text = "events with free answers, all of them with full marks, and all facts right"
-        yield _metric("E", "overall", (*facts, OPEN), "all", summary=text)
-    text = "replies that broke the rule 'correctness at most 3, overall at most 3'; overall was set to 3"
-    yield _metric("rule broken", "rule_broken", (OPEN,), summary=text)
-    for scale in SCALES:
-        mean = _metric(scale, f"{scale}_mark", (OPEN,), scale=1.0, summary=f"mean mark for {scale}, 1 to 5")
-        full = _metric(f"{scale} 5", f"{scale}_full", (OPEN,), summary=f"answers with full marks for {scale}")
-        yield from (
-            item.model_copy(update={"group": MARKS}) for item in ((mean,) if scale == "overall" else (mean, full))
+        mean = f"mean over the {len(kinds)} schemes of the run, without unscored ones"
+        yield _metric(f"{name} mean", output, kinds, "kind", summary=mean).model_copy(
+            update={"group": BY_SCHEME}
         )
 
 
+def _plain(kind: str, own_judge: OwnJudge | None) -> list[tuple[str, str, Per, float, str]]:
+    """Return a column for each number of a judge from a plug-in."""
+    judge = JUDGES.load(kind).role if JUDGES.installed(kind) else own_judge
+    if judge is None:
+        return []
+    if judge.scale == "1 to 5":
+        scale = 1.0
+    else:
+        scale = 100.0
+    return [
+        (name.replace("_", " "), name, "record", scale, f"by the judge {kind}")
+        for name in judge.outputs
+    ]
+
+
+def _tendency(there: set[tuple[str, str]]) -> Iterator[Metric]:
+    yield _metric("G Q", "judged", (OPEN,), summary="free-form answers with full marks overall")
+    yield _metric(
+        "G E",
+        "judged",
+        (OPEN,),
+        "all",
+        summary="events with full marks overall for all free-form answers",
+    )
+    facts = tuple(kind for kind in FACTS if ("overall", kind) in there)
+    if facts:
+        text = "events with full marks for all free-form answers and all fact questions correct"
+        yield _metric("E", "overall", (*facts, OPEN), "all", summary=text)
+    text = (
+        "replies that violated the rule 'overall at most 3 if correctness is at most 3'; overall "
+        "was set to 3"
+    )
+    yield _metric("rule broken", "rule_broken", (OPEN,), summary=text)
+    if ("correct", OPEN) in there:
+        text = "answers with a correctness of at least 4, which the paper also counts as correct"
+        correct = _metric("correctness 4 or 5", "correct", (OPEN,), summary=text)
+        yield correct.model_copy(update={"group": MARKS})
+    for scale in SCALES:
+        mean = _metric(
+            scale, f"{scale}_mark", (OPEN,), scale=1.0, summary=f"mean mark for {scale}, 1 to 5"
+        )
+        yield mean.model_copy(update={"group": MARKS})
+        if scale != "overall":
+            text = f"answers with full marks for {scale}"
+            full = _metric(f"{scale} 5", f"{scale}_full", (OPEN,), summary=text)
+            yield full.model_copy(update={"group": MARKS})
+
+
 def _group(kind: str, metric: Metric, scoring: Scoring) -> str:
-    """The table's title: a judge with many columns has a second table for its marks or schemes."""
-    which = f"{metric.group}, " if metric.group else ""
+    """Return a table's title; a judge with many columns has a second table for marks or schemes."""
+    if metric.group:
+        which = f"{metric.group}, "
+    else:
+        which = ""
     return f"{kind} by {scoring.judge}, {which}{calibration_of(scoring, kind)}"
 
 
 def _metric(
-    name: str, value: str, kinds: tuple[str, ...], per: Per = "record", scale: float = 100.0, summary: str = ""
+    name: str,
+    value: str,
+    kinds: tuple[str, ...],
+    per: Per = "record",
+    scale: float = 100.0,
+    summary: str = "",
 ) -> Metric:
     best = value not in LOWER
     return Metric(
@@ -235,7 +388,7 @@ def _metric(
 
 
 def _apart(metrics: Sequence[Metric], names_used: set[str]) -> list[Metric]:
-    """Names that tell the columns apart, for rows are found by them."""
+    """Return the metrics under distinct names, since rows are found by name."""
     used, out = set(names_used), []
     for metric in metrics:
         name = metric.name

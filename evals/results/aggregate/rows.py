@@ -1,87 +1,90 @@
-"""From a run's records to the rows of its report, with gaps between protocols and what a sequence forgets."""
+"""Rows of a run's report, with the gaps between protocols and the forgetting in a sequence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emend.evals.case import Metric
-from emend.evals.log.lines import ERRORS, RECORDS
+from emend.evals.corrections.correction import corrected_records, read_corrections
+from emend.evals.evaluate.merge import merge_notes
+from emend.evals.log.lines import ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_fields import read_fields
-from emend.evals.log.records import parse_fields, read_lines, read_records, require_records
-from emend.evals.log.table_parts import is_large
-from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, estimate
-from emend.evals.metrics.paper_scores import FIELDS, GENERATION, References, consistency
-from emend.evals.metrics.scores import RIGHT_VALUES
+from emend.evals.log.records import read_lines
+from emend.evals.metrics.estimate import EXTREMES, Estimate, estimate
+from emend.evals.metrics.headline import CHAT, Headlines, ProbeKinds, headlines_of
+from emend.evals.metrics.protocols import says_right
+from emend.evals.metrics.published.counterfact import FIELDS, GENERATION, References, consistency
 from emend.evals.results.aggregate.columns import (
-    OTHER_REASONS,
-    REASONS,
     Column,
-    ColumnKey,
     Columns,
     GroupRow,
     MetricRow,
-    RecordTable,
     columns_of,
     estimate_of,
-    gather,
     metric_row,
     only,
     order_by,
 )
-from emend.evals.results.aggregate.costs import (
-    PER_PROBE,
+from emend.evals.results.aggregate.corrected import CorrectedRow, corrected_rows
+from emend.evals.results.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
+from emend.evals.results.aggregate.marks import Rival, find_rivals
+from emend.evals.results.aggregate.record_table import RecordTable, gather, gather_run
+from emend.evals.results.aggregate.side_effects import (
     AbilityRow,
     EditCheckRow,
     PerplexityRow,
-    RunCost,
     abilities_of,
     broken_places,
-    costs_of,
     edit_checks_of,
+    fact_check_notes,
     perplexities_of,
     side_effect_notes,
-    spent_of,
 )
-from emend.evals.run.merge import merge_notes
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
 
 if TYPE_CHECKING:
-    from emend.evals.judging.store import Scoring
-    from emend.evals.log.run_table import RunTable
+    from emend.evals.judging.scorings.manifest import Scoring
 
 
 PERCENT = 100.0  # as the paper prints it
 
 
 def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
-    """RS by editor, over all settings and modes of the run, in percent.
+    """Return RS (consistency) by editor over all settings and modes of the run, in percent.
 
     Raises:
         MissingData: a file of the references is absent.
-        BadData: the run has no generated texts, or a file is not what it should be.
+        BadData: the run has no generated texts, or a file of the references is invalid.
     """
     records = read_fields(run, FIELDS, kind=[GENERATION])
     estimates = consistency(records, References.read(references))
     if not estimates:
         raise BadData(
-            f"'{run}' has no generated texts: run it with --benchmark counterfact --benchmark-option generation=100."
+            f"'{run}' has no generated texts: run it with --benchmark counterfact "
+            "--benchmark-option generation=100."
         )
     return [
-        MetricRow(editor=editor, setting="all", mode="all", metric="RS", **value.scaled(PERCENT).model_dump())
+        MetricRow(
+            editor=editor,
+            setting="all",
+            mode="all",
+            metric="RS",
+            **value.scaled(PERCENT).model_dump(),
+        )
         for editor, value in estimates.items()
     ]
 
 
 class ProtocolGap(GroupRow):
-    """The second metric less the first, paired by probe (by case for a metric of `any` or `all`), in their unit.
+    """Mean of the second metric minus the first, in the metrics' unit.
 
-    `n` is the number of probes that both have a score for; the interval is of 95 %, by bootstrap over cases.
+    The scores are paired by probe, or by attempt at a case for metrics of `any` or `all`. `n` is
+    the number of pairs with both scores; the 95% interval is a bootstrap over cases.
     """
 
     first: str
@@ -93,8 +96,10 @@ class ProtocolGap(GroupRow):
     high: float | None
 
 
-def gaps_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> Iterator[ProtocolGap]:
-    """The gaps between neighbouring protocols of each metric, in the order of the table."""
+def gaps_of(
+    gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]
+) -> Iterator[ProtocolGap]:
+    """Yield the gaps between neighbouring protocols of each metric, in the table's order."""
     pairs = [pair for pair in pairwise(metrics) if _are_counterparts(*pair)]
     for group in sorted(gathered.places, key=order_by(editors)):
         for first, second in pairs:
@@ -111,26 +116,33 @@ def gaps_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[
 
 def _are_counterparts(first: Metric, second: Metric) -> bool:
     alike = (first.group, first.kinds, first.per) == (second.group, second.kinds, second.per)
-    return alike and first.protocol != second.protocol and first.value in RIGHT_VALUES and second.value in RIGHT_VALUES
+    return alike and first.protocol != second.protocol and says_right(first) and says_right(second)
 
 
 def _difference(columns: Columns, first: Metric, second: Metric) -> Estimate | None:
-    """The mean difference; None for a metric that is no mean over probes or cases."""
+    """Return the mean difference; None if the metric is not a mean over probes or cases."""
     if first.per not in ("record", "case", *EXTREMES):
         return None
     left, right = (_scores(columns_of(columns, metric), metric.per) for metric in (first, second))
     both = [key for key in left if key in right]
-    values, cases = [right[key][0] - left[key][0] for key in both], [left[key][1] for key in both]
-    per = "case" if first.per == "case" else "record"
-    return estimate(values, cases, per=per, share=False).scaled(first.scale)
+    values = [right[key][0] - left[key][0] for key in both]
+    cases = [left[key][1] for key in both]
+    if first.per == "case":
+        per = "case"
+    else:
+        per = "record"
+    return estimate(values, cases, per=per, difference=True).scaled(first.scale)
 
 
 def _scores(columns: Sequence[Column], per: str) -> dict[int, tuple[float, int]]:
-    """Score and case of each record, or of each attempt at a case where its best or worst counts."""
+    """Return score and case by record, or by attempt if a case's best or worst counts."""
     scores: dict[int, tuple[float, int]] = {}
     for column in columns:
         cases, attempts, records = (numbers.tolist() for numbers in column.scored)
-        keys = attempts if per in EXTREMES else records
+        if per in EXTREMES:
+            keys = attempts
+        else:
+            keys = records
         for key, value, case in zip(keys, column.values.tolist(), cases, strict=True):
             known = scores.get(key)
             scores[key] = (value if known is None else EXTREMES[per](known[0], value), case)
@@ -138,14 +150,19 @@ def _scores(columns: Sequence[Column], per: str) -> dict[int, tuple[float, int]]
 
 
 class ForgettingRow(MetricRow):
-    """A metric of an editor after `standing` edits; `first` is the same cases' score after their own edits."""
+    """A metric of an editor after `standing` edits.
+
+    `first` is the score of the same cases right after their own edits.
+    """
 
     standing: int
     first: Estimate
 
 
-def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[ForgettingRow]:
-    """Row per result group, metric and checkpoint with results; editors in the order of the run."""
+def forgetting_of(
+    gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]
+) -> list[ForgettingRow]:
+    """Return a row per result group, metric and checkpoint with results, in the run's order."""
     rank = order_by(editors)
     rows = []
     for metric in metrics:
@@ -153,114 +170,19 @@ def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Seq
             now = gathered.again[group, standing]
             row = group.row(metric, estimate_of(now, metric))
             if row.n or row.unscored:
-                parts = [rows.cases for column in now.values() for rows in (column.scored, column.missing)]
+                parts = [
+                    rows.cases
+                    for column in now.values()
+                    for rows in (column.scored, column.missing)
+                ]
                 cases = set(np.concatenate(parts).tolist())
                 first = estimate_of(only(gathered.places.get(group, {}), cases), metric)
                 rows.append(ForgettingRow(**dict(row), standing=standing, first=first))
     return rows
 
 
-KEY = """
-setting, mode, editor, checkpoint, kind, form, is_cut_off, no_answer,
-CASE WHEN excluded = '' THEN map_keys("values") ELSE [] END AS "values",
-CASE WHEN excluded = '' THEN map_keys(unscored) ELSE [] END AS unscored
-"""
-"""Fields of a `ColumnKey`."""
-ATTEMPTS = "SELECT case_id, repeat, min(line) AS first FROM record_lines GROUP BY ALL ORDER BY first"
-ROWS = """
-SELECT line,
-    hash(setting, mode, editor, checkpoint, kind, form, is_cut_off, no_answer, excluded = '',
-        map_keys("values"), map_keys(unscored)) AS key, hash(case_id, repeat) AS attempt,
-    seconds, usage_retries, usage_input_tokens, usage_output_tokens, usage_calls, usage_untold, from_baseline
-FROM record_lines ORDER BY line
-"""
-"""The numbers of each record."""
-NUMBERS = """
-SELECT unnest(map_values("values")) AS number
-FROM (SELECT "values" FROM record_lines WHERE excluded = '' ORDER BY line)
-"""
-"""The scores of the records that count, one after the other."""
-REASONS_GIVEN = """
-SELECT reason, count(*) FROM (
-    SELECT DISTINCT line, unnest(map_values(unscored)) AS reason FROM record_lines WHERE excluded = ''
-) GROUP BY reason ORDER BY min(line), reason
-"""
-"""Reasons why records lack a score."""
-EXCLUDED = "SELECT excluded, count(*) FROM record_lines WHERE excluded != '' GROUP BY excluded ORDER BY min(line)"
-
-
-def gather_run(folder: Path, scoring: "Scoring | None" = None) -> RecordTable:
-    """Gather the records of all complete units of a run folder; those of a large run from its table.
-
-    Args:
-        folder: the run folder.
-        scoring: adds its judges' numbers; the records are then read one by one.
-
-    Raises:
-        BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
-    """
-    require_records(folder)
-    if scoring is not None:
-        from emend.evals.judging.store import judged_records  # lazily: listing and the demo need no judge
-
-        return gather(judged_records(folder, scoring))
-    if not is_large(folder / RECORDS):
-        return gather(read_records(folder, parse_fields))
-    from emend.evals.log.run_table import RunTable  # lazily: few runs are so large that DuckDB is needed
-
-    with RunTable(folder) as table:
-        return gather_table(table)
-
-
-def gather_table(table: "RunTable") -> RecordTable:
-    """Gather the records of a run's table."""
-    gathered = RecordTable()
-    # The queries sort narrow rows, which DuckDB does on the disk in the same time.
-    table.connection.execute("SET memory_limit = '64MB'")
-    for case, repeat, _ in table.rows(ATTEMPTS):
-        gathered.position(case, repeat)
-    for key, rows in _rows(table):
-        gathered.rows[key].frombytes(rows.tobytes())
-        gathered.records += len(rows)
-    gathered.units.update(unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines"))
-    gathered.excluded.update(dict(table.rows(EXCLUDED)))
-    for place, (reason, count) in enumerate(table.rows(REASONS_GIVEN)):
-        gathered.reasons[reason if place < REASONS else OTHER_REASONS] += count
-    ((gathered.cut,),) = table.rows("SELECT count(*) FROM record_lines WHERE cut_tokens > 0")
-    return gathered
-
-
-def _rows(table: "RunTable") -> Iterator[tuple[ColumnKey, Floats]]:
-    """The rows of numbers of records that are alike, in the order in which their keys first come."""
-    columns = table.arrays(ROWS)
-    lines = columns.pop("line")
-    keys, attempts = (_in_order(columns.pop(name)) for name in ("key", "attempt"))
-    costs = np.column_stack([np.arange(len(lines)), attempts, *columns.values()]).astype(np.float64, copy=False)
-    columns.clear()
-    numbers = np.asarray(table.arrays(NUMBERS)["number"], np.float64)
-    first_lines = lines[np.unique(keys, return_index=True)[1]].tolist()
-    query = f"SELECT {KEY} FROM record_lines WHERE line IN ({', '.join(map(str, first_lines))}) ORDER BY line"
-    firsts = [ColumnKey(*map(_plain, key)) for key in table.rows(query)] if first_lines else []
-    widths = np.array([len(key.values) for key in firsts], np.int64)[keys]
-    starts = np.cumsum(widths) - widths
-    for place, key in enumerate(firsts):
-        chosen = np.flatnonzero(keys == place)
-        scores = numbers[starts[chosen, None] + np.arange(len(key.values))]
-        yield key, np.hstack([costs[chosen], scores])
-
-
-def _in_order(hashes: NDArray[np.uint64]) -> Integers:
-    """A number for each distinct hash, in the order in which they first come."""
-    _, firsts, numbers = np.unique(hashes, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(firsts))[numbers]
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 class Report(FrozenModel):
-    """The rows of a run, and what a reader must know beside them."""
+    """The rows of a run, and the facts needed to interpret them."""
 
     benchmark: str
     model: str
@@ -269,15 +191,21 @@ class Report(FrozenModel):
     records: int
     cases: int
     cut: int
-    """Records whose prompt did not fit the model's window."""
+    """Number of records whose prompt did not fit the model's context window."""
     failed: int
-    """Units that failed and were not finished since."""
+    """Number of units that failed and were not finished later."""
     missing: int
-    """Units that were neither finished nor failed."""
+    """Number of units that were neither finished nor failed."""
     reasons: dict[str, int]
-    """Why something is unscored, and in how many records."""
+    """Number of records by the reason why a score is missing."""
     excluded: dict[str, int] = {}
-    """Why records are left out of all figures, and how many."""
+    """Number of records by the reason for excluding them from all figures."""
+    headlines: dict[str, str] = {}
+    """Headline metric by name, with and without protocol."""
+    hidden: tuple[str, ...] = ()
+    """Metrics left out of default tables in favour of their headlines."""
+    rivals: tuple[Rival, ...] = ()
+    """Pairs of editors whose paired difference in a metric excludes 0."""
     gaps: tuple[ProtocolGap, ...] = ()
     """Differences between the protocols of one metric."""
     choices: tuple[str, ...] = ()
@@ -285,27 +213,38 @@ class Report(FrozenModel):
     forgetting: tuple[ForgettingRow, ...] = ()
     """Metrics at the checkpoints of a sequence."""
     costs: tuple[MetricRow, ...] = ()
-    """Cost of a probe and of an edit under each editor; the metrics are `costs.ALL_COSTS`."""
+    """Cost of a probe, an edit and a turn under each editor; the metrics are `costs.ALL_COSTS`."""
     perplexity: tuple[PerplexityRow, ...] = ()
     """Perplexity of held-out texts under weight edits."""
     ability: tuple[AbilityRow, ...] = ()
     """Scores of other tasks under weight edits."""
     checks: tuple[EditCheckRow, ...] = ()
-    """Weight edits that took, and neighbouring prompts that turned."""
+    """Counts of weight edits that took effect, and of neighbouring prompts that changed."""
     broken: tuple[tuple[str, str, str], ...] = ()
-    """Setting, mode and editor where edits broke the model, so that no value is the best."""
+    """Setting, mode and editor where edits broke the model, so that none of its values is best."""
     spent: RunCost | None = None
+    corrected: tuple[CorrectedRow, ...] = ()
+    """Metrics with manual corrections; no other rows include the corrections."""
     notes: tuple[str, ...] = ()
-    """What went wrong with weight edits, what the benchmark lacks, and how the run was merged from shares."""
+    """Problems of weight edits, shortfalls of the benchmark, and notes on merged shares."""
+
+    def resolve(self, name: str) -> str:
+        """Return the full metric name; a name without protocol gives its headline."""
+        return self.headlines.get(name, name)
 
 
 def _comparable(costs: Sequence[MetricRow], concurrency: int) -> list[MetricRow]:
-    """Costs without the seconds of a probe where probes waited for each other, and so for other editors' too."""
+    """Return the costs without the seconds of a probe if probes ran concurrently.
+
+    Concurrent probes wait for each other, and so for those of other editors.
+    """
     return [row for row in costs if concurrency == 1 or row.metric != PER_PROBE[0].name]
 
 
-def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[MetricRow]:
-    """One row per place and metric that has something to show; editors in the order of the run."""
+def rows_of(
+    gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]
+) -> list[MetricRow]:
+    """Return a row per result group and metric with any probes, in the run's order."""
     rows = (
         metric_row(group, gathered.places[group], metric)
         for group in sorted(gathered.places, key=order_by(editors))
@@ -315,18 +254,18 @@ def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[
 
 
 def report(folder: Path, scoring: str | None = None) -> Report:
-    """The report of a run folder, finished or not, with what judges say where it was scored.
+    """Return the report of a run folder, finished or not, with the judges' scores if it was scored.
 
     Args:
         folder: the run folder.
-        scoring: whose judgements are shown, by id; the newest where none is named, `none` for no judge's.
+        scoring: id of the scoring to show; by default the newest, and `none` for no judge.
 
     Raises:
-        BadData: no run there, or a damaged line.
-        BadSettings: no such scoring.
+        BadData: the folder has no run, or a line is damaged.
+        BadSettings: there is no such scoring.
     """
-    # Listing and the demo import this module, and need no judge.
-    from emend.evals.judging.store import find_scoring
+    # Imported here because listing and the demo import this module and need no judge.
+    from emend.evals.judging.scorings.search import find_scoring
     from emend.evals.results.aggregate.judged import applicable_choices, judged_notes, with_judged
 
     manifest = Manifest.read(folder)
@@ -336,36 +275,81 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
     rows = rows_of(gathered, metrics, editors)
-    failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
-    missing = max(0, manifest.units - len(gathered.units) - len(failed))
+    headlines = run_headlines(manifest, metrics, rows)
+    failed, missing = _open_units(folder, manifest, gathered)
+    choices = applicable_choices(manifest.benchmark.get("choices", ()), rows, metrics)
+    notes = judged_notes(folder, judged) if judged else ()
     return Report(
         benchmark=manifest.config.benchmark,
         model=manifest.config.model,
-        rows=tuple(row.model_copy(update={"judge": by.get(row.metric, "")}) for row in rows),
+        rows=_labelled(rows, by, headlines),
         metrics=tuple(metrics),
         records=gathered.records,
         cases=len(gathered.cases),
         cut=gathered.cut,
-        failed=len(failed),
+        failed=failed,
         missing=missing,
         reasons=dict(gathered.reasons.most_common()),
         excluded=dict(gathered.excluded),
+        headlines=dict(headlines.metrics),
+        hidden=tuple(sorted(headlines.hidden)),
+        rivals=tuple(find_rivals(gathered.places, rows, metrics)),
         gaps=tuple(gaps_of(gathered, metrics, editors)),
-        choices=(
-            *applicable_choices(manifest.benchmark.get("choices", ()), rows, metrics),
-            *(judged_notes(folder, judged) if judged else ()),
-        ),
+        choices=(*choices, *notes),
         forgetting=tuple(forgetting_of(gathered, metrics, editors)),
         costs=tuple(_comparable(costs_of(gathered, folder, editors), manifest.config.concurrency)),
         spent=spent_of(gathered, folder),
-        **_side_effects(folder, manifest, is_finished=not missing),
+        corrected=tuple(_corrected(folder, judged, rows, metrics)),
+        **_side_effects(folder, manifest, gathered, is_finished=not missing),
     )
 
 
-def _side_effects(folder: Path, manifest: Manifest, is_finished: bool) -> dict[str, Any]:
-    """Fields of a report on what weight edits did besides: perplexity, ability, checks, broken models; and notes."""
+def _open_units(folder: Path, manifest: Manifest, gathered: RecordTable) -> tuple[int, int]:
+    """Return the numbers of units that failed for good, and of units that are not done yet."""
+    failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
+    return len(failed), max(0, manifest.units - len(gathered.units) - len(failed))
+
+
+def _corrected(
+    folder: Path, scoring: "Scoring | None", rows: Sequence[MetricRow], metrics: Sequence[Metric]
+) -> Iterator[CorrectedRow]:
+    """Yield the metrics with manual corrections; without corrections no record is read."""
+    corrections = read_corrections(folder).values()
+    if not corrections:
+        return
+    from emend.evals.judging.scorings.verdicts import judged_records
+
+    gathered = gather(corrected_records(judged_records(folder, scoring), corrections))
+    yield from corrected_rows(rows, rows_of(gathered, metrics, ()), metrics, corrections)
+
+
+def _labelled(
+    rows: Sequence[MetricRow], judges: Mapping[str, str], headlines: Headlines
+) -> tuple[MetricRow, ...]:
+    """Return the rows with the judge of each metric, and whether the metric is a headline."""
+    return tuple(
+        row.model_copy(
+            update={"judge": judges.get(row.metric, ""), "headline": row.metric in headlines.main}
+        )
+        for row in rows
+    )
+
+
+def run_headlines(
+    manifest: Manifest, metrics: Sequence[Metric], rows: Sequence[MetricRow]
+) -> Headlines:
+    """Return the headlines of a run's metrics, given the forms in which its probes were asked."""
+    kinds_of = {metric.name: metric.kinds for metric in metrics}
+    chat = {kind for row in rows if CHAT in row.form for kind in kinds_of[row.metric]}
+    return headlines_of(metrics, ProbeKinds(chat, manifest.text_kinds), manifest.config.protocols)
+
+
+def _side_effects(
+    folder: Path, manifest: Manifest, gathered: RecordTable, is_finished: bool
+) -> dict[str, Any]:
+    """Return report fields on side effects: perplexity, ability, checks, broken models, notes."""
     editors = manifest.config.editors
-    perplexity = tuple(perplexities_of(folder, editors, manifest.config.parsed().checkpoints))
+    perplexity = tuple(perplexities_of(folder, editors, manifest.config.plan.checkpoints))
     checks = tuple(edit_checks_of(folder, editors))
     return {
         "perplexity": perplexity,
@@ -374,6 +358,8 @@ def _side_effects(folder: Path, manifest: Manifest, is_finished: bool) -> dict[s
         "broken": broken_places(perplexity, checks),
         "notes": (
             *side_effect_notes(perplexity, checks),
+            *fact_check_notes(gathered.places),
+            *manifest.notes,
             *manifest.benchmark.get("shortfalls", ()),
             *merge_notes(manifest, is_finished=is_finished),
         ),

@@ -1,4 +1,4 @@
-"""Tables of editors by metrics, of one run or of several side by side."""
+"""Tables of editors by metrics, for one run or several runs side by side."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -8,72 +8,109 @@ from typing import Any, NamedTuple
 from emend.evals.case import Metric
 from emend.evals.config.run_config import RESUMABLE_FIELDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.metrics.scores import CONTAINS
+from emend.evals.metrics.protocols import CONTAINS, EXACT, plain_name
 from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.mark_names import Mark
+from emend.evals.results.aggregate.marks import MarkedRow, Rival, marks_of
 from emend.evals.results.aggregate.rows import Report, report
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
-UNLABELLED = {*RESUMABLE_FIELDS, "benchmark", "benchmark_options", "editors", "settings", "share", "mode"}
-"""Fields of a configuration that name no run: the data, its parts, and what changes no result."""
-ASKED = {"plain": "asked in plain text", "chat": "asked in messages"}
+# Configuration fields that never label a run: what to evaluate, and options without effect on
+# results.
+UNLABELLED = {
+    *RESUMABLE_FIELDS,
+    "benchmark",
+    "benchmark_options",
+    "editors",
+    "settings",
+    "share",
+    "mode",
+}
+ASKED = {"plain": "plain-text prompts", "chat": "chat messages"}
 
 
 class LabelledReport(NamedTuple):
-    """A report with what tells its run from the others of a table; no labels for a run alone."""
+    """A report with labels that tell its run from others in a table; empty for a single run."""
 
     report: Report
     labels: Mapping[str, str]
 
 
+class LeftOut(NamedTuple):
+    """A metric that a table leaves out, with the reason."""
+
+    metric: Metric
+    reason: str
+
+
 class TableRow(NamedTuple):
-    """A row: its names, one for each heading of the table, and its values by metric."""
+    """A table row: one name per heading, and the values by metric."""
 
     names: tuple[str, ...]
     values: Mapping[str, MetricRow]
     broken: bool = False
-    """True where edits broke the model: none of the values counts as the best."""
+    """True if the edits broke the model; its values are then never marked as best."""
 
 
 class MetricTable(NamedTuple):
-    """A table of metrics: what names its rows, the metrics shown, and the rows."""
+    """A table of metrics, with the headings of the names that identify its rows."""
 
     benchmark: str
     title: str
     headings: tuple[str, ...]
     metrics: tuple[Metric, ...]
     rows: tuple[TableRow, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    rivals: frozenset[Rival] = frozenset()
+    """Pairs of editors of one run whose paired difference excludes 0."""
+
+    def marks(self, metric: Metric) -> list[Mark]:
+        """Return the mark of each row's value of a metric."""
+        rows = [
+            MarkedRow(row.values.get(metric.name), row.broken, row.names[:-1]) for row in self.rows
+        ]
+        return marks_of(rows, metric, self.rivals)
 
     def rows_of(self, metric: Metric) -> list[MetricRow]:
-        """The metric's values, those that there are."""
+        """Return the metric's values, skipping rows without one."""
         return [row.values[metric.name] for row in self.rows if metric.name in row.values]
 
     def protocol(self, metric: Metric) -> str:
-        """Protocol of a column, and the form of its probes where the table has several; empty without a protocol."""
+        """Return a column's protocol, with the form of its probes if the table has several forms.
+
+        The text is empty for a metric without protocol.
+        """
         forms = {row.form for row in self.rows_of(metric) if row.form}
-        several = len({row.form for each in self.metrics for row in self.rows_of(each) if row.form}) > 1
+        several = (
+            len({row.form for each in self.metrics for row in self.rows_of(each) if row.form}) > 1
+        )
         return ", ".join(filter(None, [metric.protocol, *(sorted(forms) if several else [])]))
 
 
 class TableChoice(NamedTuple):
-    """Content of tables: these columns, or the first group of metrics and the judges', or all; and the order of rows.
+    """Choice of the columns and the row order of tables.
 
-    Rows are sorted by a metric, best first; by default they are in the order of the runs and their editors.
+    By default a table shows the first group of metrics and the judges' groups; `columns` selects
+    metrics by name, where a name without protocol stands for its headline. `everything` shows all
+    metrics, and `all_groups` every group without its further protocols. Rows are sorted by the
+    metric `sort`, best first; by default they keep the order of the runs and their editors.
     """
 
     columns: tuple[str, ...] = ()
     sort: str | None = None
     everything: bool = False
+    all_groups: bool = False
 
 
 COMPACT = TableChoice()
 
 
 def load_reports(folders: Sequence[Path], scoring: str | None = None) -> list[LabelledReport]:
-    """The report of each run folder, in which runs are labelled by folder and by the settings in which they differ.
+    """Return the report of each run folder, labelled by folder and by the settings that differ.
 
     Raises:
-        BadData: no run in a folder, or a damaged line.
+        BadData: a folder has no run, or a line is damaged.
         BadSettings: a folder is given twice, or there is no such scoring.
     """
     doubled = [str(folder) for place, folder in enumerate(folders) if folder in folders[:place]]
@@ -87,42 +124,81 @@ def _labels(folders: Sequence[Path]) -> list[dict[str, str]]:
     if len(folders) == 1:
         return [{}]
     manifests = [Manifest.read(folder) for folder in folders]
-    short = len({folder.resolve().name for folder in folders}) == len(folders)
-    names = [folder.resolve().name if short else str(folder) for folder in folders]
-    settings = [manifest.config.model_dump(exclude=UNLABELLED) | {"mode": manifest.mode} for manifest in manifests]
-    different = [field for field in settings[0] if len({_text(values[field]) for values in settings}) > 1]
-    return [
-        {"run": name} | {field: _text(values[field]) for field in different}
-        for name, values in zip(names, settings, strict=True)
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(folder) for folder in folders]
+    settings = [
+        manifest.config.model_dump(exclude=UNLABELLED) | {"mode": manifest.mode}
+        for manifest in manifests
     ]
+    labels = [{"run": name} for name in names]
+    for field in settings[0]:
+        texts = [_text(values[field]) for values in settings]
+        if len(set(texts)) > 1:
+            for label, text in zip(labels, texts, strict=True):
+                label[field] = text
+    return labels
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return " ".join(
-            f"{key}.{_text(part)}" if isinstance(part, Mapping) else f"{key}={part}" for key, part in value.items()
-        )
-    return "" if value is None else str(value)
+        texts = []
+        for key, entry in value.items():
+            if isinstance(entry, Mapping):
+                texts.append(f"{key}.{_text(entry)}")
+            else:
+                texts.append(f"{key}={entry}")
+        return " ".join(texts)
+    if value is None:
+        return ""
+    return str(value)
 
 
-def metric_tables(reports: Sequence[LabelledReport], choice: TableChoice = COMPACT) -> list[MetricTable]:
-    """The tables: one for each benchmark, setting and mode, and with `everything` for each group of metrics too.
+def metric_tables(
+    reports: Sequence[LabelledReport], choice: TableChoice = COMPACT
+) -> list[MetricTable]:
+    """Return a table per benchmark, setting and mode, and per group of metrics shown.
 
-    Runs in different modes share a table, which then names the mode in each row.
+    Runs in different modes share a table, whose rows then name the mode.
 
     Raises:
         BadSettings: no report has a chosen metric.
     """
-    known = list(dict.fromkeys(metric.name for each in reports for metric in each.report.metrics))
-    for name in (*choice.columns, *([choice.sort] if choice.sort else [])):
-        if name not in known:
-            raise BadSettings(f"no metric '{name}' in the report: {nearest(name, known)}")
+    choice = _resolved(reports, choice)
     rows = [(each, row) for each in reports for row in each.report.rows]
     places: dict[tuple[str, ...], list[tuple[LabelledReport, MetricRow]]] = {}
     for each, row in rows:
-        mode = "" if "mode" in each.labels else row.mode
+        if "mode" in each.labels:
+            mode = ""
+        else:
+            mode = row.mode
         places.setdefault((each.report.benchmark, row.setting, mode), []).append((each, row))
     return [table for place, members in places.items() for table in _tables(place, members, choice)]
+
+
+def _resolved(reports: Sequence[LabelledReport], choice: TableChoice) -> TableChoice:
+    """Return the choice with its metric names resolved against these reports.
+
+    Raises:
+        BadSettings: no report has a chosen metric.
+    """
+    columns = (name for text in choice.columns for name in _metric_names(reports, text))
+    if choice.sort:
+        sort = _metric_names(reports, choice.sort)[0]
+    else:
+        sort = None
+    return choice._replace(columns=tuple(dict.fromkeys(columns)), sort=sort)
+
+
+def _metric_names(reports: Sequence[LabelledReport], text: str) -> list[str]:
+    known = {metric.name for each in reports for metric in each.report.metrics}
+    names = list(dict.fromkeys(each.report.resolve(text) for each in reports))
+    if chosen := [name for name in names if name in known]:
+        return chosen
+    texts = dict.fromkeys(
+        name for each in reports for name in (*each.report.headlines, *sorted(known))
+    )
+    raise BadSettings(f"no metric '{text}' in the report: {nearest(text, list(texts))}")
 
 
 def _tables(
@@ -137,37 +213,93 @@ def _tables(
         if row.place in each.report.broken:
             broken.add(names)
     models = dict.fromkeys(each.report.model for each, _ in members)
-    title = f"{benchmark}, {setting}" + (f", mode {mode}" if mode else "")
-    title += f", model {next(iter(models))}" if len(models) == 1 else ""
+    title = f"{benchmark}, {setting}"
+    if mode:
+        title += f", mode {mode}"
+    if len(models) == 1:
+        title += f", model {next(iter(models))}"
     forms = {row.form for _, row in members if row.form}
-    title += f", {ASKED.get(next(iter(forms)), '')}".removesuffix(", ") if len(forms) == 1 else ""
+    if len(forms) == 1:
+        title += f", {ASKED.get(next(iter(forms)), '')}".removesuffix(", ")
     headings = (*members[0][0].labels, "editor")
     metrics = {metric.name: metric for each, _ in members for metric in each.report.metrics}
-    measured = [metric for metric in metrics.values() if any(metric.name in values for values in rows.values())]
+    names_measured = {name for values in rows.values() for name in values}
+    measured = [metric for metric in metrics.values() if metric.name in names_measured]
     judged = {row.metric for _, row in members if row.judge}
+    reports = list({id(each.report): each.report for each, _ in members}.values())
+    rivals = frozenset(rival for each in reports for rival in each.rivals)
+    groups, left_out = _groups(
+        _ordered(measured, reports, choice), choice, judged, rows.values(), reports
+    )
     tables = []
-    for name, group in _groups(measured, choice, judged, rows.values()):
+    for name, group in groups:
+        group_names = {metric.name for metric in group}
         lines = [
             TableRow(names, values, names in broken)
             for names, values in rows.items()
-            if any(m.name in values for m in group)
+            if not group_names.isdisjoint(values)
         ]
-        heading = f"{title}: {name}" if name else title
-        tables.append(MetricTable(benchmark, heading, headings, tuple(group), tuple(_sorted(lines, metrics, choice))))
+        if name:
+            heading = f"{title}: {name}"
+        else:
+            heading = title
+        ordered = tuple(_sorted(lines, metrics, choice))
+        missing = tuple(each for each in left_out if each.metric.group == group[0].group)
+        tables.append(
+            MetricTable(benchmark, heading, headings, tuple(group), ordered, missing, rivals)
+        )
     return tables
 
 
-def _distinct(metrics: Sequence[Metric], rows: Collection[Mapping[str, MetricRow]]) -> list[Metric]:
-    """The metrics without those of the protocol `contains` that say of every row what the metric before them says."""
+def _ordered(
+    measured: Sequence[Metric], reports: Sequence[Report], choice: TableChoice
+) -> list[Metric]:
+    """Return the metrics with each headline before its counterparts."""
+    main = {row.metric for each in reports for row in each.rows if row.headline}
+    first = {
+        (metric.group, plain_name(metric)): at for at, metric in reversed([*enumerate(measured)])
+    }
+    return sorted(
+        measured,
+        key=lambda metric: (first[metric.group, plain_name(metric)], metric.name not in main),
+    )
 
-    def is_repeated(before: Metric, metric: Metric) -> bool:
-        is_counterpart = metric.name == f"{before.name} {CONTAINS}" and metric.protocol == CONTAINS
-        if not is_counterpart or (metric.kinds, metric.per) != (before.kinds, before.per):
-            return False
-        pairs = [(row.get(before.name), row.get(metric.name)) for row in rows]
-        return all(a and b and (a.mean, a.n, a.unscored) == (b.mean, b.n, b.unscored) for a, b in pairs if a or b)
 
-    return [*metrics[:1], *(metric for before, metric in pairwise(metrics) if not is_repeated(before, metric))]
+def _is_repeated(before: Metric, metric: Metric, rows: Collection[Mapping[str, MetricRow]]) -> bool:
+    """Return True if an `exact` or `contains` metric repeats the values of its headline."""
+    is_counterpart = plain_name(metric) == plain_name(before) and {
+        metric.protocol,
+        before.protocol,
+    } == {
+        EXACT,
+        CONTAINS,
+    }
+    if not is_counterpart or (metric.kinds, metric.per) != (before.kinds, before.per):
+        return False
+    pairs = [(row.get(before.name), row.get(metric.name)) for row in rows]
+    return all(
+        a and b and (a.mean, a.n, a.unscored) == (b.mean, b.n, b.unscored)
+        for a, b in pairs
+        if a or b
+    )
+
+
+def _left_out(
+    metrics: Sequence[Metric], rows: Collection[Mapping[str, MetricRow]], reports: Sequence[Report]
+) -> list[LeftOut]:
+    """Return the metrics that a default table hides: further protocols, and repeated values."""
+    main = {
+        metric.name for each in reports for metric in each.metrics if metric.name not in each.hidden
+    }
+    hidden = [metric for metric in metrics if metric.name not in main]
+    visible = [metric for metric in metrics if metric not in hidden]
+    repeated = [
+        metric for before, metric in pairwise(visible) if _is_repeated(before, metric, rows)
+    ]
+    return [
+        *(LeftOut(metric, f"by {metric.protocol}") for metric in hidden),
+        *(LeftOut(metric, f"by {metric.protocol}, the same figures") for metric in repeated),
+    ]
 
 
 def _groups(
@@ -175,33 +307,47 @@ def _groups(
     choice: TableChoice,
     judged: set[str],
     rows: Collection[Mapping[str, MetricRow]],
-) -> list[tuple[str, list[Metric]]]:
-    """Title and metrics of each table."""
+    reports: Sequence[Report],
+) -> tuple[list[tuple[str, list[Metric]]], list[LeftOut]]:
+    """Return the title and metrics of each table, and the metrics left out of them."""
     if choice.columns:
         by_name = {metric.name: metric for metric in measured}
         chosen = [by_name[name] for name in choice.columns if name in by_name]
         judges = dict.fromkeys(metric.group for metric in chosen if metric.name in judged)
-        return [("; ".join(judges), chosen)] if chosen else []
+        return ([("; ".join(judges), chosen)] if chosen else []), []
     groups: dict[str, list[Metric]] = {}
     for metric in measured:
         groups.setdefault(metric.group, []).append(metric)
-    if not choice.everything:
-        groups = {name: _distinct(metrics, rows) for name, metrics in groups.items()}
-    first = next(iter(groups), "")
-    return [
-        (name, metrics)
-        for name, metrics in groups.items()
-        if choice.everything or name == first or any(metric.name in judged for metric in metrics)
-    ]
+    if choice.everything:
+        return [*groups.items()], []
+    first, tables, left_out = (
+        next(iter(groups), ""),
+        list[tuple[str, list[Metric]]](),
+        list[LeftOut](),
+    )
+    for name, metrics in groups.items():
+        if choice.all_groups or name == first or any(metric.name in judged for metric in metrics):
+            missing = _left_out(metrics, rows, reports)
+            absent = [each.metric for each in missing]
+            tables.append((name, [metric for metric in metrics if metric not in absent]))
+            left_out += missing
+    return tables, left_out
 
 
-def _sorted(rows: Sequence[TableRow], metrics: Mapping[str, Metric], choice: TableChoice) -> Sequence[TableRow]:
+def _sorted(
+    rows: Sequence[TableRow], metrics: Mapping[str, Metric], choice: TableChoice
+) -> Sequence[TableRow]:
     if choice.sort is None or choice.sort not in metrics:
         return rows
-    sign = -1 if metrics[choice.sort].higher_is_better else 1
+    if metrics[choice.sort].higher_is_better:
+        sign = -1
+    else:
+        sign = 1
 
     def key(row: TableRow) -> tuple[bool, float]:
         value = row.values.get(choice.sort or "")
-        return (True, 0.0) if value is None or value.mean is None else (False, sign * value.mean)
+        if value is None or value.mean is None:
+            return (True, 0.0)
+        return (False, sign * value.mean)
 
     return sorted(rows, key=key)

@@ -1,1 +1,1 @@
-"""Analyses of the papers beyond their tables: each is a function over the records of runs."""
+"""Analyses beyond the papers' tables, each a function over the records of runs."""

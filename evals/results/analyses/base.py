@@ -11,11 +11,11 @@ from emend.memory.errors import BadSettings
 
 
 class Lacking(BadSettings):
-    """Raised when a run has not what an analysis needs; says which option or command gives it."""
+    """Raised when a run lacks what an analysis needs; the message says how to get it."""
 
 
 class PanelPlace(FrozenModel):
-    """The place of a number: the table and the plot's field, its place on the axis, and the editor."""
+    """Position of a number in a plot: panel, axis label and series, such as the editor."""
 
     panel: str
     label: str
@@ -23,14 +23,14 @@ class PanelPlace(FrozenModel):
 
 
 class AnalysisRow(Estimate, PanelPlace):
-    """A number of an analysis, with n, unscored and the 95 % interval."""
+    """A number of an analysis, with n, unscored and the 95% interval."""
 
     x: float | None = None
-    """The place on a numeric axis."""
+    """Position on a numeric axis."""
 
 
 class ReferenceLine(FrozenModel):
-    """A level that is drawn in for comparison, such as what a constant answer scores."""
+    """A level drawn for comparison, such as the score of a constant answer."""
 
     panel: str
     label: str
@@ -47,9 +47,10 @@ class Dot(FrozenModel):
 
 
 class PlotStyle(FrozenModel):
-    """Form of the plot: `bars`, `curve` (over `AnalysisRow.x`), `scatter` of the dots, or `plane` (row against row).
+    """Form of a plot: `bars`, `curve` (over `AnalysisRow.x`), `scatter` (of dots) or `plane`.
 
-    `limits` of the value axis; None leaves it to the numbers. In a plane the two axes are the panels named.
+    A plane plots the rows of one panel against those of another; `axes` names both panels. `limits`
+    is the range of the value axis; None chooses it from the numbers.
     """
 
     form: str = "bars"
@@ -58,16 +59,16 @@ class PlotStyle(FrozenModel):
     limits: tuple[float, float] | None = None
     axes: tuple[str, str] = ("", "")
     alike: bool = True
-    """The panels have one value axis."""
+    """True if all panels share one value axis."""
     log: bool = False
-    """A curve's numeric axis is logarithmic."""
+    """True if the numeric axis of a curve is logarithmic."""
 
 
 class Analysis(FrozenModel):
-    """A finished analysis: rows for the table, what the plot shows, and what must be known to read them."""
+    """A finished analysis: rows of the table, contents of the plot, and notes on reading them."""
 
     kind: str = ""
-    """Name of the analysis; `analyse_runs` gives it."""
+    """Name of the analysis, set by `analyse_runs`."""
     title: str
     unit: str
     rows: tuple[AnalysisRow, ...]
@@ -90,9 +91,9 @@ class AnalysisRequest:
 
 @dataclass(frozen=True)
 class AnalysisKind:
-    """An analysis: the benchmarks that it applies to (all when empty), its requirements, and its function.
+    """An analysis with the benchmarks that it applies to (all if empty), requirements and function.
 
-    `lacks` says of an inventory why it cannot be made, with the remedy; "" when it can.
+    `lacks` returns what an inventory is missing, with the remedy; "" if the analysis is possible.
     """
 
     benchmarks: tuple[str, ...]
@@ -102,7 +103,7 @@ class AnalysisKind:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Contents of a run: settings, and (kind, output) pairs that have a number in at least one record."""
+    """Contents of a run: (kind, output) pairs with a number in at least one record."""
 
     run: Run
     outputs: frozenset[tuple[str, str]]
@@ -110,38 +111,45 @@ class Inventory:
     def has(self, outputs: Iterable[str], kinds: Iterable[str] = ()) -> bool:
         """Return True if one of the outputs has values for one of the kinds, or for any kind."""
         sought, among = set(outputs), set(kinds)
-        return any(output in sought and (not among or kind in among) for kind, output in self.outputs)
+        return any(
+            output in sought and (not among or kind in among) for kind, output in self.outputs
+        )
 
 
 def inventory(run: Run) -> Inventory:
-    """Go through the records once."""
+    """Return the inventory of a run, in one pass over its records."""
     records = run.fields(("kind", "values"))
-    return Inventory(run, frozenset((record.kind, name) for record in records for name in record.values))
+    return Inventory(
+        run, frozenset((record.kind, name) for record in records for name in record.values)
+    )
 
 
-def needs(remedy: str, outputs: Iterable[str], kinds: Iterable[str] = ()) -> Callable[[Inventory], str]:
-    """Requirement of an analysis: one of the outputs, for one of the kinds of probe or for any."""
+def needs(
+    remedy: str, outputs: Iterable[str], kinds: Iterable[str] = ()
+) -> Callable[[Inventory], str]:
+    """Return a requirement: a value of one of the outputs, for one of the kinds or any kind."""
     return lambda inventory: "" if inventory.has(outputs, kinds) else remedy
 
 
+# Fields of a record that every analysis reads.
 SCORED = ("case", "probe", "kind", "editor", "setting", "values", "unscored")
-"""Fields of a record that every analysis reads."""
 
 
 def records_of(
     runs: Sequence[Run], kinds: Collection[str] = (), fields: Sequence[str] = ()
 ) -> Iterator[tuple[Run, Record]]:
-    """Yield the records of all runs, or those of these kinds of probe, each with its run.
+    """Yield the records of all runs, or those of the given kinds of probe, each with its run.
 
-    They have the fields `SCORED`, and these.
+    Only `SCORED` and the given fields are read.
     """
     return ((run, record) for run in runs for record in run.fields((*SCORED, *fields), kinds))
 
 
 class Bins:
-    """Values and their cases, by panel, label and series, in the order in which they first came.
+    """Values and their cases by panel, label and series, in the order of their first occurrence.
 
-    A panel has its run's name where several runs are analysed together; `remedy` says what gives values where none are.
+    A panel's name contains the run's name if several runs are analysed together. `remedy` tells how
+    to get values if there are none.
     """
 
     def __init__(self, runs: Sequence[Run], remedy: str = "") -> None:
@@ -159,7 +167,7 @@ class Bins:
         case: Hashable = None,
         x: float | None = None,
     ) -> None:
-        """Put a value of the record's editor; None is unscored."""
+        """Add a value of the record's editor; None counts as unscored."""
         key = panel_name(run, self.runs, panel), label, record.editor
         values, cases = self._found.setdefault(key, ([], []))
         values.append(value)
@@ -167,37 +175,42 @@ class Bins:
         if x is not None:
             self._x[key] = x
 
-    def take(self, run: Run, panel: str, label: str, record: Record, output: str, case: Hashable = None) -> None:
-        """Put a record's output where the record was scored on it, or says why it is not."""
+    def take(
+        self, run: Run, panel: str, label: str, record: Record, output: str, case: Hashable = None
+    ) -> None:
+        """Add a record's output; a record without a value or reason for this output is skipped."""
         if output in record.values or output in record.unscored:
             self.add(run, panel, label, record, record.values.get(output), case)
 
     def rows(
         self, labels: Sequence[str] = (), scale: float = 100.0, counts: Collection[str] = ()
     ) -> tuple[AnalysisRow, ...]:
-        """Rows with estimates, panel by panel, those of the labels given first.
+        """Return rows with estimates, ordered by panel, then by label and series.
 
         Args:
-            labels: their order.
-            scale: of shares.
-            counts: labels whose values are no shares.
+            labels: labels that come first, in this order.
+            scale: factor of shares.
+            counts: labels whose values are not shares.
 
         Raises:
-            Lacking: nothing was put.
+            Lacking: no value was added.
         """
         if not self._found:
             raise Lacking(self.remedy)
-        estimates = (
-            (key, estimate(*columns, share=False) if key[1] in counts else estimate(*columns).scaled(scale))
-            for key, columns in self._found.items()
-        )
-        return ordered((row_of(key, value, self._x.get(key)) for key, value in estimates), labels)
+        rows = []
+        for key, columns in self._found.items():
+            if key[1] in counts:
+                value = estimate(*columns, share=False)
+            else:
+                value = estimate(*columns).scaled(scale)
+            rows.append(row_of(key, value, self._x.get(key)))
+        return ordered(rows, labels)
 
     def scored_rows(self, labels: Sequence[str] = ()) -> tuple[AnalysisRow, ...]:
-        """The rows.
+        """Return the rows, like `rows`, but require a number.
 
         Raises:
-            Lacking: none has a number.
+            Lacking: no row has a number.
         """
         rows = self.rows(labels)
         if not any(row.n for row in rows):
@@ -206,28 +219,40 @@ class Bins:
 
 
 def first_value(record: Record, outputs: Iterable[str]) -> float | None:
-    """The record's value of the first of these outputs that it has."""
+    """Return the record's value of the first of these outputs that it has."""
     return next((record.values[name] for name in outputs if name in record.values), None)
 
 
 def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -> AnalysisRow:
-    """A row of an estimate."""
+    """Return the row of an estimate."""
     panel, label, series = key
     return AnalysisRow(panel=panel, label=label, series=series, x=x, **value.model_dump())
 
 
 def ordered(rows: Iterable[AnalysisRow], labels: Sequence[str] = ()) -> tuple[AnalysisRow, ...]:
-    """Rows by panel and series as they came, and by the order of the labels given; other labels come after these."""
+    """Return rows ordered by panel, label and series.
+
+    Panels and series keep the order of their first occurrence; the given labels come before others.
+    """
     unordered = list(rows)
-    columns = [row.panel for row in unordered], [row.label for row in unordered], [row.series for row in unordered]
-    panels, names, series = (
-        {name: at for at, name in enumerate(dict.fromkeys((*first, *column)))}
-        for first, column in zip(((), labels, ()), columns, strict=True)
+    panels = _ranks(row.panel for row in unordered)
+    names = _ranks((*labels, *(row.label for row in unordered)))
+    series = _ranks(row.series for row in unordered)
+    return tuple(
+        sorted(unordered, key=lambda row: (panels[row.panel], names[row.label], series[row.series]))
     )
-    return tuple(sorted(unordered, key=lambda row: (panels[row.panel], names[row.label], series[row.series])))
+
+
+def _ranks(names: Iterable[str]) -> dict[str, int]:
+    """Return the rank of each name by where it comes first."""
+    return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
 
 
 def panel_name(run: Run, runs: Sequence[Run], text: str = "") -> str:
-    """A panel's name: the text, with the run before it where several are analysed together."""
-    parts = [run.name] if len(runs) > 1 else []
-    return ", ".join([*parts, text] if text else parts or [run.benchmark])
+    """Return a panel's name: the text, preceded by the run if several are analysed together."""
+    names = []
+    if len(runs) > 1:
+        names.append(run.name)
+    if text:
+        names.append(text)
+    return ", ".join(names or [run.benchmark])

@@ -1,1 +1,1 @@
-"""Reports: tables, plots and pages made from records."""
+"""Reports of records: tables, plots and progress, on terminals and in files."""

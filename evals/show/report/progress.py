@@ -1,4 +1,7 @@
-"""Progress of a run, with the time that is left: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of a run, with an estimate of the remaining time.
+
+It is shown as a bar on a terminal, and as plain lines elsewhere.
+"""
 
 import sys
 import threading
@@ -10,18 +13,20 @@ from html import escape
 from importlib import import_module
 from typing import Any, TextIO
 
-from emend.evals.run.results import Progress
+from emend.evals.jobs.progress import Progress
 from emend.memory.escape import safe
 
+# Number of units after which the measured pace of an editor is used; the first probes include
+# loading and warm-up.
 MEASURED = 0.25
-"""Units of an editor from which on its pace is its own: the first probes load and warm up."""
 
 
 class Pace:
-    """Divides the time that has passed among editors: what passes until a report is the reporting editor's.
+    """Estimator of the remaining time, from the time spent per editor.
 
-    So the mean time of a unit is that at the run's concurrency. An editor without any report is taken for as fast as
-    the others, for what a unit of it passes through the model.
+    The time since the previous report is attributed to the editor that reports, so that the mean
+    time of a unit accounts for the concurrency of the run. An editor without reports is assumed to
+    take as long per token as the other editors.
     """
 
     def __init__(self) -> None:
@@ -32,15 +37,15 @@ class Pace:
         self.start()
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start measuring."""
         self._last = time.monotonic()
 
     def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
-        """Take, by editor, the number of units left, and the tokens that a unit passes through a local model."""
+        """Set, by editor, the number of remaining units and of tokens per unit in a local model."""
         self._left, self._tokens = dict(units), tokens
 
     def add(self, editor: str, units: float) -> None:
-        """Count a unit, or a share of one."""
+        """Count a unit or a fraction of one."""
         now = time.monotonic()
         self._seconds[editor] += now - self._last
         self._last = now
@@ -51,23 +56,31 @@ class Pace:
             self._ahead[editor] = seconds * (1 - share), ahead - min(units, ahead)
 
     def edited(self, editor: str, seconds: float, units: int) -> None:
-        """Count seconds that were spent on units of which none is asked yet."""
+        """Count seconds spent on editing for units whose probes have not been asked yet."""
         before, ahead = self._ahead.get(editor, (0.0, 0.0))
         units_left = self._left.get(editor, 0.0) - self._units[editor]
         self._ahead[editor] = before + seconds, ahead + (units or max(1.0, units_left))
 
     def seconds_left(self, units: int) -> float | None:
-        """Time for the units that are left, this many in all; None before the first unit."""
-        means = {editor: self._mean(editor) for editor, count in self._units.items() if count >= MEASURED}
+        """Estimate the seconds for `units` remaining units; None before the first unit is done."""
+        means = {
+            editor: self._mean(editor) for editor, count in self._units.items() if count >= MEASURED
+        }
         if not means or sum(self._units.values()) < 1:
             return None
         weight = sum(self._units[editor] * self._tokens.get(editor, 1.0) for editor in means)
         usual = sum(self._units[editor] * mean for editor, mean in means.items()) / weight
-        left = {editor: max(0.0, count - self._units[editor]) for editor, count in self._left.items()}
+        left = {
+            editor: max(0.0, count - self._units[editor]) for editor, count in self._left.items()
+        }
         if not sum(left.values()):
             left = {"": units}
         return sum(
-            max(0.0, count * means.get(editor, usual * self._tokens.get(editor, 1.0)) - self._spent(editor))
+            max(
+                0.0,
+                count * means.get(editor, usual * self._tokens.get(editor, 1.0))
+                - self._spent(editor),
+            )
             for editor, count in left.items()
         )
 
@@ -75,7 +88,7 @@ class Pace:
         return self._ahead.get(editor, (0.0, 0.0))[0]
 
     def _mean(self, editor: str) -> float:
-        """Seconds of a unit, without those spent on units that are still to be asked."""
+        """Return the mean seconds of a unit, without time spent on units not asked yet."""
         return max(0.0, self._seconds[editor] - self._spent(editor)) / self._units[editor]
 
 
@@ -83,7 +96,7 @@ EVERY_SECONDS = 5.0
 
 
 class RunProgress(Progress):
-    """Counts units, and shows nothing; base of the other kinds of progress."""
+    """Silent progress that counts units; base class of the visible ones."""
 
     def __init__(self) -> None:
         self.total = self.skipped = self.done = self.failed = self.unscored = self.tokens = 0
@@ -93,16 +106,16 @@ class RunProgress(Progress):
         self._wait_end = float("-inf")
 
     def start(self, total: int, skipped: int) -> None:
-        """Begin to count."""
+        """Start counting."""
         self.total, self.skipped, self.start_time = total, skipped, time.monotonic()
         self.pace.start()
 
     def plan(self, units: Mapping[str, float], tokens: Mapping[str, float]) -> None:
-        """Take what is left, for the time that it will take."""
+        """Set the remaining work, from which the remaining time is estimated."""
         self.pace.plan(units, tokens)
 
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
-        """Count one unit, and show the counts."""
+        """Count one unit and show the counts."""
         self.editor = editor
         self.done += not failed
         self.failed += failed
@@ -112,26 +125,33 @@ class RunProgress(Progress):
         self.show()
 
     def probes(self, editor: str, share: float) -> None:
-        """Count a share of a unit in progress, and show the counts."""
+        """Count a fraction of a unit in progress and show the counts."""
         self.pace.add(editor, share)
         if share > 0:
             self.editor = editor
             self.show()
 
     def edited(self, editor: str, seconds: float, units: int) -> None:
-        """Count the time for the units that it was for."""
+        """Count the seconds of editing for units that are not asked yet, and show the counts."""
         self.pace.edited(editor, seconds, units)
+        self.editor = editor
+        self.show()
 
     def waiting(self, seconds: float, reason: str) -> None:
-        """Show the reason beside the counts until the wait is over; waits of less than a second are not shown."""
+        """Show the reason of a wait beside the counts until the wait is over.
+
+        Waits of less than a second are not shown.
+        """
         if seconds >= 1 and time.monotonic() + seconds > self._wait_end:
             self._wait, self._wait_end = reason, time.monotonic() + seconds
             self.show()
 
     @property
     def waits(self) -> list[str]:
-        """Reason of the longest wait under way; empty without one."""
-        return [self._wait] if time.monotonic() < self._wait_end else []
+        """Reason of the longest current wait; empty if there is none."""
+        if time.monotonic() < self._wait_end:
+            return [self._wait]
+        return []
 
     def show(self) -> None:
         """Do nothing; subclasses show the counts."""
@@ -143,11 +163,11 @@ class RunProgress(Progress):
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate from the pace so far; None before the first unit."""
+        """Estimated remaining seconds; None before the first unit is done."""
         return self.pace.seconds_left(self.total - self.processed)
 
     def line(self) -> str:
-        """All counts in one line."""
+        """Format all counts as one line."""
         parts = [f"{self.processed}/{self.total} units"]
         if self.skipped:
             parts.append(f"{self.skipped} from before")
@@ -156,11 +176,13 @@ class RunProgress(Progress):
         if left is not None and self.processed < self.total:
             parts.append(f"{duration(left)} left")
         parts += self.waits
-        return f"{self.editor}: {', '.join(parts)}" if self.editor else ", ".join(parts)
+        if self.editor:
+            return f"{self.editor}: {', '.join(parts)}"
+        return ", ".join(parts)
 
 
 class Lines(RunProgress):
-    """A plain line every few seconds, and one at the end."""
+    """Progress as a plain line every few seconds, and one at the end."""
 
     def __init__(self, file: TextIO | None = None, every: float = EVERY_SECONDS) -> None:
         super().__init__()
@@ -169,7 +191,7 @@ class Lines(RunProgress):
         self._last = time.monotonic()
 
     def waiting(self, seconds: float, reason: str) -> None:
-        """Write a line at once where nothing else is waited for: until the wait is over there may be no other."""
+        """Write a line at once for a long wait, as there may be no other line until it is over."""
         if seconds >= self._every and not self.waits:
             self._last = float("-inf")
         super().waiting(seconds, reason)
@@ -190,7 +212,7 @@ class Lines(RunProgress):
 
 
 class Bar(RunProgress):
-    """One bar on a terminal."""
+    """Progress as a bar on a terminal."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__()
@@ -216,7 +238,7 @@ class Bar(RunProgress):
         self._bars.start()
 
     def show(self) -> None:
-        """Move the bar."""
+        """Update the bar."""
         counts = [f"{self.tokens:,} tokens"]
         if self.failed:
             counts.append(f"{self.failed} failed")
@@ -226,7 +248,9 @@ class Bar(RunProgress):
             counts.append(f"{duration(left)} left")
         counts += self.waits
         text = safe(" · ".join(counts))
-        self._bars.update(self._task, completed=self.processed, description=safe(self.editor), counts=text)
+        self._bars.update(
+            self._task, completed=self.processed, description=safe(self.editor), counts=text
+        )
 
     def close(self) -> None:
         """Remove the bar."""
@@ -234,7 +258,7 @@ class Bar(RunProgress):
 
 
 class NotebookBar(RunProgress):
-    """One bar below a notebook's cell, drawn anew every half second."""
+    """Progress as a bar below a notebook cell, updated every half second."""
 
     def __init__(self, every: float = 0.5) -> None:
         super().__init__()
@@ -246,7 +270,7 @@ class NotebookBar(RunProgress):
         self._display = import_module("IPython.display").display(self._shown(), display_id=True)
 
     def show(self) -> None:
-        """Move the bar if it was moved long enough ago."""
+        """Update the bar if the last update is old enough."""
         if time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             self._display.update(self._shown())
@@ -257,13 +281,14 @@ class NotebookBar(RunProgress):
 
     def _shown(self) -> Any:
         return import_module("IPython.display").HTML(
-            f'<progress value="{self.processed}" max="{max(1, self.total)}" style="width:20em"></progress> '
+            f'<progress value="{self.processed}" max="{max(1, self.total)}" '
+            f'style="width:20em"></progress> '
             f"<span>{escape(safe(self.line()))}</span>"
         )
 
 
 def duration(seconds: float) -> str:
-    """Format seconds for people: `12 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Format a duration: `12 s`, `3 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -273,14 +298,19 @@ def duration(seconds: float) -> str:
 
 
 def progress_on(file: TextIO | None = None) -> Progress:
-    """Make a bar when the stream (standard error by default) is a terminal, lines when it is not."""
+    """Return a bar if the stream (default: standard error) is a terminal, else plain lines."""
     stream = file or sys.stderr
-    return Bar(stream) if stream.isatty() else Lines(stream)
+    if stream.isatty():
+        return Bar(stream)
+    return Lines(stream)
 
 
 @contextmanager
 def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator[None]:
-    """Inside the `with`, write a line to standard error every few seconds, for work that has no units to count."""
+    """Write a line to standard error every few seconds while the context is active.
+
+    Use it for work without countable units.
+    """
     over = threading.Event()
 
     def beat() -> None:
@@ -297,10 +327,12 @@ def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator
 
 
 @contextmanager
-def counter(label: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
-    """Show a count while work goes on: a bar on a terminal, a line every few seconds elsewhere.
+def counter(
+    label: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int, str], None]]:
+    """Show a count: as a bar on a terminal, as a line every few seconds elsewhere.
 
-    Yields `update(count, note)`; `total` is None where the number of units is not known.
+    Yield `update(count, note)`; `total` is None if the number of units is unknown.
     """
     if not sys.stderr.isatty():
         yield _count_lines(unit, total)
@@ -310,15 +342,26 @@ def counter(label: str, unit: str, total: int | None = None) -> Iterator[Callabl
     from rich.progress import Progress as RichProgress
 
     note = TextColumn("{task.fields[note]}", style="dim", markup=False)
-    columns = (TextColumn(label), BarColumn(bar_width=None), MofNCompleteColumn(), note, TimeElapsedColumn())
-    with RichProgress(*columns, console=Console(file=sys.stderr), transient=True, expand=True) as bars:
+    columns = (
+        TextColumn(label),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        note,
+        TimeElapsedColumn(),
+    )
+    with RichProgress(
+        *columns, console=Console(file=sys.stderr), transient=True, expand=True
+    ) as bars:
         task = bars.add_task("", total=total, note="")
         yield lambda count, note: bars.update(task, completed=count, note=note)
 
 
 def _count_lines(unit: str, total: int | None) -> Callable[[int, str], None]:
     last = time.monotonic()
-    goal = "" if total is None else f" of {total:,}"
+    if total is None:
+        goal = ""
+    else:
+        goal = f" of {total:,}"
 
     def update(count: int, note: str) -> None:
         nonlocal last

@@ -1,116 +1,118 @@
-"""The trace of one case: every node, what was retrieved, the exact prompt, the reply, how it scored; messages too.
+"""Trace of one case: nodes, retrieved entries, exact prompts, replies, scores and trajectories.
 
-Trajectory evaluators such as `agentevals` compare this format: a node is written as a call of a tool of its name, so
-that two paths are alike when they call the same tools in the same order.
+Trajectories are messages in the format of trajectory evaluators such as `agentevals`. Each node is
+a call of a tool with the node's name, so that two paths are equal if they call the same tools in
+the same order.
 """
 
 import difflib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from operator import itemgetter
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
 from emend.agents.judging.base import Item
 from emend.evals.case import Record
-from emend.evals.judging.panel import Judgement, JudgementKey
-from emend.evals.judging.store import (
-    Scoring,
-    find_scoring,
-    installed_judges,
-    own_verdicts,
-    plan,
-    read_judgements,
-    read_steps,
-)
+from emend.evals.corrections.correction import ScoreCorrection, read_corrections
+from emend.evals.judging.items import plan
+from emend.evals.judging.judgement import Judgement
+from emend.evals.judging.scorings.earlier import JudgedCall
+from emend.evals.judging.scorings.judgements import judged_calls, read_judgements
+from emend.evals.judging.scorings.search import find_scoring
+from emend.evals.judging.scorings.verdicts import installed_judges, own_verdicts
 from emend.evals.log.lines import CASES, ERRORS, split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.log.run_index import RunIndex
-from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, check_name
+from emend.evals.show.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
 from emend.evals.show.trace.graph_paths import GraphEdges, edges_of
+from emend.evals.show.trace.verdicts import check_name
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
 
-KEY = itemgetter("kind", "judge", "repeat", "swapped")
-
 
 class JudgedItem(FrozenModel):
-    """One judgement of a record's item, and the steps that led to it."""
+    """One judgement of an item of a record, with the steps that led to it."""
 
     judgement: Judgement
     together: int = 1
-    """Number of items that the call judged; tokens and steps are of all of them, and the first one has them."""
+    """Number of items judged by the same call; its tokens and steps are stored with the first."""
     steps: tuple[dict[str, Any], ...] = ()
 
 
 def judged_steps(
-    folder: Path, case: str | Sequence[Record] | None, name: str | None = None, index: RunIndex | None = None
+    folder: Path,
+    case: str | Sequence[Record] | None,
+    name: str | None = None,
+    index: RunIndex | None = None,
 ) -> dict[tuple[str, str], list[JudgedItem]]:
-    """Collect the judgements of a scoring, by unit and probe of a case; empty where the run was not judged.
+    """Return the judgements of a scoring by (unit, probe); empty if the run was not judged.
 
     Args:
         folder: the run folder.
-        case: the case's id, or its records; None for all cases.
-        name: a scoring's id or the beginning of it; the newest by default; `none` for no scoring at all.
-        index: of the run, by which the lines of a case's records are read without the others.
+        case: id of a case, or its records; None for all cases.
+        name: id of a scoring or its beginning, or `none` for no scoring; default: the newest.
+        index: index of the run, used to read only the lines of the case's records.
 
     Raises:
-        BadSettings: no such scoring.
-        BadData: a damaged line.
+        BadSettings: the scoring is unknown.
+        BadData: a line is damaged.
     """
     Manifest.read(folder)
     scoring = find_scoring(folder, name)
     if scoring is None:
         return {}
     stored_verdicts = own_verdicts(folder, scoring)
-    items_of = {
-        (record.unit, record.probe): [
-            *(item.id for item in items.values() if isinstance(item, Item)),
-            *(verdict.item for verdict in stored_verdicts.get((record.unit, record.probe), ()) if verdict.item),
-        ]
-        for record, items in plan(folder, installed_judges(scoring), None if isinstance(case, str) else case, index)
-        if not isinstance(case, str) or record.case == case
+    records = None
+    if not isinstance(case, str):
+        records = case
+    item_ids: dict[tuple[str, str], list[str]] = {}
+    for record, items in plan(folder, installed_judges(scoring), records, index):
+        if isinstance(case, str) and record.case != case:
+            continue
+        probe_key = record.unit, record.probe
+        verdicts = stored_verdicts.get(probe_key, ())
+        item_ids[probe_key] = [item.id for item in items.values() if isinstance(item, Item)]
+        item_ids[probe_key] += [verdict.item for verdict in verdicts if verdict.item]
+    case_items = set(chain.from_iterable(item_ids.values()))
+    calls = judged_calls(folder, scoring, case_items, index)
+    judged = defaultdict[str, list[JudgedItem]](list)
+    for judgement in read_judgements(folder, scoring, case_items, index):
+        call = calls.get(judgement.key, JudgedCall(1, []))
+        judged[judgement.item].append(
+            JudgedItem(judgement=judgement, together=call.together, steps=tuple(call.steps))
+        )
+    return {
+        probe_key: list(chain.from_iterable(map(judged.__getitem__, names)))
+        for probe_key, names in item_ids.items()
+        if names
     }
-    items = {item for ids in items_of.values() for item in ids}
-    calls, judged = _calls(folder, scoring, items, index), defaultdict[str, list[JudgedItem]](list)
-    for judgement in read_judgements(folder, scoring, items, index):
-        together, steps = calls.get(judgement.key, (1, []))
-        judged[judgement.item].append(JudgedItem(judgement=judgement, together=together, steps=tuple(steps)))
-    return {key: [item for name in ids for item in judged[name]] for key, ids in items_of.items() if ids}
 
 
-def _calls(
-    folder: Path, scoring: Scoring, items: set[str], index: RunIndex | None
-) -> dict[JudgementKey | tuple[Any, ...], tuple[int, list[dict[str, Any]]]]:
-    """By key of a judgement, the number of items its call judged, and the call's steps."""
-    calls: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for event in read_steps(folder, scoring, items, index):
-        calls.setdefault((tuple(event["items"]), *KEY(event)), []).append(event)
-    steps = {}
-    for (judged, *key), events in calls.items():
-        last = split_passes(steps_from_events(events))[-1]  # a call that was made again after a crash is there twice
-        for item in judged:
-            steps[(item, *key)] = (len(judged), last)
-    return steps
+# Fields of a node's update that are not part of its result.
+BOOKKEEPING = ("usage", "cut_tokens", "target_tokens", "greedy_tokens", "likely_tokens")
 
 
-BOOKKEEPING = ("usage", "cut_tokens", "target_tokens", "greedy_tokens")
-"""Fields of a node's update that are no result."""
+def _has_reply(steps: Sequence[dict[str, Any]]) -> bool:
+    return any("reply" in (step["update"] or {}) for step in steps)
 
 
 def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make the messages of one probe: the prompt, each node with its result, and the answer.
+    """Return the messages of one probe: the prompt, each node with its result, and the answer.
 
-    A probe that was asked for a text and for probabilities gives the pass to the text. The conversation of a model that
-    called tools itself is given as it was.
+    If a probe was asked for a text and for probabilities, the pass that produced the text is used.
+    If the model called tools itself, its conversation is returned unchanged.
     """
     passes = split_passes(steps) or [[]]
-    with_reply = (part for part in passes if any("reply" in (step["update"] or {}) for step in part))
-    chosen = next(with_reply, passes[-1])
-    stored = (step["update"]["messages"] for step in reversed(chosen) if "messages" in (step["update"] or {}))
+    chosen = next(filter(_has_reply, passes), passes[-1])
+    stored = (
+        step["update"]["messages"]
+        for step in reversed(chosen)
+        if "messages" in (step["update"] or {})
+    )
     if messages := conversation(next(stored, None)):
         return messages
     messages = [{"role": "user", "content": record.prompt}]
@@ -120,14 +122,17 @@ def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str
 
 
 def conversation(stored: Any) -> list[dict[str, Any]]:
-    """Convert a state's messages as LangChain stores them; empty for what a user's graph keeps under that name."""
+    """Convert the messages of a state from LangChain's format to OpenAI's.
+
+    Values in another format, as a user's graph may store them, give an empty list.
+    """
     if not stored:
         return []
     from langchain_core.messages import convert_to_openai_messages, messages_from_dict
 
     try:
         return list(convert_to_openai_messages(messages_from_dict(stored)))
-    except Exception:  # anything may stand there, also in a stranger's folder
+    except Exception:  # the field can have any content, for example in folders from others
         return []
 
 
@@ -141,23 +146,26 @@ def _tool_messages(number: int, step: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+# Maximum number of ids listed by an error message.
 MAX_IDS = 8
-"""Ids that an error lists when none fits."""
 
 
 class TracedProbe(FrozenModel):
-    """One record, and the steps that led to it."""
+    """One record with the steps that led to it."""
 
     record: Record
     steps: tuple[dict[str, Any], ...]
-    """Fields as in `events.jsonl`: node, place, at, ms, update, calls, error; each call with its prompt and reply."""
+    """Steps with the fields of `events.jsonl`: node, place, at, ms, update, calls, error; calls
+    include prompt and reply."""
     visible_steps: tuple[dict[str, Any], ...]
-    """The steps that fit the filter."""
+    """Steps that match the filter."""
     judged: tuple[JudgedItem, ...] = ()
+    corrections: tuple[ScoreCorrection, ...] = ()
+    """Scores given by a person that replace those of the run."""
 
 
 class Trace(FrozenModel):
-    """One case: its edits, what was asked under each editor, and what failed."""
+    """Trace of one case: its edits, the probes under each editor, and failed units."""
 
     case: str
     number: int
@@ -166,7 +174,7 @@ class Trace(FrozenModel):
     probes: tuple[TracedProbe, ...]
     failures: tuple[dict[str, Any], ...]
     ways: dict[str, GraphEdges] = {}
-    """By editor, the edges of its graph; without editors that have none."""
+    """Edges of the graph of each editor that has one."""
 
 
 def trace(
@@ -177,68 +185,94 @@ def trace(
     scoring: str | None = None,
     index: RunIndex | None = None,
 ) -> Trace:
-    """Collect what the run folder has about one case.
+    """Return the trace of one case from a run folder.
 
     Args:
         folder: the run folder.
-        case: its id, the beginning of it, or its number, counted from 1.
-        records: only these records.
-        steps: only steps that fit, and probes that have some.
-        scoring: whose judgements: an id, or `none`; the newest by default.
-        index: an open index of the run; default: one that is opened here.
+        case: id of the case, the beginning of the id, or number of the case, counted from 1.
+        records: filter of records.
+        steps: filter of steps; probes without a match are left out.
+        scoring: id of the scoring whose judgements are included, or `none`; default: the newest.
+        index: an open index of the run; by default, one is opened.
 
     Raises:
-        BadSettings: no such case, probe, editor, kind, node or scoring, or nothing fits; names what there is.
-        BadData: the folder holds no run, or a damaged line.
+        BadSettings: a case, probe, editor, kind, node or scoring is unknown, or nothing matches;
+            the message names the existing ones.
+        BadData: the folder does not contain a run, or a line is damaged.
     """
     manifest = Manifest.read(folder)
-    with nullcontext(index) if index else RunIndex(folder) as lines:
+    context: AbstractContextManager[RunIndex] = RunIndex(folder)
+    if index:
+        context = nullcontext(index)
+    with context as lines:
         line = find_case(lines, case)
-        of_case = list(lines.records(line["case"]))
-        chosen = [record for record in of_case if records.fits(record)]
-        events = {unit: lines.events(unit) for unit in dict.fromkeys(record.unit for record in chosen)}
-        judged = judged_steps(folder, of_case, scoring, lines) if chosen else {}
-    finished = {record.unit for record in of_case}
-    failures = [failure for failure in open_failures(folder, finished) if failure["case"] == line["case"]]
-    if not chosen and (of_case or not failures):
-        _refuse_nothing(folder, line["case"], of_case, manifest, records)
+        case_records = list(lines.records(line["case"]))
+        chosen = [record for record in case_records if records.fits(record)]
+        events = {record.unit: lines.events(record.unit) for record in chosen}
+        judged = {}
+        if chosen:
+            judged = judged_steps(folder, case_records, scoring, lines)
+    failures = _failures_of(folder, line["case"], case_records)
+    if not chosen and (case_records or not failures):
+        _refuse_nothing(folder, line["case"], case_records, manifest, records)
     whole = Trace(
         case=line["case"],
         number=line["number"],
         setting=line["setting"],
         edits=tuple(line["edits"]),
-        probes=_traced(chosen, events, judged),
-        failures=tuple(failures),
+        probes=_traced(folder, chosen, events, judged),
+        failures=failures,
         ways=edges_of(manifest, line["setting"]),
     )
-    return whole if steps.is_empty else _narrow(whole, steps)
+    if steps.is_empty:
+        return whole
+    return _narrow(whole, steps)
+
+
+def _failures_of(folder: Path, case: str, records: Sequence[Record]) -> tuple[dict[str, Any], ...]:
+    """Return the failures of units of a case that were not finished later."""
+    finished = {record.unit for record in records}
+    return tuple(line for line in open_failures(folder, finished) if line["case"] == case)
 
 
 def open_failures(folder: Path, finished: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the failures of units that were not finished since, with their steps."""
+    """Yield the failures of units that were not finished later, with their steps."""
     for line in read_lines(folder, ERRORS):
         if line.get("unit") not in finished:
             yield line | {"steps": list(steps_from_events(line.get("steps", ())))}
 
 
 def _traced(
+    folder: Path,
     records: list[Record],
     events: dict[str, dict[str, list[dict[str, Any]]]],
     judged: dict[tuple[str, str], list[JudgedItem]],
 ) -> tuple[TracedProbe, ...]:
+    by_answer = defaultdict[tuple[str, str], list[ScoreCorrection]](list)
+    for correction in read_corrections(folder).values():
+        by_answer[correction.unit, correction.probe].append(correction)
     probes = []
     for record in records:
         steps = tuple(steps_from_events(events[record.unit].get(record.probe, ())))
         judgements = tuple(judged.get((record.unit, record.probe), ()))
-        probes.append(TracedProbe(record=record, steps=steps, visible_steps=steps, judged=judgements))
+        probes.append(
+            TracedProbe(
+                record=record,
+                steps=steps,
+                visible_steps=steps,
+                judged=judgements,
+                corrections=tuple(by_answer[record.unit, record.probe]),
+            )
+        )
     return tuple(probes)
 
 
 def _narrow(whole: Trace, steps: StepFilter) -> Trace:
-    """Keep the fitting steps alone; judgements stay where one of their steps fits.
+    """Keep only matching steps, and judgements with a matching step.
 
     Raises:
-        BadSettings: no such node, or nothing fits; that nothing went wrong is no error.
+        BadSettings: the node is unknown, or nothing matches; an empty result of `errors` is
+            allowed.
     """
     where = f"case {whole.number}"
     ran = {step["node"] for part in _all_steps(whole) for step in part}
@@ -248,10 +282,15 @@ def _narrow(whole: Trace, steps: StepFilter) -> Trace:
         matching = steps.matching(probe.steps, probe.record)
         judged = tuple(judgement for judgement in probe.judged if _judgement_fits(steps, judgement))
         if matching is not None or judged:
-            probes.append(probe.model_copy(update={"visible_steps": tuple(matching or ()), "judged": judged}))
+            probes.append(
+                probe.model_copy(update={"visible_steps": tuple(matching or ()), "judged": judged})
+            )
     failures = [line for line in whole.failures if steps.fits_failure(line)]
     if not (probes or failures or steps.errors):
-        raise BadSettings(f"nothing in {where} fits {steps}: it went through {', '.join(sorted(ran))}.")
+        raise BadSettings(
+            f"nothing in {where} fits {steps}: it ran {', '.join(sorted(ran))}. Name one of "
+            "these, or use fewer filters."
+        )
     return whole.model_copy(update={"probes": tuple(probes), "failures": tuple(failures)})
 
 
@@ -269,7 +308,10 @@ def _judgement_fits(steps: StepFilter, item: JudgedItem) -> bool:
 def states_before(
     steps: Sequence[dict[str, Any]], visible: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield each shown step with the state that all steps before it, shown or not, had left in its pass."""
+    """Yield each visible step with the state before it.
+
+    The state is computed from all earlier steps of the pass, including those that are not visible.
+    """
     left, state = list(visible), dict[str, Any]()
     for step in steps:
         if step["place"] <= 1:
@@ -281,17 +323,19 @@ def states_before(
 
 
 def new_hits(hits: Sequence[Any], before: Sequence[Any]) -> list[Any]:
-    """Return the hits that a step found itself, where the state holds every hit so far; else all of them."""
+    """Return the hits that a step appended to those before; all hits if it replaced them."""
     count = len(before)
-    return list(hits[count:] if list(hits[:count]) == list(before) else hits)
+    if list(hits[:count]) == list(before):
+        return list(hits[count:])
+    return list(hits)
 
 
 def find_case(index: RunIndex, name: str) -> dict[str, Any]:
-    """Find the line of `cases.jsonl` by an id, a number, or the beginning of an id.
+    """Return the line of `cases.jsonl` with an id, a number, or the beginning of an id.
 
     Raises:
-        BadSettings: none or several fit; names the nearest.
-        BadData: there are no cases, or a damaged line.
+        BadSettings: no or several cases match; the message names the nearest ones.
+        BadData: there are no cases, or a line is damaged.
     """
     if line := index.case(name):
         return line
@@ -301,51 +345,63 @@ def find_case(index: RunIndex, name: str) -> dict[str, Any]:
         ids.append(line["case"])
         highest = max(highest, int(line["number"]))
     if not ids:
-        raise BadData(f"'{folder / CASES}' has no case: restore the file.")
+        raise BadData(f"'{folder / CASES}' contains no case: restore the file.")
     if fitting := list(dict.fromkeys(case for case in ids if case.startswith(name))):
-        raise BadSettings(f"'{name}' begins {len(fitting)} cases: {_some(fitting)}. Give more of the id.")
+        raise BadSettings(
+            f"'{name}' begins {len(fitting)} cases: {_some(fitting)}. Give more of the id."
+        )
     near = difflib.get_close_matches(name, ids, n=3, cutoff=0.6) or ids
     raise BadSettings(
-        f"no case '{name}' in '{folder}': give a number from 1 to {highest}, or an id such as {_some(near)}."
+        f"no case '{name}' in '{folder}': give a number from 1 to {highest}, or an id such as "
+        f"{_some(near)}."
     )
 
 
 def _refuse_nothing(
     folder: Path, case: str, of_case: list[Record], manifest: Manifest, records: RecordFilter
 ) -> NoReturn:
-    """Say why nothing is shown, and what could be.
+    """Raise an error that explains why nothing matches, and which names exist.
 
     Raises:
         BadSettings: always.
     """
     if not of_case:
-        raise BadSettings(f"case {case} has not been asked yet: finish the run with: emend resume {folder}")
-    editors = [name for name in manifest.config.editors if any(record.editor == name for record in of_case)]
+        raise BadSettings(
+            f"case {case} has not been asked yet: finish the run with: emend resume {folder}"
+        )
+    with_answers = {record.editor for record in of_case}
+    editors = [name for name in manifest.config.editors if name in with_answers]
     kinds = sorted({record.kind for record in of_case})
     check_name(f"case {case} has no editor", records.editor, editors)
     check_name(f"case {case} has no kind", records.kind, kinds)
+    probes = list(dict.fromkeys(record.probe for record in of_case))
     raise BadSettings(
-        f"nothing in case {case} fits {records}: it has the editors {', '.join(editors)}; "
-        f"the kinds {', '.join(kinds)}; the probes {_some(list(dict.fromkeys(record.probe for record in of_case)))}."
+        f"nothing in case {case} fits {records}: name one of its editors {', '.join(editors)}; of "
+        f"its kinds {', '.join(kinds)}; or of its probes {_some(probes)}."
     )
 
 
 def _some(ids: list[str]) -> str:
-    rest = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    rest = ""
+    if len(ids) > MAX_IDS:
+        rest = f" and {len(ids) - MAX_IDS} more"
     return ", ".join(ids[:MAX_IDS]) + rest
 
 
 def rows(trace: Trace) -> list[dict[str, Any]]:
-    """Make one row per probe: its record, the case's number and edits, steps, trajectory, judgements."""
+    """Return one row per probe and per failure.
+
+    The row of a probe has its record, the number and edits of the case, steps, trajectory,
+    judgements and corrections.
+    """
     head = {"number": trace.number, "edits": list(trace.edits)}
-    rows_of_probes = [
-        head
-        | probe.record.model_dump(mode="json")
-        | {
+    probe_rows = list[dict[str, Any]]()
+    for probe in trace.probes:
+        steps = {
             "steps": list(probe.visible_steps),
             "trajectory": trajectory(probe.record, probe.steps),
             "judged": [item.model_dump(mode="json") for item in probe.judged],
+            "corrections": [line.model_dump(mode="json") for line in probe.corrections],
         }
-        for probe in trace.probes
-    ]
-    return rows_of_probes + [head | failure for failure in trace.failures]
+        probe_rows.append(head | probe.record.model_dump(mode="json") | steps)
+    return probe_rows + [head | failure for failure in trace.failures]

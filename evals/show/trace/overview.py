@@ -1,4 +1,7 @@
-"""All cases of a run in short: what each node took, and where something failed, was retried or is unscored."""
+"""Overview of the nodes and cases of a run.
+
+It has the cost of each node, and the cases in which something failed, was retried or is unscored.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +27,15 @@ from emend.evals.log.run_index import RunIndex
 from emend.evals.log.run_table import RunTable
 from emend.evals.log.table_sources import RECORD_SOURCE, STEP_SOURCE
 from emend.evals.log.table_sources import text as literal
-from emend.evals.show.trace.answers import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.show.trace.case_trace import open_failures, trace
+from emend.evals.show.trace.filters import (
+    ALL_RECORDS,
+    ALL_STEPS,
+    RecordFilter,
+    StepFilter,
+    text_of,
+    texts_of,
+)
 from emend.evals.show.trace.graph_paths import Path as GraphPath
 from emend.evals.show.trace.graph_paths import edges_of, mermaid, paths_of
 from emend.memory.edit import FrozenModel
@@ -33,14 +43,15 @@ from emend.memory.errors import BadSettings
 from emend.memory.json_files import JsonLine
 from emend.memory.registry import nearest
 
+# Number of characters shown on each side of a match of a search.
 CONTEXT = 40
-"""Characters shown on each side of a text that was searched for."""
 
 
 class NodeRow(FrozenModel):
-    """Times and sums of one node under one editor, over the steps of all probes.
+    """Statistics of one node under one editor, over the steps of all probes.
 
-    Times in milliseconds, the median and the 95th percentile; tokens and calls are those of models.
+    Times are in milliseconds, as median and 95th percentile; tokens and calls are sums over model
+    calls.
     """
 
     editor: str
@@ -56,7 +67,10 @@ class NodeRow(FrozenModel):
 
 
 class CaseRow(FrozenModel):
-    """One case under one editor: how much was asked, and what went wrong; `finding` is the place of a searched text."""
+    """Statistics of one case under one editor.
+
+    `finding` is an excerpt with the searched text, or else the worst problem.
+    """
 
     case: str
     number: int
@@ -73,7 +87,7 @@ class CaseRow(FrozenModel):
 
 
 class Overview(FrozenModel):
-    """The nodes in the order in which they were first reached, and the cases in the order of the run."""
+    """Statistics of nodes, in the order of their first steps, and of cases, in the run's order."""
 
     nodes: tuple[NodeRow, ...]
     cases: tuple[CaseRow, ...]
@@ -81,7 +95,7 @@ class Overview(FrozenModel):
 
 @dataclass
 class _CaseSums:
-    """Sums of one case under one editor, and the gravest thing that went wrong."""
+    """Sums over one case under one editor, and its worst problem."""
 
     setting: str
     case: str
@@ -99,8 +113,10 @@ class _CaseSums:
 
 _STEP: Callable[[Any], Any] = TypeAdapter(StepLine).validate_python
 _ROWS = TypeAdapter(tuple[CaseRow, ...])
+# Setting, case, editor.
 CaseKey = tuple[str, str, str]
-"""Setting, case, editor."""
+# Views of the matching records and steps. If errors are searched for, they include the last step of
+# unscored probes without an error, which shows what could not be scored.
 VIEWS = (
     """
 CREATE VIEW chosen_records AS SELECT r.*, cardinality(unscored) > 0 AS is_unscored, excerpt
@@ -108,7 +124,8 @@ FROM record_lines r LEFT JOIN matches m ON NOT is_step AND m.line = r.line WHERE
 """,
     """
 CREATE VIEW steps AS SELECT s.*, r.line AS record, editor, m.excerpt
-FROM chosen_records r JOIN step_lines s USING (unit, probe) LEFT JOIN matches m ON is_step AND m.line = s.line
+FROM chosen_records r JOIN step_lines s USING (unit, probe) LEFT JOIN matches m ON is_step AND
+    m.line = s.line
 """,
     "CREATE VIEW fitting_steps AS SELECT * FROM steps WHERE {steps}",
     """
@@ -118,16 +135,17 @@ CREATE VIEW last_steps AS SELECT * FROM steps WHERE line IN (
 """,
     "CREATE VIEW chosen_steps AS FROM fitting_steps {further}",
 )
-"""Views of what fits; where errors are sought, the last step of a probe shows what could not be scored."""
 NODES = """
 SELECT editor, node, count(*), median(ms),
     list_sort(list(ms))[least(count(*), floor(0.95::DOUBLE * count(*))::BIGINT + 1)],
     sum(calls), sum(input_tokens), sum(output_tokens), sum(retries), count(*) FILTER (error != '')
 FROM chosen_steps GROUP BY editor, node ORDER BY min(line)
 """
+# Sums by case and editor, and the worst problem (the first one of the same rank).
 CASES_ASKED = """
 WITH sums AS (
-    SELECT record, count(*) AS steps, sum(retries) AS retries, count(*) FILTER (error != '') AS errors,
+    SELECT record, count(*) AS steps, sum(retries) AS retries, count(*) FILTER (error != '') AS
+        errors,
         arg_min(error, line) FILTER (error != '') AS error, arg_min(excerpt, line) AS step_excerpt,
         arg_min(node || ' was retried: ' || retry_errors, line) FILTER (retries > 0) AS retry
     FROM chosen_steps GROUP BY record
@@ -136,30 +154,36 @@ WITH sums AS (
         CASE WHEN {grep} THEN 1 WHEN error != '' THEN 3 WHEN retry != '' THEN 2 ELSE 1 END AS rank
     FROM chosen_records LEFT JOIN sums ON record = line WHERE steps > 0 OR ({probes})
 )
-SELECT setting, case_id, editor, count(*), coalesce(sum(steps), 0), sum(seconds), coalesce(sum(retries), 0),
+SELECT setting, case_id, editor, count(*), coalesce(sum(steps), 0), sum(seconds),
+    coalesce(sum(retries), 0),
     coalesce(sum(errors), 0), count(*) FILTER (is_unscored),
     coalesce(arg_max(finding, rank * 1000000000000 - line) FILTER (finding != ''), '')
 FROM probes GROUP BY setting, case_id, editor ORDER BY min(line)
 """
-"""Sums of each case under each editor, and the gravest thing that went wrong, the first of those."""
 
 
-def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilter = ALL_STEPS) -> Overview:
-    """Summarise nodes and cases of a run, or those with fitting steps; the steps of other probes are not counted.
+def overview(
+    folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilter = ALL_STEPS
+) -> Overview:
+    """Summarise the nodes and cases of a run, or those with matching steps.
 
     Args:
         folder: a run folder.
-        records: only records of this editor and kind.
-        steps: only steps that fit, and the cases that have some.
+        records: filter of records.
+        steps: filter of steps; other steps are not counted, and cases without a matching step or
+            probe are left out.
 
     Raises:
-        BadSettings: no such editor, kind or node, or nothing fits; that nothing went wrong is no error.
-        BadData: the folder holds no run, or a damaged line.
+        BadSettings: an editor, kind or node is unknown, or nothing matches; an empty result of
+            `errors` is allowed.
+        BadData: the folder does not contain a run, or a line is damaged.
     """
     manifest = Manifest.read(folder)
     if records.editor is not None and records.editor not in manifest.config.editors:
         editors = list(manifest.config.editors)
-        raise BadSettings(f"the run has no editor '{records.editor}': {nearest(records.editor, editors)}")
+        raise BadSettings(
+            f"the run has no editor '{records.editor}': {nearest(records.editor, editors)}"
+        )
     require_records(folder)
     with RunTable(folder, [RECORD_SOURCE, STEP_SOURCE]) as table:
         _check_names(table, manifest, records, steps)
@@ -172,53 +196,99 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
     return Overview(nodes=nodes, cases=_case_rows(folder, cases))
 
 
-def _check_names(table: RunTable, manifest: Manifest, records: RecordFilter, steps: StepFilter) -> None:
-    """Check that the run has the node and the kind.
+def _check_names(
+    table: RunTable, manifest: Manifest, records: RecordFilter, steps: StepFilter
+) -> None:
+    """Check that the run has the node and the kind of the filters.
 
     Raises:
-        BadSettings: it has not.
+        BadSettings: the node or kind is unknown.
     """
     if steps.node is not None:
-        ran = {node for (node,) in table.rows("SELECT DISTINCT node FROM step_lines WHERE node != ''")}
-        graphs = [graph for setting in manifest.cases for graph in edges_of(manifest, setting).values()]
+        ran = {
+            node for (node,) in table.rows("SELECT DISTINCT node FROM step_lines WHERE node != ''")
+        }
+        graphs = [
+            graph for setting in manifest.cases for graph in edges_of(manifest, setting).values()
+        ]
         steps.check_node(ran.union(*(graph.nodes for graph in graphs)), "the run")
     if records.kind is not None:
         query = "SELECT DISTINCT kind FROM record_lines WHERE editor = $1 OR $1 IS NULL"
         kinds = sorted(kind for (kind,) in table.rows(query, records.editor))
         if records.kind not in kinds:
-            raise BadSettings(f"the run has no probes of kind '{records.kind}': {nearest(records.kind, kinds)}")
+            raise BadSettings(
+                f"the run has no probes of kind '{records.kind}': {nearest(records.kind, kinds)}"
+            )
 
 
 def _make_views(table: RunTable, records: RecordFilter, steps: StepFilter) -> dict[str, str]:
-    """Make views of the records and steps that fit; return conditions on probes of which no step does."""
-    fields = records.model_dump(exclude_none=True)
-    chosen = [f"starts_with({name}, {literal(value)})" for name, value in fields.items() if name == "probe"]
-    chosen += [f"{name} = {literal(value)}" for name, value in fields.items() if name != "probe"]
-    fitting = [f"node = {literal(steps.node)}"] if steps.node is not None else []
-    fitting += ["excerpt IS NOT NULL"] if steps.grep else []
-    fitting += ["(error != '' OR retries > 0)"] if steps.errors else []
-    probes = ["false"] if steps.node is not None else ["excerpt IS NOT NULL"] if steps.grep else []
-    probes += ["is_unscored"] if steps.errors else []
-    conditions = {"records": chosen, "steps": fitting, "probes": probes}
-    words = {name: " AND ".join(parts) or "true" for name, parts in conditions.items()}
-    words["further"] = "UNION ALL FROM last_steps" if steps.errors else ""
-    matches = list(_matches(table.folder, steps.grep)) if steps.grep else []
-    table.connection.execute("CREATE TABLE matches (line BIGINT, is_step BOOLEAN, excerpt VARCHAR)")
-    if matches:
-        import numpy as np  # lazily: it takes a tenth of a second, and few overviews search for a text
+    """Create the views of matching records and steps.
 
-        names = ("line", "is_step", "excerpt")
-        arrays = {name: np.array(each, object) for name, each in zip(names, zip(*matches, strict=True), strict=True)}
-        table.connection.register("new_matches", arrays)
-        table.connection.execute("INSERT INTO matches SELECT * FROM new_matches")
+    Return the values for `CASES_ASKED`, among them the condition on probes without a matching step.
+    """
+    _add_matches(table, steps.grep)
+    words = {
+        "records": " AND ".join(_record_conditions(records)) or "true",
+        "steps": " AND ".join(_step_conditions(steps)) or "true",
+        "probes": " AND ".join(_probe_conditions(steps)) or "true",
+        "further": "",
+    }
+    if steps.errors:
+        words["further"] = "UNION ALL FROM last_steps"
     for view in VIEWS:
         table.connection.execute(view.format(**words))
-    finding = "coalesce(step_excerpt, excerpt)" if steps.grep else "coalesce(error, retry, map_values(unscored)[1])"
+    finding = "coalesce(error, retry, map_values(unscored)[1])"
+    if steps.grep:
+        finding = "coalesce(step_excerpt, excerpt)"
     return {"probes": words["probes"], "finding": finding, "grep": str(bool(steps.grep))}
 
 
+def _record_conditions(records: RecordFilter) -> Iterator[str]:
+    for name, value in records.model_dump(exclude_none=True).items():
+        if name == "probe":
+            yield f"starts_with({name}, {literal(value)})"
+        else:
+            yield f"{name} = {literal(value)}"
+
+
+def _step_conditions(steps: StepFilter) -> Iterator[str]:
+    if steps.node is not None:
+        yield f"node = {literal(steps.node)}"
+    if steps.grep:
+        yield "excerpt IS NOT NULL"
+    if steps.errors:
+        yield "(error != '' OR retries > 0)"
+
+
+def _probe_conditions(steps: StepFilter) -> Iterator[str]:
+    """Yield the conditions for probes without a matching step; if a node is given, none matches."""
+    if steps.node is not None:
+        yield "false"
+    elif steps.grep:
+        yield "excerpt IS NOT NULL"
+    if steps.errors:
+        yield "is_unscored"
+
+
+def _add_matches(table: RunTable, text: str | None) -> None:
+    """Create the table of lines that contain a text; it is empty if no text is given."""
+    table.connection.execute("CREATE TABLE matches (line BIGINT, is_step BOOLEAN, excerpt VARCHAR)")
+    if not text:
+        return
+    matches = list(_matches(table.folder, text))
+    if not matches:
+        return
+    # imported here: it takes 0.1 s, and few overviews search for a text
+    import numpy as np
+
+    columns = zip(("line", "is_step", "excerpt"), zip(*matches, strict=True), strict=True)
+    arrays = {name: np.array(values, object) for name, values in columns}
+    table.connection.register("new_matches", arrays)
+    table.connection.execute("INSERT INTO matches SELECT * FROM new_matches")
+
+
 def _matches(folder: Path, text: str) -> Iterator[tuple[int, bool, str]]:
-    """Lines of steps and of records that have a text, whether each is of a step, and the place where the text is."""
+    """Yield (line number, is a step, excerpt) of the steps and records that contain a text."""
     for _, unit in groupby(read_json_lines(folder, EVENTS), lambda line: line.fields.get("unit")):
         by_probe: dict[str, list[JsonLine]] = {}
         for line in unit:
@@ -242,7 +312,7 @@ def _node_row(values: tuple[Any, ...]) -> NodeRow:
 
 
 def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict[str, Any]]]]:
-    """Each record of an editor, or of all, with its steps."""
+    """Yield each record of an editor, or of all, with its steps."""
     unit, events = "", dict[str, list[dict[str, Any]]]()
     with RunIndex(folder) as index:
         for record in read_records(folder):
@@ -254,17 +324,20 @@ def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list
 
 
 def _excerpt(text: str, texts: Sequence[str]) -> str:
-    """The first place where a text occurs, with a little of what is around it."""
+    """Return the first match of a text with some context."""
     for whole in texts:
         at = whole.casefold().find(text.casefold())
         if at >= 0:
             start, end = max(0, at - CONTEXT), at + len(text) + CONTEXT
-            return ("…" if start else "") + whole[start:end] + ("…" if end < len(whole) else "")
+            before, after = "…" * (start > 0), "…" * (end < len(whole))
+            return f"{before}{whole[start:end]}{after}"
     return ""
 
 
-def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]) -> None:
-    """Count units that failed and were not finished since, each once."""
+def _add_failures(
+    table: RunTable, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]
+) -> None:
+    """Count the failed units that were not finished later, each once."""
     if records.kind is not None or next(read_lines(table.folder, ERRORS), None) is None:
         return
     finished = {unit for (unit,) in table.rows("SELECT DISTINCT unit FROM record_lines")}
@@ -278,20 +351,26 @@ def _add_failures(table: RunTable, records: RecordFilter, steps: StepFilter, cas
 
 
 def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> tuple[CaseRow, ...]:
-    numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
-    settings = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
+    numbers = {
+        (line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)
+    }
+    names = dict.fromkeys(setting for setting, _ in numbers)
+    settings = {setting: position for position, setting in enumerate(names)}
     for sums in cases.values():
-        sums.number, sums.seconds = numbers.get((sums.setting, sums.case), 0), round(sums.seconds, 6)
+        sums.number, sums.seconds = (
+            numbers.get((sums.setting, sums.case), 0),
+            round(sums.seconds, 6),
+        )
     rows = sorted(cases.values(), key=lambda sums: (settings.get(sums.setting, 0), sums.number))
     return _ROWS.validate_python(rows, from_attributes=True)
 
 
 def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = ALL_RECORDS) -> str:
-    """Draw the graphs as Mermaid text, one per editor, with the paths that a case took, or all cases.
+    """Return a Mermaid diagram per editor, with the paths of a case or of all cases.
 
     Raises:
-        BadSettings: no such case, probe, editor or kind, or the editors have no graph.
-        BadData: the folder holds no run, or a damaged line.
+        BadSettings: a case, probe, editor or kind is unknown, or the editors have no graph.
+        BadData: the folder does not contain a run, or a line is damaged.
     """
     manifest = Manifest.read(folder)
     graphs = {setting: edges_of(manifest, setting) for setting in manifest.cases}
@@ -307,7 +386,9 @@ def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = AL
         head = f"%% {name}, {setting}: {count} probes through the graph {graph.graph}"
         texts.append(f"{head}\n{mermaid(graph, paths[setting, name])}")
     if not texts:
-        raise BadSettings(f"no graph was gone through: the editors are {', '.join(manifest.config.editors)}.")
+        raise BadSettings(
+            f"no graph was run: the editors are {', '.join(manifest.config.editors)}."
+        )
     return "\n\n".join(texts)
 
 

@@ -1,1 +1,1 @@
-"""The viewer of runs: pages in a browser, live and as a static export."""
+"""Viewer of runs: web pages, served live or exported as static files."""

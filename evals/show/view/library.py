@@ -1,14 +1,15 @@
-"""The runs of a viewer with what is read and computed of them; safe for many threads."""
+"""Thread-safe access to the runs of a viewer, with caches."""
 
 import shlex
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from emend.evals.case import Record
 from emend.evals.log.lines import CASES, ERRORS, RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import parse_fields, read_lines, read_records
@@ -16,27 +17,29 @@ from emend.evals.log.run_index import RunIndex
 from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals
 from emend.evals.show.view.results import ResultCache
-from emend.evals.show.view.scan import FileState, RunPlace, Scan, file_state, is_written
+from emend.evals.show.view.scan import FileState, RunLocation, Scan, file_state, is_written
 from emend.evals.show.view.views import RunEntry, State, Status
 from emend.memory.errors import EmendError
 
+# Bytes of files that may be indexed into tables before a page is shown; larger amounts are indexed
+# by another process.
 AT_ONCE = 6 * 2**20
-"""Bytes of which tables may have to be made before a page is shown; those of more are made by another process."""
+# Size in bytes of a run's records up to which a page loads the answers before it is shown.
 LOADED_AT_ONCE = 50 * 2**20
-"""Size of the records of a run whose answers a page may read before it is shown."""
+# Size in bytes of a run's records up to which answers are counted without building tables.
 COUNTED_AT_ONCE = 64 * 2**20
-"""Size of the records of a run that is counted without its tables."""
+# Number of runs whose answers are kept in memory; a million answers take about 100 MB.
 KEPT_ANSWERS = 6
-"""Number of runs whose answers are held in memory, about 100 MB for a million."""
+# The answers of a growing run are reloaded after a pause of this many times their loading time, if
+# loading takes long.
 PAUSE = 5
-"""The answers of a run that goes on are read again after this many times as long as they took, if that is long."""
+# CPU seconds from which loading counts as long.
 LONG = 0.5
-"""CPU seconds of reading that are long."""
 ANSWER_FILES = (RECORDS, CASES, ERRORS)
 
 
 class LoadedAnswers(NamedTuple):
-    """Answers with the state of the files that they were read from, the CPU seconds that took, and when it ended."""
+    """Answers with the state of their files, the CPU seconds of loading, and its end time."""
 
     state: FileState
     answers: RunAnswers
@@ -44,9 +47,14 @@ class LoadedAnswers(NamedTuple):
     ended: float
 
     def is_current(self, state: FileState) -> bool:
-        """True if nothing changed, or files only grew and it is too early to read again what takes long."""
-        pause = PAUSE * self.seconds if self.seconds > LONG else 0.0
-        has_grown = all(now[0] == then[0] and now[1] >= then[1] for now, then in zip(state, self.state, strict=True))
+        """Return True if no file changed, or files only grew and it is too early to load again."""
+        pause = 0.0
+        if self.seconds > LONG:
+            pause = PAUSE * self.seconds
+        has_grown = all(
+            now[0] == then[0] and now[1] >= then[1]
+            for now, then in zip(state, self.state, strict=True)
+        )
         return state == self.state or (has_grown and time.monotonic() - self.ended < pause)
 
 
@@ -54,162 +62,188 @@ class Library:
     """The runs below some folders.
 
     Args:
-        folders: run folders, or folders that hold some.
-        patient: wait for all numbers, as an export must.
+        folders: run folders, or folders that contain run folders.
+        patient: wait until all numbers are computed, as an export must.
 
     Raises:
-        MissingData: one is no folder.
+        MissingData: one of `folders` is not a folder.
     """
 
     def __init__(self, folders: Sequence[Path], patient: bool = False) -> None:
         self.scan, self.results, self.patient = Scan(folders), ResultCache(patient), patient
         self._answers: OrderedDict[Path, LoadedAnswers] = OrderedDict()
         self._totals: dict[Path, tuple[FileState, Totals | None]] = {}
-        """Counts of the runs, None for one that cannot be read."""
+        """Counts of each run; None for a run that cannot be read."""
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._locks: dict[Path, threading.Lock] = {}
         self._failed: dict[Path, tuple[FileState, Exception]] = {}
-        """Runs that could not be loaded, and why."""
+        """Runs that could not be loaded, with the error."""
         self._threads: dict[Path | None, threading.Thread] = {}
-        """Those that load a run, or under None count all."""
+        """Threads that load a run, by folder; the thread under None counts all runs."""
 
     def close(self) -> None:
-        """End what is under way."""
+        """Stop background work."""
         self._stopped.set()
         self.results.close()
         if counting := self._threads.get(None):
             counting.join()
 
     @contextmanager
-    def index(self, place: RunPlace) -> Iterator[RunIndex]:
-        """Open the index of a run; one thread at a time works on a run.
+    def index(self, location: RunLocation) -> Iterator[RunIndex]:
+        """Open the index of a run, locked against other threads.
 
         Raises:
-            BadData: a damaged line.
+            BadData: a line is damaged.
         """
-        with self._lock_of(place.folder), RunIndex(place.folder, LARGE) as index:
+        with self._lock_of(location.folder), RunIndex(location.folder, LARGE) as index:
             yield index
 
     def _lock_of(self, folder: Path) -> threading.Lock:
         with self._lock:
             return self._locks.setdefault(folder, threading.Lock())
 
-    def answers(self, place: RunPlace) -> tuple[RunAnswers | None, Status]:
-        """The answers of a run as far as they are written, or None while tables are made of many.
+    def answers(self, location: RunLocation) -> tuple[RunAnswers | None, Status]:
+        """Return the answers written so far, or None while tables of a large run are being built.
 
         Raises:
             EmendError, OSError: a file cannot be read.
         """
-        state = file_state(place.folder, ANSWER_FILES)
+        state = file_state(location.folder, ANSWER_FILES)
         with self._lock:
-            known = self._answers.get(place.folder)
-        if known is None or not known.is_current(state):
-            if waiting := self._wait_for_tables(place):
+            loaded = self._answers.get(location.folder)
+        if loaded is None or not loaded.is_current(state):
+            if waiting := self._wait_for_tables(location):
                 return None, waiting
-            if known is None and not self.patient and state[0][1] > LOADED_AT_ONCE:
-                failed = self._failed.get(place.folder)
+            if loaded is None and not self.patient and state[0][1] > LOADED_AT_ONCE:
+                failed = self._failed.get(location.folder)
                 if failed and failed[0] == state:
                     raise failed[1]
-                self._start(place.folder, self._load_large, place)  # it takes longer than a page may
+                # reading takes longer than a page may
+                self._start(location.folder, self._load_large, location)
                 return None, Status(state="computing", text="reading the tables")
-            known = self._load(place)
-        return known.answers, Status(records=known.answers.totals.records)
+            loaded = self._load(location)
+        return loaded.answers, Status(records=loaded.answers.totals.records)
 
-    def _wait_for_tables(self, place: RunPlace) -> Status | None:
-        """Why the tables and the index of a run cannot be used yet; None if they can."""
+    def _wait_for_tables(self, location: RunLocation) -> Status | None:
+        """Return the status while tables and index of a run are not usable yet; else None."""
         if self.patient:
             return None
-        if not self.results.is_running("tables", [place.folder]):
-            with self.index(place) as index:
+        if not self.results.is_running("tables", [location.folder]):
+            with self.index(location) as index:
                 lag = index.lag()
             for source in SOURCES:
-                path = place.folder / source.file
-                parts = find_parts(parts_folder(place.folder), source.table, path)
-                lag += (path.stat().st_size if path.exists() else 0) - (parts[-1].end.offset if parts else 0)
+                path = location.folder / source.file
+                parts = find_parts(parts_folder(location.folder), source.table, path)
+                if path.exists():
+                    lag += path.stat().st_size
+                if parts:
+                    lag -= parts[-1].end.offset
             if lag <= AT_ONCE:
                 return None
-        _, status = self.results.get("tables", [place.folder])
+        _, status = self.results.get("tables", [location.folder])
         if status.state == "ready":
             return None
-        size = sum(size for _, size, _ in file_state(place.folder)) / 2**20
-        return status if status.state == "failed" else Status(state="computing", text=f"reading {size:,.0f} MB")
+        size = sum(size for _, size, _ in file_state(location.folder)) / 2**20
+        if status.state == "failed":
+            return status
+        return Status(state="computing", text=f"reading {size:,.0f} MB")
 
     def _start(self, key: Path | None, function: Callable[..., None], *values: Any) -> None:
-        """Call a function on another thread, unless it works on the same thing already."""
+        """Call a function in a new thread, unless a thread with the same key is alive."""
         with self._lock:
             if key not in self._threads or not self._threads[key].is_alive():
-                self._threads[key] = threading.Thread(target=function, args=values, name="emend-view", daemon=True)
+                self._threads[key] = threading.Thread(
+                    target=function, args=values, name="emend-view", daemon=True
+                )
                 self._threads[key].start()
 
-    def _load_large(self, place: RunPlace) -> None:
-        """Load the answers of a run, or keep why they cannot be."""
-        state = file_state(place.folder, ANSWER_FILES)
+    def _load_large(self, location: RunLocation) -> None:
+        """Load the answers of a run, and record the error if that fails."""
+        state = file_state(location.folder, ANSWER_FILES)
         try:
-            self._load(place)
+            self._load(location)
         except (EmendError, OSError) as error:
-            self._failed[place.folder] = state, error
+            self._failed[location.folder] = state, error
 
-    def _load(self, place: RunPlace) -> LoadedAnswers:
-        state, start = file_state(place.folder, ANSWER_FILES), time.thread_time()
-        with self._lock_of(place.folder):
-            known = self._answers.get(place.folder)
-            if known is None or known.state != state:  # another thread may have read them meanwhile
-                answers = RunAnswers(place.folder, place.manifest)
-                known = LoadedAnswers(state, answers, time.thread_time() - start, time.monotonic())
+    def _load(self, location: RunLocation) -> LoadedAnswers:
+        state, start = file_state(location.folder, ANSWER_FILES), time.thread_time()
+        with self._lock_of(location.folder):
+            loaded = self._answers.get(location.folder)
+            if (
+                loaded is None or loaded.state != state
+            ):  # another thread may have read them meanwhile
+                answers = RunAnswers(location.folder, location.manifest)
+                loaded = LoadedAnswers(state, answers, time.thread_time() - start, time.monotonic())
         with self._lock:
-            self._answers[place.folder] = known
-            self._answers.move_to_end(place.folder)
+            self._answers[location.folder] = loaded
+            self._answers.move_to_end(location.folder)
             while len(self._answers) > KEPT_ANSWERS:
                 self._answers.popitem(last=False)
-        self._totals[place.folder] = state, known.answers.totals
-        return known
+        self._totals[location.folder] = state, loaded.answers.totals
+        return loaded
 
-    def entry(self, place: RunPlace, wait: bool = True) -> RunEntry:
-        """A run in short; without `wait` counts that are not known yet are left out, and counted meanwhile."""
-        totals = self._totals_of(place)
+    def entry(self, location: RunLocation, wait: bool = True) -> RunEntry:
+        """Return the entry of a run.
+
+        If `wait` is False, counts that are not known yet are left out.
+        """
+        totals = self._totals_of(location)
         if totals is None and wait:
-            answers, _ = self.answers(place)
-            totals = answers.totals if answers else None
-        return entry_of(place, totals)
+            answers, _ = self.answers(location)
+            totals = None
+            if answers:
+                totals = answers.totals
+        return entry_of(location, totals)
 
-    def _totals_of(self, place: RunPlace) -> Totals | None:
-        return self._totals[place.folder][1] if self._is_counted(place) else None
+    def _totals_of(self, location: RunLocation) -> Totals | None:
+        if self._is_counted(location):
+            return self._totals[location.folder][1]
+        return None
 
-    def _is_counted(self, place: RunPlace) -> bool:
-        return self._totals.get(place.folder, ((), None))[0] == file_state(place.folder, ANSWER_FILES)
+    def _is_counted(self, location: RunLocation) -> bool:
+        return self._totals.get(location.folder, ((), None))[0] == file_state(
+            location.folder, ANSWER_FILES
+        )
 
     def count_all(self) -> bool:
-        """Count the answers of all runs in the background; True when that is done."""
-        missing = [place for place in self.scan.runs().values() if not self._is_counted(place)]
+        """Count the answers of all runs in the background; return True once all are counted."""
+        missing = [
+            location for location in self.scan.runs().values() if not self._is_counted(location)
+        ]
         if missing and self.patient:
             self._count(missing)
         elif missing:
             self._start(None, self._count, missing)
         return not missing
 
-    def _count(self, places: Sequence[RunPlace]) -> None:
-        for place in places:
+    def _count(self, locations: Sequence[RunLocation]) -> None:
+        for location in locations:
             if self._stopped.is_set():
                 return
-            state = file_state(place.folder, ANSWER_FILES)
+            state = file_state(location.folder, ANSWER_FILES)
             try:
                 if state[0][1] <= COUNTED_AT_ONCE:
-                    self._totals[place.folder] = state, count_answers(place.folder)
-                is_readable = state[0][1] <= COUNTED_AT_ONCE or self.answers(place)[1].state != "failed"
+                    self._totals[location.folder] = state, count_answers(location.folder)
+                is_readable = (
+                    state[0][1] <= COUNTED_AT_ONCE or self.answers(location)[1].state != "failed"
+                )
             except (EmendError, OSError):
                 is_readable = False
             if not is_readable:
-                self._totals[place.folder] = state, None
+                self._totals[location.folder] = state, None
 
 
 def count_answers(folder: Path) -> Totals:
-    """Count the answers of a run that is not large.
+    """Count the answers of a run without building tables.
 
     Raises:
-        BadData: a damaged line.
+        BadData: a line is damaged.
     """
     units, records, unscored, retried, tokens = set[str](), 0, 0, 0, 0
-    for record in read_records(folder, parse_fields) if (folder / RECORDS).exists() else ():
+    lines: Iterable[Record] = ()
+    if (folder / RECORDS).exists():
+        lines = read_records(folder, parse_fields)
+    for record in lines:
         units.add(record.unit)
         records += 1
         unscored += bool(record.unscored)
@@ -219,38 +253,46 @@ def count_answers(folder: Path) -> Totals:
     return Totals(records, unscored, len(units), retried, tokens, len(failed))
 
 
-def entry_of(place: RunPlace, totals: Totals | None) -> RunEntry:
-    """A run in short, with these counts."""
-    manifest, config = place.manifest, place.manifest.config
+def entry_of(location: RunLocation, totals: Totals | None) -> RunEntry:
+    """Return the entry of a run with the given counts."""
+    manifest, config = location.manifest, location.manifest.config
     costs = [usage.cost for usage in manifest.spent.values() if usage.cost is not None]
-    finished, failed = (totals.units, totals.failed) if totals else (0, 0)
+    state, finished, failed = _state(location.folder, manifest, None), 0, 0
+    counts: dict[str, int | None] = {}
+    if totals:
+        finished, failed = totals.units, totals.failed
+        state = _state(location.folder, manifest, finished + failed)
+        counts = {name: getattr(totals, name) for name in ("records", "unscored", "tokens")}
+    cost = None
+    if costs:
+        cost = sum(costs)
     return RunEntry(
-        id=place.id,
-        name=place.name,
-        folder=str(place.folder),
-        href=f"run/{place.id}/index.html",
+        id=location.id,
+        name=location.name,
+        folder=str(location.folder),
+        href=f"run/{location.id}/index.html",
         benchmark=config.benchmark,
         model=config.model,
         editors=config.editors,
         mode=manifest.mode or config.mode or "",
         started=manifest.started,
-        state=_state(place.folder, manifest, finished + failed if totals else None),
+        state=state,
         units=manifest.units,
         finished=finished,
         failed=failed,
-        records=totals.records if totals else None,
-        unscored=totals.unscored if totals else None,
-        tokens=totals.tokens if totals else None,
-        cost=sum(costs) if costs else None,
+        cost=cost,
+        **counts,
     )
 
 
 def _state(folder: Path, manifest: Manifest, processed: int | None) -> State:
     if processed is not None and processed >= manifest.units:
         return "finished"
-    return "running" if is_written(folder) else "stopped"
+    if is_written(folder):
+        return "running"
+    return "stopped"
 
 
 def command(*words: str) -> str:
-    """A command of Emend as it is typed in a shell."""
+    """Return an `emend` command in shell syntax."""
     return shlex.join(["emend", *words])

@@ -1,7 +1,8 @@
-"""Statistics of runs, computed by the code behind the commands, also in a process of its own, and only cached here.
+"""Cache of the statistics of runs, which the code behind the commands computes.
 
-What takes long is computed by a process of its own, so that the viewer stays quick and its memory small; until it is
-done a page shows the last numbers, or that they are being computed.
+Statistics of large runs are computed in a separate process, so that the viewer stays fast and its
+memory small. Until they are ready, a page shows the previous numbers, or that they are being
+computed.
 """
 
 import hashlib
@@ -19,10 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.evals.case import Record
+from emend.evals.judging.items import plan
 from emend.evals.judging.judged_run import open_run
-from emend.evals.judging.panel import Judgement
-from emend.evals.judging.store import FOLDER as SCORINGS
-from emend.evals.judging.store import find_scoring, installed_judges, plan, read_judgements, scoring_files
+from emend.evals.judging.judgement import Judgement
+from emend.evals.judging.scorings.judgements import read_judgements, scoring_files
+from emend.evals.judging.scorings.manifest import FOLDER as SCORINGS
+from emend.evals.judging.scorings.search import find_scoring
+from emend.evals.judging.scorings.verdicts import installed_judges
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.run_index import RunIndex
 from emend.evals.log.run_table import RunTable
@@ -39,12 +43,12 @@ from emend.memory.errors import BadData, EmendError
 from emend.memory.files import open_file, private_folder, replace_file
 from emend.memory.paths import cache_folder
 
+# Maximum number of listed answers; all answers are counted.
 LIMIT = 500
-"""Number of answers that are listed; all are counted."""
 
 
 class SplitVote(FrozenModel):
-    """An answer with the judgements of it that differ."""
+    """An answer and its differing judgements."""
 
     kind: str
     record: Record
@@ -52,7 +56,7 @@ class SplitVote(FrozenModel):
 
 
 class SplitVotes(FrozenModel):
-    """The answers on which the newest scoring's votes differ, the first ones, and how many there are."""
+    """Number of answers on which the votes of the newest scoring differ, and the first of them."""
 
     scoring: str = ""
     judgements: int = 0
@@ -61,10 +65,10 @@ class SplitVotes(FrozenModel):
 
 
 def split_votes(folder: Path) -> SplitVotes:
-    """Collect them.
+    """Return the answers of a run on which the votes of its newest scoring differ.
 
     Raises:
-        BadData: a damaged line.
+        BadData: a line is damaged.
     """
     scoring = find_scoring(folder)
     if scoring is None:
@@ -81,23 +85,31 @@ def split_votes(folder: Path) -> SplitVotes:
             if not isinstance(item, str) and item.id in split:
                 total += 1
                 if len(votes) < LIMIT:
-                    votes.append(SplitVote(kind=kind, record=record, judgements=tuple(split[item.id])))
+                    votes.append(
+                        SplitVote(kind=kind, record=record, judgements=tuple(split[item.id]))
+                    )
     listed = {judgement.item for vote in votes for judgement in vote.judgements}
     full = {each.key: each for each in read_judgements(folder, scoring) if each.item in listed}
-    with_texts = (
-        vote.model_copy(update={"judgements": tuple(full.get(each.key, each) for each in vote.judgements)})
-        for vote in votes
-    )
+    with_texts = list[SplitVote]()
+    for vote in votes:
+        judgements = tuple(full.get(short.key, short) for short in vote.judgements)
+        with_texts.append(vote.model_copy(update={"judgements": judgements}))
     return SplitVotes(scoring=scoring.id, judgements=count, total=total, votes=tuple(with_texts))
 
 
 def _differ(judgements: list[Judgement]) -> bool:
-    values = {tuple(sorted(judgement.values.items())) for judgement in judgements if not judgement.problem}
+    values = {
+        tuple(sorted(judgement.values.items())) for judgement in judgements if not judgement.problem
+    }
     return len(values) > 1
 
 
 class Computation(NamedTuple):
-    """A computation: the record that it gives, its function of folders and words, and whether results are kept."""
+    """A kind of computation.
+
+    It has the class of its result, its function of folders and words, and `stored`, which is True
+    if results are cached on disk.
+    """
 
     model: type[FrozenModel]
     function: Callable[[Sequence[Path], Sequence[str]], FrozenModel]
@@ -105,19 +117,21 @@ class Computation(NamedTuple):
 
 
 class TablesMade(FrozenModel):
-    """A run's tables and its index are as far as its files."""
+    """Empty result: the tables and the index of a run are up to date with its files."""
 
 
 def _compare(folders: Sequence[Path], words: Sequence[str]) -> Comparison:
     editor_a, editor_b, checkpoint = words
-    other = folders[1] if len(folders) > 1 else None
+    other = None
+    if len(folders) > 1:
+        other = folders[1]
     return compare(folders[0], other, editor_a, editor_b, int(checkpoint))
 
 
 def _make_tables(folders: Sequence[Path], words: Sequence[str]) -> TablesMade:
     with RunTable(folders[0], SOURCES, large=LARGE), RunIndex(folders[0], LARGE) as index:
         index.update()
-        with suppress(EmendError):  # the pages that need the scoring say what is wrong with it
+        with suppress(EmendError):  # pages that need the scoring show the error
             scoring = find_scoring(folders[0])
             for name in scoring_files(scoring) if scoring else ():
                 index.lines(name, [""])
@@ -128,7 +142,8 @@ COMPUTATIONS = {
     "report": Computation(Report, lambda folders, words: report(folders[0])),
     "compare": Computation(Comparison, _compare),
     "retrieval": Computation(
-        Analysis, lambda folders, words: analyse_runs("retrieval", [open_run(folders[0])], AnalysisRequest())
+        Analysis,
+        lambda folders, words: analyse_runs("retrieval", [open_run(folders[0])], AnalysisRequest()),
     ),
     "votes": Computation(SplitVotes, lambda folders, words: split_votes(folders[0])),
     "tables": Computation(TablesMade, _make_tables, stored=False),
@@ -139,13 +154,16 @@ def compute(kind: str, folders: Sequence[Path], words: Sequence[str]) -> bytes:
     """Compute and return the result as JSON.
 
     Raises:
-        EmendError: what the command would print.
+        EmendError: the error that the command would print.
     """
     return COMPUTATIONS[kind].function(folders, words).model_dump_json().encode()
 
 
 def main() -> None:
-    """Print the result of the computation that the first argument names; an `EmendError` becomes one line."""
+    """Run the computation in the first command-line argument, and print its result as JSON.
+
+    The message of an `EmendError` is printed as one line.
+    """
     kind, folders, words = json.loads(sys.argv[1])
     try:
         content = compute(kind, [Path(folder) for folder in folders], words)
@@ -158,18 +176,18 @@ if __name__ == "__main__":
     main()
 
 
+# Size in bytes of records and events up to which numbers are computed in the viewer's own process.
 SMALL = 4 * 2**20
-"""Size in bytes of records up to which numbers are computed in the viewer's own process."""
+# Seconds that a page waits for numbers before it is shown without them.
 WAIT = 0.2
-"""Seconds that a page waits for numbers before it is shown without them."""
+# The numbers of a growing run are recomputed after a pause of this many times their computing time.
 PAUSE = 10
-"""The numbers of a run that goes on are computed again after this many times as long as they took."""
 KEPT_FILES, KEPT_RESULTS = 200, 64
 MAX_SECONDS = 3600
 
 
 class ResultKey(NamedTuple):
-    """Kind of a computation, its run folders, and further words."""
+    """Key of a result: the kind of computation, its run folders, and further arguments."""
 
     kind: str
     folders: tuple[Path, ...]
@@ -178,7 +196,7 @@ class ResultKey(NamedTuple):
 
 @dataclass
 class _Result:
-    """The last outcome of a computation, and the one that is under way."""
+    """The last result of a computation, and the job that is computing the next one."""
 
     state: tuple[FileState, ...] = ()
     value: FrozenModel | None = None
@@ -190,10 +208,10 @@ class _Result:
 
 
 class ResultCache:
-    """Computes and caches statistics; safe for many threads; a context manager that ends what is under way.
+    """Thread-safe cache that computes statistics.
 
     Args:
-        patient: wait for every number, as an export must.
+        patient: wait until all numbers are computed, as an export must.
     """
 
     def __init__(self, patient: bool = False) -> None:
@@ -204,14 +222,14 @@ class ResultCache:
         self._processes: set[subprocess.Popen[bytes]] = set()
 
     def close(self) -> None:
-        """End all computations."""
+        """Stop all computations."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in list(self._processes):
             process.kill()
         self._pool.shutdown(wait=True)
 
     def get(self, kind: str, folders: Sequence[Path], *words: str) -> tuple[Any, Status]:
-        """The result of a computation, or the last one, or None; and how far it is."""
+        """Return the latest result of a computation, or None, and the status of the computation."""
         key = ResultKey(kind, tuple(folders), words)
         result = self._result(key)
         state = tuple(_state(folder) for folder in key.folders)
@@ -229,7 +247,7 @@ class ResultCache:
         return result.value, Status()
 
     def is_running(self, kind: str, folders: Sequence[Path], *words: str) -> bool:
-        """True while that is being computed."""
+        """Return True while a result is being computed."""
         job = self._result(ResultKey(kind, tuple(folders), words)).job
         return job is not None and not job.done()
 
@@ -237,7 +255,11 @@ class ResultCache:
         with self._lock:
             result = self._results.setdefault(key, _Result())
             self._results.move_to_end(key)
-            idle = [each for each, other in self._results.items() if other.job is None and other is not result]
+            idle = [
+                each
+                for each, other in self._results.items()
+                if other.job is None and other is not result
+            ]
             for each in idle[: max(0, len(self._results) - KEPT_RESULTS)]:
                 del self._results[each]
         return result
@@ -257,20 +279,27 @@ class ResultCache:
                 _write(key, state, content)
         except EmendError as problem:
             error = str(problem)
-        except Exception as problem:  # whatever a damaged run gives; the page says it
+        except Exception as problem:  # a damaged run can raise any error; pages show it
             error = f"{type(problem).__name__}: {problem}"
         with result.lock:
             result.state, result.error, result.job = state, error, None
-            result.value = None if error else value
+            if error:
+                result.value = None
+            else:
+                result.value = value
             result.ended = time.monotonic()
             result.seconds = result.ended - start
 
     def _compute(self, key: ResultKey, state: tuple[FileState, ...]) -> bytes:
         if _size(state) <= SMALL or self._patient:
             return compute(key.kind, key.folders, key.words)
-        words = json.dumps([key.kind, [str(folder.resolve()) for folder in key.folders], list(key.words)])
+        words = json.dumps(
+            [key.kind, [str(folder.resolve()) for folder in key.folders], list(key.words)]
+        )
         command = [sys.executable, "-P", "-m", "emend.evals.show.view.results", words]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         self._processes.add(process)
         try:
             content, errors = process.communicate(timeout=MAX_SECONDS)
@@ -280,7 +309,10 @@ class ResultCache:
         finally:
             self._processes.discard(process)
         if process.returncode:
-            raise BadData(errors.decode(errors="replace").strip().rpartition("\n")[2] or "the computation was ended.")
+            raise BadData(
+                errors.decode(errors="replace").strip().rpartition("\n")[2]
+                or "the computation was ended."
+            )
         return content
 
 
@@ -289,23 +321,32 @@ def _size(state: tuple[FileState, ...]) -> int:
 
 
 def _text(result: _Result) -> str:
-    return "computing the numbers" if result.value is None else "the run has grown; computing its numbers again"
+    if result.value is None:
+        return "computing the numbers"
+    return "the run has new results; updating the numbers"
 
 
 def _state(folder: Path) -> FileState:
-    """State of all that the numbers come from: the run's files, its scorings, and calibrations."""
-    further = sorted((folder / SCORINGS).glob("*.json*")) + sorted(cache_folder("calibration").glob("*/*.json"))
+    """Return the state of all input files: the run's files, its scorings, and calibrations."""
+    further = [
+        *sorted((folder / SCORINGS).glob("*.json*")),
+        *sorted((folder / SCORINGS).glob("*/*.json*")),
+        *sorted(cache_folder("calibration").glob("*/*.json")),
+    ]
     return (*file_state(folder), *(file_state(path.parent, [path.name])[0] for path in further))
 
 
 def _path(key: ResultKey, state: tuple[FileState, ...]) -> Path:
     folders = [str(folder.resolve()) for folder in key.folders]
     text = json.dumps([key.kind, folders, key.words, state, installed_version()])
-    return cache_folder("views") / f"{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}.json"
+    return (
+        cache_folder("views")
+        / f"{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}.json"
+    )
 
 
 def _read(key: ResultKey, state: tuple[FileState, ...]) -> FrozenModel | None:
-    """A cached result; None without one, or if another version of Emend wrote it with other fields."""
+    """Return a result cached on disk; None if it is missing or has other fields."""
     if COMPUTATIONS[key.kind].stored:
         with suppress(OSError, BadData, ValueError), open_file(_path(key, state)) as file:
             return COMPUTATIONS[key.kind].model.model_validate_json(file.read())
@@ -313,12 +354,14 @@ def _read(key: ResultKey, state: tuple[FileState, ...]) -> FrozenModel | None:
 
 
 def _write(key: ResultKey, state: tuple[FileState, ...], content: bytes) -> None:
-    """Keep a result; a cache that cannot be written is done without."""
+    """Cache a result on disk; errors of writing are ignored."""
     path = _path(key, state)
     if not COMPUTATIONS[key.kind].stored:
         return
     with suppress(OSError, BadData):
         private_folder(path.parent, links=True)
         replace_file(path, content)
-        for old in sorted(path.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-KEPT_FILES]:
+        for old in sorted(path.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)[
+            :-KEPT_FILES
+        ]:
             old.unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""The runs below the viewer's folders, found by a scan: an address names a run by an id, never by a path."""
+"""Search for the runs below the viewer's folders.
+
+URLs identify a run by an id, never by a path.
+"""
 
 import hashlib
 import os
@@ -9,28 +12,30 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from emend.evals.corrections.correction import CORRECTIONS
 from emend.evals.log.folder import LOCK
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.memory.errors import BadData, EmendError, MissingData
 from emend.memory.files import file_identity
 
+# Depth to which the folders are searched for runs.
 DEPTH = 3
-"""Number of levels of folders below a given one that are searched for runs."""
 MAX_FOLDERS = 20_000
+# Seconds for which the result of a scan is reused.
 SCAN_SECONDS = 3.0
-"""Time for which a scan holds."""
+# A run counts as running if its last write is at most this many seconds ago, since file locks
+# cannot be read on every system.
 RECENT = 60.0
-"""Seconds since the last write within which an unfinished run counts as running where locks cannot be read."""
-FILES = (MANIFEST, RECORDS, EVENTS, ERRORS, CASES, COSTS, BASELINE)
+FILES = (MANIFEST, RECORDS, EVENTS, ERRORS, CASES, COSTS, BASELINE, CORRECTIONS)
 _SLUG = re.compile(r"[^a-z0-9]+")
 
+# Inode, size and modification time of each file of a run; zeros for a missing file.
 FileState = tuple[tuple[int, int, int], ...]
-"""Inode, size and time of change of each file of a run; zeros for one that is missing."""
 
 
-class RunPlace(NamedTuple):
-    """A run folder with its id, its name without links, and its manifest."""
+class RunLocation(NamedTuple):
+    """A run folder with its id, its name after resolving links, and its manifest."""
 
     id: str
     name: str
@@ -40,7 +45,9 @@ class RunPlace(NamedTuple):
 
 @lru_cache(4096)
 def run_id(folder: Path) -> str:
-    """The id of a run folder without links: its name as lower-case letters and digits, and a digest of its place.
+    """Return the id of a resolved run folder.
+
+    The id is the lower-case name of the folder and a digest of its path.
 
     >>> run_id(Path("/runs/My run"))[:7]
     'my-run-'
@@ -50,12 +57,15 @@ def run_id(folder: Path) -> str:
 
 
 def file_state(folder: Path, names: Sequence[str] = FILES) -> FileState:
-    """State of a run's files, which changes with their content."""
+    """Return the state of a run's files, which changes when their content changes."""
     return tuple(file_identity(folder / name) for name in names)
 
 
 def is_written(folder: Path) -> bool:
-    """True if a process works in the run folder, as far as the system tells; nothing in the folder is touched."""
+    """Return True if a process seems to write to the run folder: it is locked or changed recently.
+
+    The folder is not modified.
+    """
     if file_identity(folder / LOCK)[0] in _locked(int(time.monotonic())):
         return True
     changed = max(file_identity(folder / name)[2] for name in (RECORDS, EVENTS, ERRORS))
@@ -64,47 +74,53 @@ def is_written(folder: Path) -> bool:
 
 @lru_cache(1)
 def _locked(now: int) -> frozenset[int]:
-    """Inodes of files that are locked, read once a second; none where the system does not tell."""
+    """Return the inodes of locked files, read once a second; empty if /proc/locks is missing."""
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
-        return frozenset(int(line.split()[5].rpartition(":")[2]) for line in lines if "->" not in line)
+        return frozenset(
+            int(line.split()[5].rpartition(":")[2]) for line in lines if "->" not in line
+        )
     except (OSError, ValueError, IndexError):
         return frozenset()
 
 
 class Scan:
-    """Finds run folders; symbolic links below the given folders are not followed.
+    """Scan for run folders; symbolic links below the given folders are not followed.
 
     Args:
-        folders: run folders, or folders that hold some.
+        folders: run folders, or folders that contain run folders.
 
     Raises:
-        MissingData: one is no folder.
+        MissingData: one of `folders` is not a folder.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         for folder in folders:
             if not folder.is_dir():
-                raise MissingData(f"'{folder}' is no folder: name a run folder, or one that holds run folders.")
+                raise MissingData(
+                    f"'{folder}' is not a folder: name a run folder, or a folder with run folders."
+                )
         self.folders = tuple(dict.fromkeys(folders))
         self.problems: tuple[str, ...] = ()
-        self._runs: dict[str, RunPlace] = {}
+        self._runs: dict[str, RunLocation] = {}
         self._manifests: dict[Path, tuple[tuple[int, int, int], Manifest | str]] = {}
         self._until = 0.0
 
-    def runs(self) -> dict[str, RunPlace]:
-        """The runs by id, the latest first."""
+    def runs(self) -> dict[str, RunLocation]:
+        """Return the runs by id, the latest first."""
         if time.monotonic() >= self._until:
-            places = sorted(self._places(), key=lambda place: place.manifest.started, reverse=True)
-            self._runs = {place.id: place for place in places}
+            locations = sorted(
+                self._locations(), key=lambda location: location.manifest.started, reverse=True
+            )
+            self._runs = {location.id: location for location in locations}
             self._until = time.monotonic() + SCAN_SECONDS
         return self._runs
 
-    def find(self, name: str) -> RunPlace | None:
-        """The run of that id."""
+    def find(self, name: str) -> RunLocation | None:
+        """Return the run with that id, or None."""
         return self.runs().get(name)
 
-    def _places(self) -> Iterator[RunPlace]:
+    def _locations(self) -> Iterator[RunLocation]:
         problems = list[str]()
         for folder in dict.fromkeys(path for top in self.folders for path in _run_folders(top)):
             manifest = self._manifest(folder)
@@ -112,24 +128,24 @@ class Scan:
                 problems.append(manifest)
             else:
                 resolved = folder.resolve()
-                yield RunPlace(run_id(resolved), resolved.name, folder, manifest)
+                yield RunLocation(run_id(resolved), resolved.name, folder, manifest)
         self.problems = tuple(problems)
 
     def _manifest(self, folder: Path) -> Manifest | str:
-        """The manifest, read again when it has changed; the error if it cannot be read."""
+        """Return the manifest, reloaded if it changed, or the error text if it cannot be read."""
         state = file_identity(folder / MANIFEST)
-        known = self._manifests.get(folder)
-        if known is None or known[0] != state:
+        cached = self._manifests.get(folder)
+        if cached is None or cached[0] != state:
             try:
-                known = state, Manifest.read(folder)
+                cached = state, Manifest.read(folder)
             except EmendError as error:
-                known = state, str(error)
-            self._manifests[folder] = known
-        return known[1]
+                cached = state, str(error)
+            self._manifests[folder] = cached
+        return cached[1]
 
 
 def _run_folders(top: Path) -> Iterator[Path]:
-    """Folders with a manifest, the given one or those below it, breadth first."""
+    """Yield the folders with a manifest at or below a folder, breadth first."""
     level, count = [top], 0
     for _ in range(DEPTH + 1):
         below = list[Path]()
@@ -145,21 +161,27 @@ def _run_folders(top: Path) -> Iterator[Path]:
 def _folders_in(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
+            names = [
+                e.name
+                for e in entries
+                if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)
+            ]
     except OSError:
         return []
     return [folder / name for name in sorted(names)]
 
 
 def require_runs(scan: Scan) -> None:
-    """Check that there is a run.
+    """Raise an error if a scan found no run.
 
     Raises:
-        MissingData: there is none.
-        BadData: the only one cannot be read.
+        MissingData: there is no run.
+        BadData: there are only runs that cannot be read.
     """
     if not scan.runs():
         if scan.problems:
             raise BadData(scan.problems[0])
         names = ", ".join(f"'{folder}'" for folder in scan.folders)
-        raise MissingData(f"{names}: no run is there. Make one with emend demo, or name the folder of your runs.")
+        raise MissingData(
+            f"{names}: no run found. Make one with emend demo, or name the folder of your runs."
+        )

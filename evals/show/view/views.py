@@ -1,6 +1,7 @@
-"""Data of the viewer's pages, filled by `emend.evals.show.view.pages` and laid out by the templates.
+"""Data classes of the viewer's pages, built by `emend.evals.show.view.pages`, read by templates.
 
-Links are paths from the viewer's root without a leading slash, so that one scheme serves the server and the export.
+Links are paths from the viewer's root without a leading slash, so that they work for the server
+and for exports.
 """
 
 from dataclasses import dataclass
@@ -8,18 +9,22 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from emend.evals.case import Record
+from emend.evals.results.aggregate.mark_names import Mark
 from emend.memory.edit import FrozenModel
 
 
 class ViewData(SimpleNamespace):
-    """Values of a template by name, as domain objects where those have what it shows.
+    """Variables of a template, often domain objects.
 
-    A template that asks for a name that is not there fails, so that tests find it.
+    A template that reads a missing variable fails, so that tests find the mistake.
     """
 
 
 class Link(FrozenModel):
-    """A text and the page that it leads to; `current` in the row of a run's pages for the one that is shown."""
+    """A link with its text.
+
+    `current` is True for the tab of the page that is shown.
+    """
 
     text: str
     href: str
@@ -27,7 +32,7 @@ class Link(FrozenModel):
 
 
 class NamedValue(FrozenModel):
-    """A name and a value, as text."""
+    """A name and a value as text, with an optional link."""
 
     name: str
     value: str
@@ -35,10 +40,12 @@ class NamedValue(FrozenModel):
 
 
 class PageHead(FrozenModel):
-    """Head of every page: its template's name, title, way back, the run's pages, and the command with its numbers.
+    """Head of a page.
 
-    `root` leads from the page to the viewer's root; `refresh` is the number of seconds after which a page that waits
-    for a computation is to be loaded again, or 0; `left_out` says what an export's page lacks.
+    `name` is the name of the template, `root` the relative path to the viewer's root, and `command`
+    the `emend` command that prints the same numbers. `refresh` is the number of seconds after which
+    a page that waits for a computation is reloaded, or 0. `left_out` describes what an exported
+    page leaves out.
     """
 
     name: str
@@ -54,7 +61,7 @@ class PageHead(FrozenModel):
 
 
 class Status(FrozenModel):
-    """How far the numbers of a page are: they are of `records` records."""
+    """Status of the numbers of a page, which are computed from `records` records."""
 
     state: Literal["ready", "computing", "failed"] = "ready"
     text: str = ""
@@ -63,7 +70,7 @@ class Status(FrozenModel):
 
 @dataclass
 class Page:
-    """A page before it is rendered: what every page has, the view of this one, and the HTTP status."""
+    """A page before rendering: the head, the data of its template, and the HTTP status."""
 
     head: PageHead
     data: Any
@@ -71,7 +78,7 @@ class Page:
 
 
 class AnswerView(FrozenModel):
-    """An answer with its verdict and the score that decides it, on the page `case` of the case with that number."""
+    """An answer with its verdict, the deciding score, and its location on the page of its case."""
 
     record: Record
     verdict: str
@@ -87,7 +94,10 @@ class AnswerView(FrozenModel):
 
 
 class CaseFilter(FrozenModel):
-    """Filter and order of a run's cases; all that is given must hold; `after` is the number of cases before it."""
+    """Filter and sort order of the cases of a run.
+
+    All given conditions must hold; `after` is the number of cases on the previous pages.
+    """
 
     editor: str = ""
     kind: str = ""
@@ -100,12 +110,17 @@ class CaseFilter(FrozenModel):
     after: str = ""
 
 
+# State of a run; "finished" if all units are finished or failed, "stopped" if units are left and no
+# process works on them.
 State = Literal["running", "finished", "stopped"]
-"""Of a run: a process works in it, every unit is finished or failed, or neither."""
 
 
 class RunEntry(FrozenModel):
-    """A run in short; counts of records and tokens are None until they are known, `cost` where prices are unknown."""
+    """Summary of a run.
+
+    `records`, `unscored` and `tokens` are None until they are counted; `cost` is None if prices are
+    unknown.
+    """
 
     id: str
     name: str
@@ -127,9 +142,10 @@ class RunEntry(FrozenModel):
 
 
 class CellView(FrozenModel):
-    """An estimate: as text, and as numbers in the metric's unit.
+    """An estimate as text and as numbers in the metric's unit.
 
-    `mark` is `best` where the interval is apart from that of every other row, `tied` where it overlaps the best one's.
+    `mark` is `best`, or `highest` if the difference to the next best is not significant, as in the
+    report's tables.
     """
 
     text: str
@@ -140,7 +156,8 @@ class CellView(FrozenModel):
     n: int = 0
     unscored: int = 0
     as_wrong: float | None = None
-    """The mean with probes that the model did not answer as wrong ones, where it differs; by it cells are ranked."""
+    """The mean with unanswered probes counted as wrong, if it differs from `mean`; cells are ranked
+    by it."""
     remarks: tuple[str, ...] = ()
-    mark: Literal["best", "tied", ""] = ""
+    mark: Mark = ""
     href: str = ""

@@ -1,1 +1,4 @@
-"""Filters of what authors write: each says why a text cannot be used, or nothing."""
+"""Filters of authored texts, each of which returns why a text is rejected, or an empty text.
+
+The docstring of a filter says what it rejects, and is printed on cards.
+"""

@@ -1,4 +1,4 @@
-"""Near duplicates among short texts: by the words that they share, or by their vectors."""
+"""Detection of near duplicates among short texts, by shared words or by embeddings."""
 
 import threading
 from collections import Counter
@@ -10,30 +10,45 @@ from emend.memory.errors import MissingExtra
 from emend.memory.paths import cache_folder
 from emend.memory.retrieval.tokens import words
 
+# ROUGE-1 score above which ELKEN drops one of two events (appendix A.2).
 THRESHOLD = 0.4
-"""ROUGE-1 above which ELKEN drops one of two events (appendix A.2)."""
+# Cosine of MiniLM embeddings above which two events are similar in meaning, chosen on ELKEN's
+# released events.
 SIMILARITY = 0.72
-"""Cosine of MiniLM's vectors above which two events are near in meaning, chosen on ELKEN's released ones."""
 
 _LOADING = threading.Lock()
 
 
 def rouge_1(first: Counter[str], second: Counter[str]) -> float:
-    """The F measure of the words that two texts share, without stemming."""
+    """Return the ROUGE-1 F score of two bags of words, without stemming."""
     total = first.total() + second.total()
     return 2 * (first & second).total() / total if total else 0.0
 
 
 def find_duplicates(texts: Sequence[str], threshold: float = THRESHOLD) -> dict[int, int]:
-    """By the place of each text that is dropped, that of an earlier one that stays and shares too many words."""
+    """Return the positions of near duplicates by shared words.
+
+    Keys are positions of dropped texts, values those of earlier, kept texts with a ROUGE-1 score
+    above the threshold.
+    """
     tokens = [Counter(words(text)) for text in texts]
-    return _find_near(len(texts), lambda first, second: rouge_1(tokens[first], tokens[second]) > threshold)
+    return _find_near(
+        len(texts), lambda first, second: rouge_1(tokens[first], tokens[second]) > threshold
+    )
 
 
-def find_same_meaning(texts: Sequence[str], embedding: Embedding, threshold: float = SIMILARITY) -> dict[int, int]:
-    """By the place of each text that is dropped, that of an earlier one that stays and whose vector is too near."""
+def find_same_meaning(
+    texts: Sequence[str], embedding: Embedding, threshold: float = SIMILARITY
+) -> dict[int, int]:
+    """Return the positions of near duplicates by meaning.
+
+    Keys are positions of dropped texts, values those of earlier, kept texts with a cosine
+    similarity above the threshold.
+    """
     vectors = embedding.documents(texts)
-    return _find_near(len(texts), lambda first, second: float(vectors[first] @ vectors[second]) > threshold)
+    return _find_near(
+        len(texts), lambda first, second: float(vectors[first] @ vectors[second]) > threshold
+    )
 
 
 def _find_near(count: int, is_near: Callable[[int, int], bool]) -> dict[int, int]:
@@ -47,8 +62,10 @@ def _find_near(count: int, is_near: Callable[[int, int], bool]) -> dict[int, int
 
 
 def meaning_embedding(language: str) -> Embedding | None:
-    """MiniLM, to which `SIMILARITY` belongs; None for a language other than English, or where it is not installed."""
-    with _LOADING:  # items are made in several threads, and one of them loads it
+    """Return MiniLM, for which `SIMILARITY` was chosen; None if the language is not English or it
+    is not installed.
+    """
+    with _LOADING:  # items are made in several threads, of which only one should load the model
         return _load_minilm() if language == "en" else None
 
 

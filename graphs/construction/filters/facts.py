@@ -1,4 +1,6 @@
-"""Filters of facts of a document and of questions about it: each says why one cannot be used, or nothing."""
+"""Filters of facts and questions about a document, each of which returns why one is rejected, or an
+empty text.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,27 +9,29 @@ from emend.graphs.construction.document_facts import PRONOUN
 from emend.graphs.construction.filters.name_forms import leaves, names_exactly
 from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction
-from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.retrieval.tokens import words
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, words
 
+# Maximum number of words of an answer.
 LONGEST_ANSWER = 8
-"""Words of an answer."""
 SHORTEST_QUESTION = 4
 _TEXT = r"(?:document|text|passage|paragraph|sentence|excerpt)"
 _TELLING = r"(?:article|report|story|information|statement|context|source|author|page)"
+# Phrases that refer to the document; "report" or "article" alone may refer to a thing in the world.
 ABOUT_DOCUMENT = re.compile(
     rf"\b(?:the|this|that) (?:given |above |following )?{_TEXT}\b"
     rf"|\b(?:according to|based on|(?:stated|described|mentioned|given|said|named|written) in) "
     rf"(?:the|this|that) (?:given |above |following )?{_TELLING}\b"
-    rf"|\b(?:does|did|do) (?:the|this) {_TELLING} (?:say|state|mention|give|describe|call|name|report|claim)\b"
+    rf"|\b(?:does|did|do) (?:the|this) {_TELLING} "
+    r"(?:say|state|mention|give|describe|call|name|report|claim)\b"
     r"|\bmentioned\b|\bthe above\b|\bas (?:we|you|one|I) (?:are told|reads?|sees?|learns?|know)\b"
     r"|\b(?:stated|described|given|named) (?:above|below|here)\b"
-    r"|\b(?:Text|Dokument|Artikel|Absatz) (?:zufolge|nach)\b|\b(?:im|laut|laut dem) (?:Text|Dokument|Artikel|Absatz)\b"
+    r"|\b(?:Text|Dokument|Artikel|Absatz) (?:zufolge|nach)\b|\b(?:im|laut|laut dem) "
+    r"(?:Text|Dokument|Artikel|Absatz)\b"
     r"|\b(?:selon|d'après|dans) (?:le|ce|cet) (?:texte|document|passage|article)\b"
-    r"|\b(?:según|en) (?:el|este) (?:texto|documento|pasaje|artículo)\b|(?:文件|文章|本文|上文|文書|文中)",
+    r"|\b(?:según|en) (?:el|este) (?:texto|documento|pasaje|artículo)\b"
+    r"|(?:文件|文章|本文|上文|文書|文中)",
     re.IGNORECASE,
 )
-"""Speaks of the document; a report or an article may also be a thing in the world."""
 _ASKS = r"(?:who|whom|what|when|where|which|why|how)"
 _FRAGT = r"(?:wer|was|wann|wo|welche[rsnm]?|warum|wie)"
 _VERB = r"(?:is|are|was|were|did|does|do|has|had|will|long|many|much)"
@@ -39,42 +43,52 @@ SEVERAL_QUESTIONS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 QUESTIONS = ("question", "paraphrase")
+# Fields that the author writes.
 WRITTEN = (*QUESTIONS, "answer", "wrong_answer", "statement", "description")
-"""Fields that the author writes."""
 
 
 def find_proof(document: str, sentence: str) -> str:
-    """The part of the document that is this sentence, but for white space; empty if it is not there."""
+    """Return the passage of the document that equals a sentence up to white space; empty if there
+    is none.
+    """
     parts = sentence.strip().strip("\"'“”").split()
     hit = re.search(r"\s+".join(map(re.escape, parts)), document) if parts else None
     return hit[0] if hit else ""
 
 
 def find_no_proof(fact: Mapping[str, str], proof: str) -> str:
-    """The proof does not stand in the document letter by letter."""
-    return "" if len(words(proof)) >= SHORTEST_QUESTION else "the sentence does not stand in the document"
+    """The proof is not a verbatim quotation from the document."""
+    return (
+        ""
+        if len(words(proof)) >= SHORTEST_QUESTION
+        else ("the sentence does not stand in the document")
+    )
 
 
 def find_other_answer(fact: Mapping[str, str], proof: str) -> str:
-    """The answer does not stand in its proof, or says nothing."""
+    """The proof does not contain the answer, or the answer has only function words."""
     if set(words(fact["answer"])) <= FUNCTION_WORDS:
         return f"the answer '{fact['answer']}' says nothing"
-    return "" if names_exactly(proof, fact["answer"]) else f"the answer '{fact['answer']}' is not in the sentence"
+    return (
+        ""
+        if names_exactly(proof, fact["answer"])
+        else (f"the answer '{fact['answer']}' is not in the sentence")
+    )
 
 
 def find_long_answer(fact: Mapping[str, str], proof: str) -> str:
-    """The answer is too long to be compared."""
+    """The answer has more than 8 words."""
     return "the answer is long" if len(words(fact["answer"])) > LONGEST_ANSWER else ""
 
 
 def find_no_question(fact: Mapping[str, str], proof: str) -> str:
-    """A question is none, or several, or does not name what it is about."""
+    """The text is not a single question, or does not name its subject."""
     subject = fact["subject"].strip()
     return next(filter(None, (find_no_subject(fact[name], subject) for name in QUESTIONS)), "")
 
 
 def find_no_subject(question: str, subject: str) -> str:
-    """A question is none, or several, or does not name what it is about."""
+    """Return the reason if a text is not a single question that names the subject, else empty."""
     if not is_question(question):
         return "no question"
     if SEVERAL_QUESTIONS.search(question):
@@ -84,44 +98,53 @@ def find_no_subject(question: str, subject: str) -> str:
 
 
 def is_question(text: str) -> bool:
-    """True for a text of some length with a question mark at its end."""
+    """Return whether a text has a minimum length and ends with a question mark."""
     is_short = len(words(text)) < SHORTEST_QUESTION and len(text) < 2 * SHORTEST_QUESTION
     return not is_short and text.rstrip().endswith(("?", "？"))
 
 
 def find_leak(fact: Mapping[str, str], proof: str) -> str:
-    """A question holds its own answer, or a part by which it is known."""
+    """A question contains its answer or a distinctive part of it."""
     answer, others = fact["answer"], (fact["subject"],)
-    leak = any(names_exactly(fact[name], answer) or leaves(fact[name], answer, others) for name in QUESTIONS)
+    leak = any(
+        names_exactly(fact[name], answer) or leaves(fact[name], answer, others)
+        for name in QUESTIONS
+    )
     return "the question holds its answer" if leak else ""
 
 
 def find_same_paraphrase(fact: Mapping[str, str], proof: str) -> str:
-    """The paraphrase is the question itself."""
-    return "the paraphrase is the question" if words(fact["question"]) == words(fact["paraphrase"]) else ""
+    """The paraphrase repeats the question word for word."""
+    return (
+        "the paraphrase is the question"
+        if words(fact["question"]) == words(fact["paraphrase"])
+        else ""
+    )
 
 
 def find_wrong_choice(fact: Mapping[str, str], proof: str) -> str:
-    """The wrong answer is missing, or right."""
+    """The wrong answer is missing, or is in fact correct."""
     wrong, answer = fact["wrong_answer"].strip(), fact["answer"]
-    is_right = names_exactly(wrong, answer) or names_exactly(answer, wrong) or names_exactly(proof, wrong)
+    is_right = (
+        names_exactly(wrong, answer) or names_exactly(answer, wrong) or names_exactly(proof, wrong)
+    )
     return "the wrong answer is missing, or stands in the sentence" if not wrong or is_right else ""
 
 
 def find_about_document(fact: Mapping[str, str], proof: str) -> str:
-    """A question speaks of the document, which a reader of the answer does not see."""
+    """A question refers to the document, which is not shown with the question."""
     spoken = any(ABOUT_DOCUMENT.search(fact[name]) for name in (*QUESTIONS, "statement"))
     return "the question speaks of the document" if spoken else ""
 
 
 def find_command(fact: Mapping[str, str], proof: str) -> str:
-    """A text holds an instruction to a model, an address or active markup."""
+    """A text contains an instruction to a model, a URL, an e-mail address or active markup."""
     text = "\n".join(fact[name] for name in WRITTEN)
     return "an instruction" if find_instruction(AuthoredDraft(text, "", "")) else ""
 
 
 def find_talk(fact: Mapping[str, str], proof: str) -> str:
-    """The author declines, speaks as itself, or to its reader."""
+    """The author refuses, comments on its own text, or addresses the reader."""
     texts = [fact[name] for name in (*QUESTIONS, "statement")]
     hit = next(filter(None, (TALK.search(text) or REFUSAL.search(text) for text in texts)), None)
     return f"the author speaks to its reader: '{hit[0].strip()[:40]}'" if hit else ""
@@ -134,18 +157,24 @@ def find_markup(fact: Mapping[str, str], proof: str) -> str:
 
 
 def find_other_statement(fact: Mapping[str, str], proof: str) -> str:
-    """The statement does not say the answer of the subject, or names the wrong answer too."""
+    """The statement does not name subject and answer, or also names the wrong answer."""
     statement = fact["statement"]
     if statement.rstrip().endswith(("?", "？")):
         return "the statement is a question"
     for name in ("subject", "answer"):
         if not names_exactly(statement, fact[name]):
             return f"the statement does not name the {name}"
-    return "the statement names the wrong answer" if names_exactly(statement, fact["wrong_answer"]) else ""
+    return (
+        "the statement names the wrong answer"
+        if names_exactly(statement, fact["wrong_answer"])
+        else ""
+    )
 
 
 def find_unusable_question(question: Mapping[str, str], document: str) -> str:
-    """A question that the document leaves open names nothing of it, or cannot be asked without it."""
+    """Return the reason if an unanswered question does not name a subject of the document or is not
+    self-contained, else empty.
+    """
     text, subject = question["question"], question["subject"].strip()
     if fault := find_no_subject(text, subject):
         return fault
@@ -158,7 +187,9 @@ def find_unusable_question(question: Mapping[str, str], document: str) -> str:
 
 
 def usable_description(fact: Mapping[str, str]) -> str:
-    """The description of the answer, if it names the subject and not the answer; empty otherwise."""
+    """Return the description of the answer if it is a noun phrase that names the subject and not
+    the answer, else empty.
+    """
     text = fact.get("description", "").strip().rstrip(".")
     is_usable = names_exactly(text, fact["subject"]) and not names_exactly(text, fact["answer"])
     is_noun = len(words(text)) > len(words(fact["subject"])) and not re.search(r"[.?!:;\n]\s", text)

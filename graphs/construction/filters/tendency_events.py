@@ -1,4 +1,6 @@
-"""Filters of the events from which ELKEN's tendency questions are made: one sentence that says what has happened."""
+"""Filters of the events of ELKEN's tendency questions, which must be one sentence about something
+that has happened.
+"""
 
 import re
 from collections import Counter
@@ -17,19 +19,24 @@ from emend.graphs.construction.filters.texts import (
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.retrieval.tokens import words
 
+# Maximum number of words of an event.
 LONGEST = 45
-"""Words of an event."""
+# Number of occurrences of a trigram from which an event counts as repetitive.
 SAME_RUNS = 3
-"""Equal runs of three words from which on an event repeats itself."""
 _EFFECT = re.compile(
     r"\b(?:leading to|resulting in|which (?:will|is expected|may|could|might|is likely)"
-    r"|(?:is|are) expected to|(?:will|may|might|could) (?:lead|result|cause|boost|harm|affect|impact)"
+    r"|(?:is|are) expected to|(?:will|may|might|could) "
+    r"(?:lead|result|cause|boost|harm|affect|impact)"
     r"|as a (?:result|consequence)|impacting)\b"
-    r"|,\s(?:thereby |thus |\w+ly )?(?:affect|boost|caus|chang|cutt|driv|eas|endanger|forc|improv|increas|lift|lower"
-    r"|leav|mak|pav|prompt|promis|push|rais|reduc|revolutioni[sz]|shak|spark|strengthen|threaten|transform|trigger"
+    r"|,\s(?:thereby |thus |\w+ly "
+    r")?(?:affect|boost|caus|chang|cutt|driv|eas|endanger|forc|improv|increas|lift|lower"
+    r"|leav|mak|pav|prompt|promis|push|rais|reduc|revolutioni[sz]|shak|spark|strengthen|threaten|"
+    r"transform|trigger"
     r"|weaken)ing\b"
-    r"|,\swhich (?:\w+ly )?(?:affects|boosts|causes|changes|cuts|drives|eases|endangers|forces|improves|increases"
-    r"|leads|lifts|lowers|makes|pushes|raises|reduces|sparks|strengthens|threatens|triggers|weakens)\b"
+    r"|,\swhich (?:\w+ly "
+    r")?(?:affects|boosts|causes|changes|cuts|drives|eases|endangers|forces|improves|increases"
+    r"|leads|lifts|lowers|makes|pushes|raises|reduces|sparks|strengthens|threatens|triggers|"
+    r"weakens)\b"
     r"|,\s(?:so\b(?! d(?:as|er|ie)\b)|thus\b|hence\b|therefore\b|thereby\b)"
     r"|,\s(?:wodurch\b|was [^.,]*\b(?:bedeutet|führt|sorgt|verursacht)\b)"
     r"|\bwird (?:voraussichtlich|wohl)\b|\binfolgedessen\b"
@@ -37,30 +44,35 @@ _EFFECT = re.compile(
     re.IGNORECASE,
 )
 _POSSIBLE = re.compile(
-    r"\s(?:may|might|could|would)\s(?:\w+ly |also |not |soon |still )?[a-z]|\s(?:considers?|contemplates?|weighs?)\s"
+    r"\s(?:may|might|could|would)\s(?:\w+ly |also |not |soon |still "
+    r")?[a-z]|\s(?:considers?|contemplates?|weighs?)\s"
     r"|\s(?:is|are) (?:about|going|likely|set) to\s|\A(?:If|Should)\s"
 )
 _LABEL = re.compile(r"\A\w+(?: \w+){0,2}[:：]\s")
 _PLACEHOLDER = re.compile(
-    r"\b(?:Artist|City|Company|Country|Firm|Organi[sz]ation|Person|Player|Team) [A-Z]\b(?!\.)|\bXYZ\b"
+    r"\b(?:Artist|City|Company|Country|Firm|Organi[sz]ation|Person|Player|Team) "
+    r"[A-Z]\b(?!\.)|\bXYZ\b"
 )
 _NAME = re.compile(
     r"(?<=\S\s)[\"'“]?[A-ZÀ-Þ]\w|\d"
-    # the first word is a name where a verb of the third person, or a possessive, follows without an article
-    r"|\A[\"'“]?(?!(?:An?|Another|Each|Every|His|Her|Its|No|One|Some|The|Their|This)\b)[A-ZÀ-Þ][\w&.-]*"
+    # the first word is a name if it has a possessive, or is followed by a third-person verb and is
+    # no determiner
+    r"|\A[\"'“]?(?!(?:An?|Another|Each|Every|His|Her|Its|No|One|Some|The|Their|"
+    r"This)\b)[A-ZÀ-Þ][\w&.-]*"
     r"(?:'s\b|(?<!s) \w+s\b)|\A[A-Z]{2,}\b"
 )
 _ABOUT_LIST = re.compile(r"\A(?:that|these|this|those)\b[^.]*\bevents\b", re.IGNORECASE)
 _INVENTED = re.compile(
     r"\b(?:fictional|fictitious|imaginary|invented|made-up) "
-    r"(?:actor|artist|bank|city|club|company|country|firm|party|person|politician|team|university)\b",
+    r"(?:actor|artist|bank|city|club|company|country|firm|party|person|politician|team|"
+    r"university)\b",
     re.IGNORECASE,
 )
 _REQUEST = re.compile(r"\A(?:invent|imagine|think of|list)\b|\bnumber of events\b", re.IGNORECASE)
 
 
 def find_event_talk(draft: AuthoredDraft) -> str:
-    """The author speaks to its reader, or of the list."""
+    """The author addresses the reader, or comments on the list of events."""
     hit = _ABOUT_LIST.search(draft.text)
     return f"the line is about the list: '{hit[0]}'" if hit else find_talk(draft.text)
 
@@ -74,26 +86,35 @@ def find_invention(draft: AuthoredDraft) -> str:
 def find_event_markup(draft: AuthoredDraft) -> str:
     """The event has a label, markup or a placeholder."""
     hit = _LABEL.search(draft.text) or _PLACEHOLDER.search(draft.text)
-    return f"the event has a label or a placeholder: '{hit[0].strip()}'" if hit else find_markup(draft.text)
+    return (
+        (f"the event has a label or a placeholder: '{hit[0].strip()}'")
+        if hit
+        else find_markup(draft.text)
+    )
 
 
 def find_task(draft: AuthoredDraft) -> str:
-    """The line repeats what was asked for."""
+    """The line repeats the request instead of describing an event."""
     hit = _REQUEST.search(draft.text)
     return f"the line is a request for events: '{hit[0]}'" if hit else find_repeated_prompt(draft)
 
 
 def find_no_sentence(draft: AuthoredDraft) -> str:
-    """The line is not one sentence of usual length."""
+    """The line is not a single sentence of at most 45 words."""
     event = draft.text.rstrip()
     count, size = len(split_sentences(event)), len(words(event))
-    if find_cut(draft) or event.endswith(("?", "？")) or count != 1 or re.search(r"[。！？](?=.)", event):
+    if (
+        find_cut(draft)
+        or event.endswith(("?", "？"))
+        or count != 1
+        or re.search(r"[。！？](?=.)", event)
+    ):
         return "no single sentence"
     return f"the sentence has {size} words" if size > LONGEST else ""
 
 
 def find_stutter(draft: AuthoredDraft) -> str:
-    """The line says the same again and again."""
+    """The line repeats the same phrase several times."""
     tokens = words(draft.text)
     runs = Counter(zip(tokens, tokens[1:], tokens[2:], strict=False))
     run, count = next(iter(runs.most_common(1)), ((), 0))
@@ -101,19 +122,19 @@ def find_stutter(draft: AuthoredDraft) -> str:
 
 
 def find_no_name(draft: AuthoredDraft) -> str:
-    """The line names nobody and nothing."""
+    """The line contains no name."""
     is_named = draft.language in ("zh", "ja", "de") or _NAME.search(draft.text)
     return "" if is_named else "the event names nobody"
 
 
 def find_possible(draft: AuthoredDraft) -> str:
-    """The line says what may happen, and not what has."""
+    """The line describes something that may happen, not something that has happened."""
     hit = _POSSIBLE.search(without_quotations(draft.text)) if draft.language == "en" else None
     return f"the event is only possible: '{hit[0].strip()}'" if hit else ""
 
 
 def find_effect(draft: AuthoredDraft) -> str:
-    """The line says what follows from its event."""
+    """The line also states a consequence of the event."""
     hit = _EFFECT.search(without_quotations(draft.text))
     return f"the event says what follows from it: '{hit[0].strip(', ')}'" if hit else ""
 
@@ -131,8 +152,8 @@ EVENT_FILTERS: Mapping[str, TextFilter] = {
     "effect": find_effect,
     "possible": find_possible,
 }
+# Descriptions of the filters that are shared with other texts.
 EVENT_REJECTS: Mapping[str, str] = {
-    "instruction": "The event holds an instruction to a model, or an address.",
+    "instruction": "The event contains an instruction to a model, a URL or an e-mail address.",
     "language": "The event is in another language.",
 }
-"""What filters reject that are shared with other texts."""

@@ -1,4 +1,4 @@
-"""Filters of questions about what an event makes likely, and of their options."""
+"""Filters of ELKEN's tendency questions about likely effects of an event, and of their options."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,46 +11,58 @@ from emend.graphs.construction.filters.questions import (
     find_several,
     find_talk,
 )
-from emend.graphs.construction.filters.texts import AuthoredDraft, find_foreign_letters, find_foreign_words
+from emend.graphs.construction.filters.texts import (
+    AuthoredDraft,
+    find_foreign_letters,
+    find_foreign_words,
+)
 from emend.memory.retrieval.tokens import stems, whole, words
 
+# Maximum number of words of an option.
 LONGEST_OPTION = 12
-"""Words."""
+# Maximum share of the event's word stems that a question may contain.
 REPEATED = 0.6
-"""Share of an event's words from which on a question tells it again."""
 _TENDS = re.compile(
-    r"\b(?:affect\w*|chang\w+|consequences?|could|develop\w*|effects?|impact\w*|influenc\w+|likel\w+|may|might"
+    r"\b(?:affect\w*|chang\w+|consequences?|could|develop\w*|effects?|impact\w*|influenc\w+|"
+    r"likel\w+|may|might"
     r"|tend|tends|tendenc\w+|trends?|will|would)\b",
     re.IGNORECASE,
 )
 _EVENT = re.compile(
     r"(?i:\b(?:the|this|that) (?:(?:above|given|described) )?(?:event|news|announcement|report)\b"
     r"|\bthis (?:deal|decision|move)\b|\bas a (?:result|consequence)\b"
-    r"|\b(?:after|because of|considering|due to|following|given|in (?:the )?(?:light|wake) of|in response to|thanks to)"
+    r"|\b(?:after|because of|considering|due to|following|given|in (?:the )?(?:light|wake) of|in "
+    r"response to|thanks to)"
     r" (?:the|this|that|these|such) (?!next\b|coming\b)\w+)"
     r"|\b(?:could|may|might|will|would) (?:the|this|that) \w+ (?:tend to |likely |be likely to )?"
     r"(?:affect|alter|change|impact|influence|shape) (?:the|its|their|how|[A-Z])"
 )
 _PRONOUN = re.compile(
     r"(?:he|it|its|she|that|their|them|these|they|this|those|we|you)"
-    r"|(?:the|these|this|those) (?:former |new |old )?(?:artists?|authors?|bank|buyers?|city|club|company|country|firm"
-    r"|founders?|government|minister|organi[sz]ation|owners?|party|people|person|players?|president|region|school|state"
+    r"|(?:the|these|this|those) (?:former |new |old "
+    r")?(?:artists?|authors?|bank|buyers?|city|club|company|country|firm"
+    r"|founders?|government|minister|organi[sz]ation|owners?|party|people|person|players?|"
+    r"president|region|school|state"
     r"|team|university|winners?|workers)",
     re.IGNORECASE,
 )
 _TASK = re.compile(r"\A(?:answer|choose|disregard|forget|ignore|pick|select)\b", re.IGNORECASE)
 _LETTERED = re.compile(r"\A\(?[A-D][).:]\s")
 _NO_IMPACT = re.compile(
-    r"\bno (?:clear |major |real |significant )?(?:change|difference|effect|impact|influence)\b|\bunchanged\b"
-    r"|\b(?:remain|stay)s? (?:about )?(?:as (?:it is|they are)|constant|stable|the same)\b|\bneither\b|\bnot change\b"
+    r"\bno (?:clear |major |real |significant "
+    r")?(?:change|difference|effect|impact|influence)\b|\bunchanged\b"
+    r"|\b(?:remain|stay)s? (?:about )?(?:as (?:it is|they are)|constant|stable|the "
+    r"same)\b|\bneither\b|\bnot change\b"
     r"|没有(?:明显|显著|重大)?(?:影响|变化)|(?:不变|无影响|无变化)"
     r"|\bkeine? (?:Änderung|Auswirkung|Veränderung|Wirkung)\w*\b"
     r"|\bbleibt (?:gleich|unverändert)\b",
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\b(?:can ?not|can't|impossible to|hard to) (?:be )?(?:determined?|known?|predict(?:ed)?|said|say|tell)\b"
-    r"|\b(?:it depends|not sure|nobody (?:can|knows)|no one (?:can|knows)|uncertain|unclear|unknown|unpredictable)\b"
+    r"\b(?:can ?not|can't|impossible to|hard to) (?:be "
+    r")?(?:determined?|known?|predict(?:ed)?|said|say|tell)\b"
+    r"|\b(?:it depends|not sure|nobody (?:can|knows)|no one "
+    r"(?:can|knows)|uncertain|unclear|unknown|unpredictable)\b"
     r"|不确定|无法(?:确定|判断)|\bunklar\b",
     re.IGNORECASE,
 )
@@ -58,7 +70,7 @@ _NEGATION = frozenset("anti de kein keine never nicht no non not un 不 没 未 
 
 
 class QuestionDraft(NamedTuple):
-    """A question with whom it is about, its options, and the event from which it was made."""
+    """Tendency question with the entity that it is about, its options, and its event."""
 
     question: str
     about: str
@@ -68,23 +80,25 @@ class QuestionDraft(NamedTuple):
 
     @classmethod
     def from_fields(cls, question: Mapping[str, Any], event: str, language: str) -> "QuestionDraft":
-        """The draft of a question with its fields in a benchmark."""
-        return cls(question["question"], question["about"], tuple(question["options"]), event, language)
+        """Return the draft of a question from its fields in a benchmark."""
+        return cls(
+            question["question"], question["about"], tuple(question["options"]), event, language
+        )
 
     @property
     def whole(self) -> str:
-        """Question and options, a line each."""
+        """Question and options, one per line."""
         return "\n".join([self.question, *self.options])
 
 
 def find_question_command(draft: QuestionDraft) -> str:
-    """A question holds an instruction to a model, or an address."""
+    """A question contains an instruction to a model, a URL or an e-mail address."""
     hit = _TASK.search(draft.question)
     return f"the question is an instruction: '{hit[0]}'" if hit else find_command(draft.whole)
 
 
 def find_dependent_question(draft: QuestionDraft) -> str:
-    """The question is none, speaks of the event, or does not name what it is about."""
+    """The text is not a question, refers to the event, or does not name its subject."""
     text = draft.question
     if not text.rstrip().endswith(("?", "？")) or len(words(text)) < 4:
         return "no question"
@@ -96,24 +110,32 @@ def find_dependent_question(draft: QuestionDraft) -> str:
 
 
 def find_event(draft: QuestionDraft) -> str:
-    """The question tells the event again, and could not be asked without it."""
+    """The question repeats the event, so that it cannot be asked without it."""
     of_event, of_question = set(stems(draft.event)), set(stems(draft.question))
     share = len(of_event & of_question) / max(1, len(of_event))
     return f"the question has {100 * share:.0f}% of the event's words" if share > REPEATED else ""
 
 
 def find_no_tendency(draft: QuestionDraft) -> str:
-    """The question does not ask what may change."""
-    return "" if draft.language != "en" or _TENDS.search(draft.question) else "the question asks for no tendency"
+    """The question does not ask about a likely change."""
+    return (
+        ""
+        if draft.language != "en" or _TENDS.search(draft.question)
+        else ("the question asks for no tendency")
+    )
 
 
 def find_no_choice(draft: QuestionDraft) -> str:
-    """The options are not two different short ones, besides that for no impact."""
+    """The options other than "no impact" are not two short, distinct statements."""
     *opposites, _ = draft.options
     for option in opposites:
         if not words(option) or len(words(option)) > LONGEST_OPTION:
             return f"no short option: '{option[:80]}'"
-        for pattern, problem in ((_LETTERED, "a letter"), (_NO_IMPACT, "no impact"), (_UNSURE, "no answer")):
+        for pattern, problem in (
+            (_LETTERED, "a letter"),
+            (_NO_IMPACT, "no impact"),
+            (_UNSURE, "no answer"),
+        ):
             if pattern.search(option):
                 return f"an option has {problem}: '{option}'"
         if find_foreign_letters(AuthoredDraft(option, "", "", language=draft.language)):
@@ -140,9 +162,9 @@ QUESTION_FILTERS: Mapping[str, Callable[[QuestionDraft], str]] = {
     "tendency": find_no_tendency,
     "options": find_no_choice,
 }
+# Descriptions of the filters that are shared with other questions.
 QUESTION_REJECTS: Mapping[str, str] = {
-    "question_talk": "The author speaks to its reader in a question.",
+    "question_talk": "The author addresses the reader in a question.",
     "question_markup": "A question has a label, markup or a placeholder.",
-    "one_question": "A question asks several things.",
+    "one_question": "The text asks several questions at once.",
 }
-"""What filters reject that are shared with other questions."""

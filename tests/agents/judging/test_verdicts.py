@@ -4,7 +4,9 @@ import pytest
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.verdicts import NO_BEFORE, Agreement, Equivalence
+from emend.graphs.registry import JUDGES
 from emend.memory.errors import ModelReplyError
+from tests.graphs.judge_items import EQUIVALENCE, said
 
 
 def record(**fields):
@@ -48,3 +50,32 @@ def test_an_emphasised_verdict_that_the_text_has_may_be_a_quotation():
     assert isinstance(item, Item)
     with pytest.raises(ModelReplyError, match="quotation"):
         Agreement().read_words("Consistency: 4", [item])
+
+
+@pytest.mark.parametrize(
+    ("quote", "kept"),
+    [("Brenn", "Brenn"), (["It is", "Brenn"], "It is ... Brenn"), (None, ""), ("", "")],
+)
+def test_a_quotation_may_be_a_list_or_missing_as_small_models_give_it(quote, kept):
+    verdict, _ = said("equivalence", {"reason": "r", "quote": quote, "verdict": "yes"})
+    assert (verdict.values, verdict.quote) == ({"equivalent": 1.0}, kept)
+    assert said("equivalence", {"reason": "r", "verdict": "yes"})[0].values == {"equivalent": 1.0}
+    assert said("equivalence", {"reason": "r", "quote": 5, "verdict": "yes"})[0].values == {}
+
+
+def test_a_quotation_in_words_is_kept_with_the_verdict():
+    verdict, _ = said("equivalence", "The specifics are a name.\nQuote: It is Brenn\nVerdict: yes")
+    assert (verdict.values, verdict.quote) == ({"equivalent": 1.0}, "It is Brenn")
+
+
+def test_the_quotation_is_asked_for_before_the_verdict_and_either_text_comes_first_once():
+    role = JUDGES.load("equivalence").role
+    first, second = (role.prompt([EQUIVALENCE], swapped) for swapped in (False, True))
+    assert first.index("<reply ") < first.index("<reference ")
+    assert second.index("<reference ") < second.index("<reply ")
+    assert [*role.schema.model_json_schema()["properties"]] == ["reason", "quote", "verdict"]
+
+
+def test_a_run_by_the_rule_contains_alone_can_be_judged():
+    contained = JudgeInput(kind="k", question="q", gold=("Bo",), answer="It is Bo.", outputs=frozenset({"contains"}))
+    assert isinstance(Equivalence().pick(contained), Item)

@@ -4,7 +4,7 @@ import pytest
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.recall import Recall
-from emend.agents.judging.tendency import Tendency
+from emend.agents.judging.tendency import SCALES, Tendency
 from emend.agents.judging.verdicts import read_thoughts
 from emend.memory.errors import ModelReplyError
 
@@ -28,6 +28,9 @@ def test_labels_and_marks_in_thoughts_are_none():
     items = [item("tendency")] * 2
     said = "\n".join(f"{number}. {MARKS.format(5)}" for number in ("I", "II"))
     assert [one.values["overall_mark"] for one in Tendency().read_words(said, items)] == [5.0, 5.0]
+    marks = {1: 0.0, 2: 0.0, 3: 0.0, 4: 1.0, 5: 1.0}
+    counted = {mark: Tendency().derive({f"{scale}_mark": float(mark) for scale in SCALES}) for mark in marks}
+    assert {mark: values["correct"] for mark, values in counted.items()} == marks
     found = Tendency().read_words(f"<think>\n{said}\n</think>\nThe lowest everywhere.", items)
     assert all(one.problem and not one.values for one in found)
     assert all("no end" in one.problem for one in Tendency().read_words(f"<think>\n{said}", items))

@@ -14,9 +14,9 @@ from emend.agents.llm import load_model
 from emend.agents.local.chat_model import LocalChatModel
 from emend.agents.scoring import ScoringModel, perplexity
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.run import run
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 TEMPLATE = (
@@ -272,7 +272,7 @@ def test_a_run_that_writes_weights_asks_in_plain_text_or_says_that_it_does_not(i
         overrides={"ft": {"num_steps": 1}},
     )
     run(config, tmp_path / "run")
-    assert sum("ft: edits are written on plain text" in told for told in report(tmp_path / "run").choices) == said
+    assert sum("ft: edits are trained on plain text" in told for told in report(tmp_path / "run").choices) == said
     assert {record.form for record in read_records(tmp_path / "run")} == {form or "plain"}
 
 
@@ -301,4 +301,16 @@ def test_a_score_counts_the_tokens_that_the_model_would_choose(instruct):
     chosen = model.lm.log_probs([("The capital", target.text.strip())])[0]
     other = model.score("The capital", ["zq zq zq"])
     assert 0 <= chosen.greedy_tokens <= chosen.target_tokens and other.greedy_tokens[0] < other.target_tokens[0]
+    model.close()
+
+
+def test_a_score_names_the_most_probable_tokens_in_each_place(instruct):
+    model = loaded(instruct).plain()
+    prompt, target = "The capital", "zq zq zq"
+    ids = torch.tensor([model.lm.encode_pair(prompt, target).ids])
+    start = model.lm.encode_pair(prompt, target).start
+    with torch.no_grad():
+        best = model.lm.model(ids).logits[0, start - 1 : -1].topk(5).indices
+    expected = torch.cat([ids[0, start:, None], best], dim=1).tolist()
+    assert [list(place) for place in model.score(prompt, [target]).likely_tokens[0]] == expected
     model.close()

@@ -81,7 +81,7 @@ class LargeModel(torch.nn.Module):
 
 
 def test_full_gpu_is_an_error_with_the_remedy():
-    with pytest.raises(ModelError, match=r"cuda:1 has no room for the model: CUDA out of memory\. Free .*model\.dtype"):
+    with pytest.raises(ModelError, match=r"the model does not fit on cuda:1: CUDA out of memory\. Free .*model\.dtype"):
         move_to_device(LargeModel(), torch.device("cuda:1"))
 
 

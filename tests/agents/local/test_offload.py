@@ -66,9 +66,9 @@ def test_a_loaded_module_can_be_changed_and_the_others_stay_offloaded(random_fol
     ("settings", "message"),
     [
         ({"device_map": "spread"}, "'spread': give auto, balanced"),
-        ({"device_map": {}}, "name every module"),
-        ({"device_map": {"": "cpu", "lm_head": "disk"}}, "name every module"),
-        ({"device_map": "auto", "device": "cpu"}, "model.device=cpu beside model.device_map"),
+        ({"device_map": {}}, "give a device for every module"),
+        ({"device_map": {"": "cpu", "lm_head": "disk"}}, "give a device for every module"),
+        ({"device_map": "auto", "device": "cpu"}, "model.device=cpu conflicts with model.device_map"),
         ({"device_map": 3}, "setting 'device_map' of model"),
     ],
 )

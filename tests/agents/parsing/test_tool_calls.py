@@ -145,7 +145,7 @@ def test_the_conversation_is_written_with_calls_and_results(tokenizer):
 
 def test_a_conversation_that_the_template_refuses_raises(tokenizer):
     tokenizer.chat_template = "{{ raise_exception('no system here') }}"
-    with pytest.raises(ModelError, match="refuses messages of system, user: no system here"):
+    with pytest.raises(ModelError, match="rejects messages of system, user: no system here"):
         render_chat(tokenizer, [SystemMessage("Be short."), HumanMessage("Where?")])
 
 
@@ -187,7 +187,7 @@ def test_a_local_chat_model_calls_tools(scripted, random_lm):
     assert [limit for _, limit in Scripted.asked] == [CALL_TOKENS, 7]
     plain: BaseChatModel = LocalChatModel(lm=random_lm(), model_name="random")
     assert not can_call_tools(plain)
-    with pytest.raises(BadSettings, match="'random' calls no tools"):
+    with pytest.raises(BadSettings, match="'random' cannot call tools"):
         plain.bind_tools([lookup])
 
 

@@ -65,7 +65,7 @@ def test_the_doctor_names_a_broken_key_and_a_broken_proxy(monkeypatch):
     monkeypatch.setenv("https_proxy", "socks://127.0.0.1:1")
     rows = {check: (status, detail) for _, check, status, detail, *_ in _installed()}
     assert rows["OPENAI_API_KEY"][0] == rows["environment"][0] == "broken"
-    assert rows["ANTHROPIC_API_KEY"][0] == "ok" and "not sent" in rows["ANTHROPIC_API_KEY"][1]
+    assert rows["ANTHROPIC_API_KEY"][0] == "ok" and "are removed" in rows["ANTHROPIC_API_KEY"][1]
     assert "https_proxy" in rows["environment"][1] and KEY not in str(rows)
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from emend.agents.providers.errors import BrokenReply, as_model_error, retry_after
+from emend.agents.providers.errors.conversion import as_model_error
+from emend.agents.providers.errors.rejection import BrokenReply, retry_after
+from emend.agents.providers.retry_after import LONGEST
 from emend.memory.errors import (
     ContextOverflow,
     KeyRefused,
@@ -155,7 +157,8 @@ def test_an_error_with_status_200_is_what_its_body_says(raised, error):
         ({"message": "Wait."}, {"retry-after-ms": "350"}, 0.35),
         ({"message": "Wait."}, {"retry-after-ms": "inf"}, None),
         ({"message": "Wait."}, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-        ({"message": "Wait."}, {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, None),
+        ({"message": "Wait."}, {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, LONGEST),
+        ({"message": "Wait."}, {"retry-after": "31536000"}, LONGEST),
         ({"message": f"Please try again in {'9' * 400}s."}, {}, None),
         ({"message": "Please try again in 5 models' time."}, {}, None),
         ({"message": "Too many requests."}, {}, None),

@@ -113,3 +113,33 @@ def closing_server() -> Iterator[tuple[int, SimpleQueue[bytes]]]:
         yield listener.getsockname()[1], requests
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
+
+
+class MovedHandler(Handler):
+    """Sends each request to another path of the same server."""
+
+    def do_POST(self) -> None:
+        """Redirect, or answer."""
+        if "again" in self.path:
+            super().do_POST()
+        else:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            served: Any = self.served
+            self._send(served.status, "", {"Location": f"{self.path}?again=1"})
+
+
+class MovedProvider(Provider):
+    """A provider that has moved."""
+
+    handler = MovedHandler
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("protocol", ["chat", "anthropic"])
+def test_a_redirect_on_the_same_host_repeats_the_request_with_its_body(protocol, status):
+    with MovedProvider(status) as provider:
+        assert asked_model(provider, protocol).invoke("Where is Ostrim?").text == "Where is Ostrim?"

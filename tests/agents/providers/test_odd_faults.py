@@ -16,15 +16,11 @@ from emend.memory.errors import BadSettings, ModelError, ModelReplyError, ModelU
 from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
 from tests.provider.odd_faults import ODD_FAULTS, OddFault, written
-from tests.provider.server import ALL_FAULTS, Provider
+from tests.provider.server import Provider
 
 pytestmark = pytest.mark.usefixtures("keys")
 BOUNDS: dict[str, Any] = {"deadline": 0.8, "reply_mb": 1, "timeout": 0.5}
 KEY = "sk-planted-0123456789"  # of the fixture `keys`
-
-
-def test_there_are_as_many_kinds_of_faults_as_the_storm_needs():
-    assert len(ALL_FAULTS) == len(set(ALL_FAULTS)) >= 63
 
 
 @pytest.mark.slow
@@ -43,7 +39,7 @@ def test_a_fault_becomes_what_it_should(fault, protocol):
         else:
             with pytest.raises(ModelError) as caught:
                 answer_text(model.invoke("Where?"))
-            assert isinstance(caught.value, ProviderPaused) == fault.endswith("-day")
+            assert isinstance(caught.value, ProviderPaused) == fault.endswith(("-day", "-year", "-year-9999"))
             assert KEY not in str(caught.value)
             assert fault == "thoughts" or provider.spec(protocol) in str(caught.value)
         assert time.monotonic() - start < 5
@@ -82,7 +78,7 @@ def test_a_streamed_reply_that_drips_ends_at_the_deadline(protocol):
     drip = written(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", *[b": \n"] * 1000, seconds=0.1)
     with Provider(choose=lambda number: "drip") as provider, patched("drip", drip):
         start = time.monotonic()
-        with pytest.raises(ModelUnreachable, match="no whole reply within the deadline of 0.8 s"):
+        with pytest.raises(ModelUnreachable, match="no complete reply within the deadline of 0.8 s"):
             asked_model(provider, protocol, streaming=True, **BOUNDS).invoke("Where?")
     assert time.monotonic() - start < 5
 
@@ -116,8 +112,8 @@ def test_a_wait_is_announced_with_status_provider_and_number():
     policy.on_wait = lambda seconds, reason: waits.append(reason)
     with Provider(lambda asked: "Ostrim", faults=["429-short", "closed"]) as provider:
         asked_model(provider, policy=policy).invoke("Where?")
-    assert waits[0] == "429 from openai, waiting 0.1 s, 1st time"
-    assert waits[1].startswith("no answer from openai, waiting 0.") and waits[1].endswith(" s, 2nd time")
+    assert waits[0] == "429 from openai, waiting 0.1 s, attempt 1"
+    assert waits[1].startswith("no answer from openai, waiting 0.") and waits[1].endswith(" s, attempt 2")
 
 
 @pytest.mark.parametrize(("setting", "value"), [("deadline", 0), ("deadline", "soon"), ("reply_mb", -1)])

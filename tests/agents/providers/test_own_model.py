@@ -7,8 +7,8 @@ from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
-from emend.evals.run.run import run
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
 from tests.fakes import ScriptedScoringModel
@@ -56,9 +56,9 @@ def test_one_that_scores_is_taken_as_it_is():
     ("spec", "settings", "says"),
     [
         (f"{__name__}:READY", {"sleep": 1}, r"is an instance, and takes no settings \(got sleep\)"),
-        (f"{__name__}:slow", {"speed": 1}, "cannot be made or used .TypeError.*'speed'"),
-        (f"{__name__}:broken", {}, "cannot be made or used .OSError: no line"),
-        (f"{__name__}:text", {}, "gives 'Ostrim', which is no LangChain chat model"),
+        (f"{__name__}:slow", {"speed": 1}, "cannot be created or used .TypeError.*'speed'"),
+        (f"{__name__}:broken", {}, "cannot be created or used .OSError: no line"),
+        (f"{__name__}:text", {}, "gives 'Ostrim', which is not a LangChain chat model"),
         (f"{__name__}:absent", {}, "unknown model .* cannot be loaded: module .* has no attribute 'absent'"),
         ("opnai:gpt", {}, "unknown model 'opnai:gpt': did you mean 'openai'.* No module named 'opnai'"),
         ("opnai", {}, "unknown model 'opnai': did you mean 'openai'.* named module:attribute"),

@@ -88,7 +88,7 @@ def test_a_usage_of_nulls_is_none_and_stops_a_run_that_limits_its_cost(protocol)
         limited: CallPolicy = quick_policy()
         limited.ledger.prices = Prices(models={provider.spec(protocol): prices.models["m"]})
         limited.ledger.max_cost = 1.0
-        with pytest.raises(BudgetReached, match="does not say how many tokens"):
+        with pytest.raises(BudgetReached, match="does not report its tokens"):
             asked_model(provider, protocol, limited).invoke("Which town is it?")
 
 

@@ -6,12 +6,14 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
 from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import ProviderChatModel
-from emend.agents.providers.request import client_settings
-from emend.evals.run.resources import model_fingerprint
+from emend.agents.providers.request import build_payload, client_settings
+from emend.evals.evaluate.resources import model_fingerprint
 from tests.fakes import InstantChatModel
 from tests.provider.models import quick_policy
 
@@ -103,3 +105,14 @@ def test_the_stop_texts_of_a_call_are_not_those_of_the_model(tmp_path):
         model.invoke("Where?", stop=stop)
     assert (policy.ledger.total().cached, model.sent_parameters()["stop"]) == (1, ["\n"])
     policy.close()
+
+
+TURNS: list[BaseMessage] = [HumanMessage("a"), AIMessage("b"), HumanMessage("c")]
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_responses_api": True}, {"model": "o3-mini"}, {"model": "gpt-5-pro"}])
+@pytest.mark.parametrize("messages", [TURNS, TURNS[:1], [SystemMessage("s"), *TURNS]], ids=len)
+def test_turns_are_sent_as_the_client_would_send_them(messages, settings):
+    client = ChatOpenAI(**{"model": "gpt-4o-mini", "api_key": SecretStr("sk-none"), "temperature": 1} | settings)
+    built = client._get_request_payload(messages, stop=["x"], seed=1)
+    assert build_payload(client, {}, messages, ["x"], {"seed": 1}) == built

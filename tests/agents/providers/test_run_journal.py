@@ -14,7 +14,7 @@ from emend.agents.parsing.messages import read_usage
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, run_journal, unit_scope
 from emend.agents.providers.policy import Backoff
-from emend.memory.errors import BadSettings, ReplyRefused
+from emend.memory.errors import BadSettings, ReplyRefused, RunRefused
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
@@ -108,20 +108,34 @@ def test_a_killed_process_loses_no_reply_that_came(tmp_path):
 def test_a_file_that_is_no_database_is_empty_or_named_with_the_remedy(content, tmp_path):
     (tmp_path / FILE).write_bytes(content)
     if content:
-        with pytest.raises(BadSettings, match=f"{FILE}.*Delete it and resume"), run_journal(tmp_path):
+        with pytest.raises(BadSettings, match=f"{FILE}.*Delete it and try again"), run_journal(tmp_path):
             pass
     else:
         with run_journal(tmp_path) as journal:
             assert journal.units() == set()
 
 
-def test_a_full_disk_costs_no_reply(provider, tmp_path):
+def fill(journal: CallJournal) -> None:
+    """Leave no room for a further page."""
+    (pages,) = journal._database.execute("PRAGMA page_count").fetchone()
+    journal._database.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def test_on_a_full_disk_the_reply_at_hand_is_given_and_no_further_call_is_made(provider, tmp_path):
+    long = "x" * 9000
+    provider.responder = lambda asked: long
     model = asked_model(provider)
     with run_journal(tmp_path) as journal:
-        journal._database.execute("PRAGMA max_page_count = 1")
-        journal._database.execute("DROP TABLE replies")
+        fill(journal)
         with pytest.warns(UserWarning, match=FILE):
-            assert ask(model, journal, "u", "a", "b")[0] == ["reply 1", "reply 2"]
+            assert ask(model, journal, "u", "a", breaks=False)[0] == [long]
+        for unit in ("u", "v"):
+            with pytest.raises(RunRefused, match="free space on its disk"):
+                ask(model, journal, unit, "b")
+    assert provider.count == 1
+    with run_journal(tmp_path) as journal:
+        assert ask(model, journal, "u", "b", breaks=False)[0] == [long]
+    assert provider.count == 2
 
 
 def test_replies_that_a_killed_process_left_of_finished_units_are_deleted(provider, tmp_path):

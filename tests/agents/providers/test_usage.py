@@ -36,6 +36,7 @@ def test_cost_is_per_million_tokens_and_knows_the_providers_cache(prices):
     ("text", "told"),
     [
         ("[models", "cannot be read"),
+        ("x = " + "[" * 9_000, "cannot be read"),
         ('[models."x"]\ninput = 1', "models.x.output"),
         ('[models."x"]\ninput = "a"\noutput = 1', "models.x.input"),
         ("price = 1", "field 'price'"),
@@ -81,7 +82,7 @@ def test_a_reply_that_does_not_tell_its_tokens_ends_a_limited_run_and_is_counted
     assert (free.total().untold, free.total().cost) == (1, None)
     limited = Ledger(Prices.read(prices), max_cost=1.0)
     limited.start_call("openai:small")
-    with pytest.raises(BudgetReached, match="does not say how many tokens"):
+    with pytest.raises(BudgetReached, match="does not report its tokens"):
         limited.end_call("openai:small", None, replied=True)
 
 

@@ -118,6 +118,7 @@ def test_prompts_of_a_file_take_the_place_of_the_shipped_ones(tmp_path: Path):
         ('[paragraf]\ntask = "a"\nask = "{fact}"\nlabel = "b"', "paragraph"),
         ('[paragraph]\ntask = "a"\nask = "b"\nlabel = "c"', "{fact}"),
         ("[paragraph", "cannot be read"),
+        ("x = " + "[" * 9_000, "cannot be read"),
         ('[paragraph]\nask = "{fact}"', "task"),
         ('[paragraph]\ntask = "a"\nask = "{fact}"\nlabel = "c"\nexamples = [{fact = "b"}]', "reply"),
     ],

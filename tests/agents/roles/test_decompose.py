@@ -5,13 +5,10 @@ import pytest
 from emend.agents.roles.decompose import (
     DEMONSTRATIONS,
     Round,
-    first_line,
     opening,
     read_round,
     sample_round,
 )
-from emend.memory.errors import ModelReplyError
-from emend.memory.probe import Usage
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -33,10 +30,3 @@ def test_a_label_is_read_in_any_case(label):
     assert read_round(f"{label} 1912").final == "1912"
     step = read_round("Subquestion: When?\nGenerated Answer: In 1912.")
     assert (step.subquestion, step.tentative) == ("When?", "In 1912.")
-
-
-def test_a_lead_that_a_model_says_again_is_no_part_of_its_line():
-    lead = "Retrieved fact contradicts to generated answer, so the intermediate answer is:"
-    assert first_line(f"{lead} Chad\nFinal answer: Chad", lead, Usage()) == "Chad"
-    with pytest.raises(ModelReplyError, match="nothing follows"):
-        first_line(f" {lead}\n", lead, Usage())

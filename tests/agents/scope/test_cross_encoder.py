@@ -11,10 +11,11 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, T
 from emend.agents.roles.relevance import ScopeEvaluator
 from emend.agents.scope import cross_encoder
 from emend.agents.scope.base import embed_corpus
-from emend.agents.scope.cross_encoder import CragEvaluator, ElkenScope
+from emend.agents.scope.cross_encoder import ASKING, TOKENS, CragEvaluator, CrossEncoderScope, ElkenScope
 from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.load import load_scope
 from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.embeddings.long_texts import EncoderWindow
 from emend.memory.errors import BadData, ModelError
 from tests.editors.methods import build
 from tests.fakes import tiny_tokenizer
@@ -164,3 +165,16 @@ def test_scores_are_not_clipped(t5):
     scope = load_scope(t5)
     assert isinstance(scope, CragEvaluator)
     assert scope.probabilities(np.asarray([-1.0, 0.0, 1.5], np.float32)).tolist() == [0.0, 0.5, 1.25]
+
+
+def test_the_best_piece_of_a_text_longer_than_the_window_counts(bert):
+    scope = load_scope(bert)
+    assert isinstance(scope, CrossEncoderScope)
+    filler = "The harbour board met and talked of cranes and docks. " * 40
+    end = "Ida Holm keeps the lighthouse of Skerry."
+    corpus = embed_corpus([filler + end, end], LexicalEmbedding())
+    question = "Who keeps the lighthouse?"
+    whole, alone = scope.over(corpus)(question)
+    pieces = EncoderWindow(scope.tokenizer, TOKENS, ASKING).pieces(filler + end)
+    best = max(float(scope.over(embed_corpus([piece], LexicalEmbedding()))(question)[0]) for piece in pieces)
+    assert len(pieces) > 2 and whole == pytest.approx(best, abs=1e-5) and alone != whole

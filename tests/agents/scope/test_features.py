@@ -87,7 +87,7 @@ def test_training_learns_from_examples_and_decides_questions_that_it_has_not_see
 def test_training_twice_gives_the_same_classifier_and_needs_known_texts():
     one, other = (train_scope(RIVERS, EXAMPLES, LexicalEmbedding(), seed=3).scope for _ in range(2))
     assert one.identity == other.identity and one.threshold == other.threshold
-    with pytest.raises(BadData, match="about .7,., and there are 2 texts"):
+    with pytest.raises(BadData, match="about .7,., but there are only 2 texts"):
         train_scope(RIVERS[:2], [ScopeExample("A?", (7,))], LexicalEmbedding())
 
 
@@ -162,12 +162,12 @@ def test_a_classifier_is_saved_and_loaded_exactly(tmp_path):
 
 
 def test_the_error_of_a_folder_names_its_fault(tmp_path):
-    with pytest.raises(MissingData, match="emend train scope"):
+    with pytest.raises(MissingData, match="emend prepare scope"):
         load_scope(tmp_path)
     DefaultScope().save(tmp_path)
     settings = json.loads((tmp_path / "scope.json").read_text())
     (tmp_path / "scope.json").write_text(json.dumps(settings | {"encoder": "another"}))
-    with pytest.raises(BadSettings, match="was trained over another"):
+    with pytest.raises(BadSettings, match="was trained with another"):
         load_scope(tmp_path)
     damages: list[dict[str, Any]] = [{}, settings | {"form": "gated"}]
     for damaged in damages:
@@ -179,7 +179,7 @@ def test_the_error_of_a_folder_names_its_fault(tmp_path):
     with pytest.raises(BadData, match=r"6 weights, not \(9,\)"):
         load_scope(tmp_path)
     (tmp_path / WEIGHTS).write_bytes(b"broken")
-    with pytest.raises(BadData, match="holds no weights"):
+    with pytest.raises(BadData, match="has no readable weights"):
         load_scope(tmp_path)
 
 

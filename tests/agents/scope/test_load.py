@@ -39,5 +39,5 @@ def test_an_embedding_that_a_classifier_names_is_not_imported_unless_the_user_na
         load_scope(folder)
     assert not (folder / "ran").exists()
     trust_typed("code_of_a_stranger:LexicalEmbedding")
-    with pytest.raises(BadSettings, match="was trained over another"):
+    with pytest.raises(BadSettings, match="was trained with another"):
         load_scope(folder)

@@ -1,5 +1,6 @@
 """Replies of a server behind which the embedded model computes are those of the embedded model."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,27 @@ def test_a_chat_template_is_applied_here_for_replies_and_scores(tiny, tmp_path):
         plain: Any = load_model(server.spec(), quick_policy(), tokenizer=str(folder), chat=False)
         assert not plain.chats and plain.fingerprint == model.fingerprint
         assert plain._identifying_params != model._identifying_params
+
+
+QWEN3 = Path(__file__).parents[2] / "data" / "templates" / "qwen3.jinja"
+
+
+@pytest.mark.parametrize(("options", "tokens"), [({}, 3), ({"enable_thinking": True}, 3 + 7)])
+def test_options_of_the_template_and_room_for_thoughts_reach_the_server(options, tokens, tiny, tmp_path):
+    tiny.lm.tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(QWEN3.read_text(encoding="utf-8"), encoding="utf-8")
+    settings = {"tokenizer": str(tmp_path), "max_new_tokens": 3, "thought_tokens": 7, "template": options}
+    with CompletionsServer(tiny.lm) as server:
+        model: Any = load_model(server.spec(), quick_policy(), **settings)
+        model.invoke("Who?")
+        asked = "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n"
+        body = server.requests[-1][1]
+        closed = "<think>\n\n</think>\n\n"
+        assert body["prompt"] == list(tiny.lm.encode(asked if options else asked + closed))
+        assert body["max_tokens"] == tokens
+        expected = tiny.score(asked + closed, ["Karo"])
+        assert model.score("Who?", ["Karo"]).log_probs == pytest.approx(expected.log_probs, abs=1e-4)
+        assert "+template-" in model.fingerprint
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_a_server_that_fails_the_check_at_load_does_not_score_and_says_why(spoil
         assert re.search(reason, model.no_scores), model.no_scores
         assert model.invoke("The capital of Veldania is").text
     (line,) = [record.getMessage() for record in caplog.records if "log-probabilities" in record.getMessage()]
-    assert line == f"{server.spec()} gives no log-probabilities: {model.no_scores}"
+    assert line == f"{server.spec()} returns no log-probabilities: {model.no_scores}"
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_a_key_is_sent_and_hidden_and_a_wrong_one_ends_the_load(tiny, monkeypatc
         ("vllm:tinny@{url}", {}, "its server has no 'tinny': did you mean 'tiny'"),
         ("vllm:{name}@{url}", {"max_tokens": 3}, "unknown setting 'max_tokens'.*did you mean 'max_new_tokens'"),
         ("vllm:{name}@{url}", {"gather": 0}, "setting 'gather' of model 'vllm:tiny': .*got 0"),
-        ("vllm:{name}@{url}", {"chat": True}, "has no chat template here; name a tokenizer that has one"),
+        ("vllm:{name}@{url}", {"chat": True}, "has no chat template; name a tokenizer that has one"),
     ],
 )
 def test_a_wrong_name_or_setting_is_refused_by_name(spec, settings, says, tiny):

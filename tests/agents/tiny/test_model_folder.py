@@ -21,10 +21,10 @@ def folder(tmp_path):
 def test_a_complete_folder_is_returned_and_other_weights_or_an_emptied_list_of_sums_refused(folder):
     assert model_folder(folder) == folder
     (folder / "model.safetensors").write_bytes(b"Weights")
-    with pytest.raises(ModelError, match="is not the one that was shipped.*model.safetensors has sha256"):
+    with pytest.raises(ModelError, match="is not the published one.*model.safetensors has sha256"):
         model_folder(folder)
     (folder / SUMS).write_text("")
-    with pytest.raises(ModelError, match="names no weights"):
+    with pytest.raises(ModelError, match="lists no weights"):
         model_folder(folder)
 
 

@@ -6,14 +6,24 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from emend.agents.llm import load_model
 from emend.editors.base import NO_COST, EditorContext
-from emend.editors.checkpoint.deltas import check_weight_editor, parse_dtype, read_delta, read_manifest, write_delta
+from emend.editors.checkpoint.deltas import (
+    MANIFEST,
+    TENSORS,
+    check_weight_editor,
+    parse_dtype,
+    read_delta,
+    read_manifest,
+    write_delta,
+)
 from emend.editors.checkpoint.edited_model import SUBFOLDER, revert, save_edited
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.low_rank import LowRankDelta
+from emend.editors.numerics.tensor_files import sha256_of
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.fakes import tiny_random_lm
@@ -127,11 +137,35 @@ def test_what_prepares_pictures_for_a_model_goes_with_it(tmp_path):
 def test_a_delta_for_another_model_is_refused_and_both_are_named(random_model, tmp_path):
     one, other = random_model(), random_model("qwen2")
     written(one, tmp_path / "delta")
-    with pytest.raises(BadData, match=f"made for model {one.lm.fingerprint}, and this one is {other.lm.fingerprint}"):
+    with pytest.raises(BadData, match=f"made for model {one.lm.fingerprint}, but this one is {other.lm.fingerprint}"):
         read_delta(tmp_path / "delta", other.lm)
 
 
-@pytest.mark.parametrize("harm", ["cut", "changed", "absent", "no manifest", "bad manifest"])
+@pytest.mark.parametrize("harm", ["left alone", "both forms", "nothing", "rank 0", "escape sequence"])
+def test_tensors_that_no_editor_writes_are_refused(random_model, tmp_path, harm):
+    model = random_model()
+    written(model, tmp_path / "delta")
+    file = tmp_path / "delta" / TENSORS
+    held = load_file(file)
+    left, right = sorted(held)
+    path = left.removesuffix(":left")
+    square = torch.zeros_like(model.lm.model.model.layers[0].self_attn.q_proj.weight)
+    changed = {
+        "left alone": {"model.layers.0.self_attn.q_proj:left": square},
+        "both forms": held | {f"{path}.weight:whole": held[left] @ held[right]},
+        "nothing": {},
+        "rank 0": {left: held[left][:, :0], right: held[right][:0]},
+        "escape sequence": {"\x1b[2J\n:whole": torch.zeros(1)},
+    }[harm]
+    save_file({name: tensor.contiguous() for name, tensor in changed.items()}, file)
+    manifest = json.loads((tmp_path / "delta" / MANIFEST).read_text())
+    (tmp_path / "delta" / MANIFEST).write_text(json.dumps(manifest | {"sha256": sha256_of(file)}))
+    with pytest.raises(BadData) as caught:
+        read_delta(tmp_path / "delta", model.lm)
+    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "absent", "not a manifest", "bad manifest"])
 def test_a_damaged_delta_is_an_error_that_says_so(random_model, tmp_path, harm):
     model = random_model()
     written(model, tmp_path / "delta")
@@ -143,13 +177,13 @@ def test_a_damaged_delta_is_an_error_that_says_so(random_model, tmp_path, harm):
         file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     elif harm == "absent":
         file.unlink()
-    elif harm == "no manifest":
+    elif harm == "not a manifest":
         manifest.unlink()
     else:
         manifest.write_text(manifest.read_text()[:-40])
     kind, words = {
-        "no manifest": (MissingData, "no delta in"),
-        "bad manifest": (BadData, "is no manifest of a delta"),
+        "not a manifest": (MissingData, "no delta in"),
+        "bad manifest": (BadData, "is not a manifest of a delta"),
     }.get(harm, (BadData, "is damaged: its manifest names sha256"))
     with pytest.raises(kind, match=words):
         read_delta(tmp_path / "delta", model.lm)
@@ -174,7 +208,7 @@ def test_weights_changed_after_the_edit_are_not_reverted(saved, tmp_path):
     with torch.no_grad():
         again.lm.model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
     again.lm.model.save_pretrained(folder)
-    with pytest.raises(BadData, match="is not as the edits left it"):
+    with pytest.raises(BadData, match="was changed after the edits"):
         revert(folder)
 
 
@@ -206,14 +240,14 @@ def test_a_manifest_of_another_format_is_refused(random_model, tmp_path):
     written(model, tmp_path / "delta")
     told = json.loads((tmp_path / "delta" / "manifest.json").read_text("utf-8"))
     (tmp_path / "delta" / "manifest.json").write_text(json.dumps(told | {"format": 99}), "utf-8")
-    with pytest.raises(BadData, match="no manifest of a delta: format: .*value 99"):
+    with pytest.raises(BadData, match="not a manifest of a delta: format: .*value 99"):
         read_delta(tmp_path / "delta", model.lm)
 
 
 @pytest.mark.parametrize("content", ['{"config": {}}', '{"format": 1}', '{"format": 1', "\udcff", "[]"])
 def test_a_file_that_is_no_manifest_is_an_error_of_one_line(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadData, match="manifest.json' is no manifest of a delta: .*`emend edit --out`") as refused:
+    with pytest.raises(BadData, match="manifest.json' is not a manifest of a delta: .*`emend edit --out`") as refused:
         read_manifest(tmp_path)
     assert "\n" not in str(refused.value) and "validation error" not in str(refused.value)
 

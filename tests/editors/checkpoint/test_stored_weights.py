@@ -36,7 +36,7 @@ def hooks(model):
 def test_a_model_stored_quantised_is_refused_with_the_way_out(random_model, monkeypatch, method, told, said):
     model = random_model()
     monkeypatch.setattr(model.lm.model.config, "quantization_config", told, raising=False)
-    with pytest.raises(BadSettings, match=rf"'{method}' changes weights.*{said}.*model.dequantize\(.*edit that one"):
+    with pytest.raises(BadSettings, match=rf"'{method}' changes weights.*{said}.*model.dequantize\(.*edit that copy"):
         EDITORS.load(method)(EditorContext(model=model))
 
 
@@ -49,7 +49,7 @@ def test_integer_weights_are_refused(own_model):
 
 def test_weights_on_several_devices_are_refused(own_model):
     own_model.lm.model.model.layers[1]._hf_hook = SimpleNamespace(execution_device="cuda:0")
-    with pytest.raises(BadSettings, match="'rome' changes weights where one.*over several: set model.device"):
+    with pytest.raises(BadSettings, match="'rome' changes weights on one device.*over several: set model.device"):
         EDITORS.load("rome")(EditorContext(model=own_model))
 
 

@@ -22,7 +22,7 @@ LINE = {"kind": "update", "fact": "The river of Orland is Aske.", "prompt": "Whi
 class Rows(tuple[Demonstration, ...]):
     """As a benchmark gives them: hand-written ones, and behind them those of its rows."""
 
-    def rows(self):
+    def rows(self, count):
         return [of_land(n) for n in range(40)]
 
 
@@ -139,7 +139,7 @@ def test_too_few_demonstrations_are_logged_once_with_numbers_and_remedy(caplog):
     for edit in (CAPITAL, CURRENCY):
         shown_to(editor, [edit], probe_of(edit))
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("editor 'ike' is to show 32 demonstrations and has 3 to choose from (the pool has 3)")
+    assert told.startswith("editor 'ike' needs 32 demonstrations, but has 3 to choose from (the pool has only 3)")
     assert "--set ike.pool=FILE" in told and "--set ike.demonstrations=3" in told
     assert editor.fingerprint["pool_size"] == 3
 
@@ -149,12 +149,12 @@ def test_demonstrations_excluded_because_their_edits_are_applied_are_reported(ca
     shown_to(editor, [CURRENCY], probe_of(CURRENCY))
     assert not caplog.records
     shown_to(editor, [CAPITAL], probe_of(CAPITAL))
-    assert "has 1 to choose from (the others of 2 are of applied edits)" in caplog.text
+    assert "has 1 to choose from (the other examples in 2 are of applied edits)" in caplog.text
 
 
 def test_ask_without_a_benchmark_reports_that_there_are_no_demonstrations(caplog):
     assert shown_to(build(()), [CAPITAL], probe_of(CAPITAL)) == []
-    assert "is to show 6 demonstrations and has 0 to choose from" in caplog.text
+    assert "needs 6 demonstrations, but has 0 to choose from" in caplog.text
 
 
 def test_enough_demonstrations_or_none_requested_are_not_logged(caplog):

@@ -22,7 +22,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.scope import ENOUGH
 from emend.editors.memory_based.wider_search import load_search
-from emend.evals.run.evaluate import FATAL
+from emend.evals.jobs.failures import FATAL
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError
@@ -60,7 +60,7 @@ def test_too_few_demonstrations_train_no_scope_and_are_logged_once_a_run(caplog)
     assert serac.fingerprint["scope"] == DefaultScope().identity
     assert crag.fingerprint["evaluator"] == f"scope/{DefaultScope().identity}"
     (told,) = caplog.messages
-    for named in ("emend-eval[minilm]", "emend train scope", "serac.scope=", "crag.upper=", "crag.lower="):
+    for named in ("emend-eval[minilm]", "emend prepare scope", "serac.scope=", "crag.upper=", "crag.lower="):
         assert named in told
     with caplog.at_level(logging.WARNING):
         build("serac", demonstrations=rivers(ENOUGH - 1))
@@ -258,7 +258,7 @@ def search_of(form: str, gives: Callable[[], Any], monkeypatch: Any) -> Any:
 @pytest.mark.parametrize("gives", [3, b"x", {"error": "no key"}, [{"title": "t"}], [1.5], {"results": 3}, *rivers(1)])
 def test_an_unreadable_search_result_is_reported_with_the_name_of_the_search(gives, monkeypatch):
     search = search_of("function", lambda: gives, monkeypatch)
-    with pytest.raises(BadData, match="the_search' gave .*and no passage can be read from that: let it return texts"):
+    with pytest.raises(BadData, match="the_search' returned .*which contains no readable passage: return texts"):
         search.search("Sorn", 5)
 
 

@@ -14,8 +14,8 @@ from emend.editors.base import EditorContext, Sequential, cost_of
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.agent import Agent
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
-from emend.evals.run.run import run
 from emend.graphs.agent import ROUNDS
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings

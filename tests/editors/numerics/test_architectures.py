@@ -48,7 +48,7 @@ def test_layers_count_from_either_end(random_model):
 
 @pytest.mark.parametrize("layer", [2, -3])
 def test_a_layer_that_is_not_there_is_refused_with_those_that_are(random_model, layer):
-    with pytest.raises(BadSettings, match=f"layer {layer} is not in a model of 2 layers: choose -2 to 1"):
+    with pytest.raises(BadSettings, match=f"layer {layer} does not exist in a model of 2 layers: choose -2 to 1"):
         down_projection(random_model().lm.model, layer)
 
 
@@ -91,7 +91,7 @@ def test_a_mixture_of_experts_is_refused_with_the_editors_that_work(kind, named)
     config = AutoConfig.for_model(kind, **small, moe_intermediate_size=16, first_k_dense_replace=0, head_dim=16)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    said = "MLPs are 4 experts each, to which ft .*, rome, r_rome, memit and alphaedit cannot write: take lora"
+    said = "MLPs are 4 experts each, to which ft .*, rome, r_rome, memit and alphaedit cannot write: use lora"
     for given in ({}, {"down_projection": "model.layers.{}.mlp.experts"}):
         with pytest.raises(BadSettings, match=said):
             down_projection(model, 0, given)

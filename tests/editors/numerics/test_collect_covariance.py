@@ -165,7 +165,7 @@ def test_damaged_partial_sums_are_collected_again(lm, tmp_path, caplog):
     kept.write_bytes(kept.read_bytes()[:40])
     collected(lm, tmp_path / "there")
     collected(lm, tmp_path / "undisturbed")
-    assert "starts anew" in caplog.text
+    assert "starts from the beginning" in caplog.text
     assert torch.equal(moment(tmp_path / "there", 0), moment(tmp_path / "undisturbed", 0))
 
 
@@ -203,10 +203,10 @@ def test_damaged_statistics_are_refused_on_construction_with_the_command_that_co
     collected(lm, tmp_path, corpus="notes-1", cap=32)
     harm(tmp_path)
     with pytest.raises(
-        BadData, match=r"layer-0.*Collect it anew with the text of corpus 'notes-1' \(cap 32\): "
+        BadData, match=r"layer-0.*Collect it again with the text of corpus 'notes-1' \(cap 32\): "
     ) as caught:
         editor(method, random_model(), covariance=str(tmp_path))
-    assert f"emend covariance --model hf:{lm.folder} --corpus FILES --out {tmp_path}" in str(caught.value)
+    assert f"emend prepare covariance --model hf:{lm.folder} --corpus FILES --out {tmp_path}" in str(caught.value)
     assert ("model.dtype=float32" in str(caught.value)) == (harm is with_a_number_that_is_none)
 
 
@@ -216,7 +216,7 @@ def test_only_the_damaged_layer_is_collected_again(lm, tmp_path, caplog, harm):
     first, second = moment(tmp_path, 0), layer_file(tmp_path, 1).stat().st_mtime_ns
     harm(tmp_path)
     collected(lm, tmp_path, [0, 1])
-    assert "layer-0.safetensors' " in caplog.text and "collected anew" in caplog.text
+    assert "layer-0.safetensors' " in caplog.text and "collected again" in caplog.text
     assert torch.equal(moment(tmp_path, 0), first) and layer_file(tmp_path, 1).stat().st_mtime_ns == second
 
 

@@ -117,16 +117,16 @@ def test_a_stale_or_damaged_factor_is_computed_again_and_logged(lm, tmp_path, ha
     harm(tmp_path)
     now = KeyCovariance(tmp_path)
     solved, base = now.solve(0, keys), now.null_space(0, 64, 0.02)
-    assert caplog.text.count(words) == 2 and caplog.text.count("computed anew") == 2
+    assert caplog.text.count(words) == 2 and caplog.text.count("computed again") == 2
     values, vectors = torch.linalg.eigh(now.matrix(0, 64))
     torch.testing.assert_close(base @ base.T, (at := vectors[:, values < 0.02]) @ at.T, rtol=0, atol=1e-9)
     ridged = KeyCovariance(tmp_path).solve(0, keys)
-    assert torch.equal(ridged, solved) and caplog.text.count("computed anew") == 2
+    assert torch.equal(ridged, solved) and caplog.text.count("computed again") == 2
 
 
 def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command(lm, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
-    with pytest.raises(MissingData, match=r"no covariances .*layers \[0\].*emend covariance --model hf:"):
+    with pytest.raises(MissingData, match=r"no covariances .*layers \[0\].*emend prepare covariance --model hf:"):
         load(lm, [0], "collected")
     collected(lm, covariance_folder(lm, "one"), corpus="one")
     assert load(lm, [0], "collected").folder == covariance_folder(lm, "one")
@@ -144,7 +144,9 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
     collect_covariance(lm, find_architecture(lm.model), [0], TEXTS, tmp_path / "kept")
     collect_covariance(other, find_architecture(other.model), [0], TEXTS, tmp_path / "kept")
     load_covariance(other, find_architecture(other.model), [0], str(tmp_path / "kept"))
-    with pytest.raises(MissingData, match="has no layer 1.* emend covariance --model .*renamed --corpus FILES --out "):
+    with pytest.raises(
+        MissingData, match="has no layer 1.* emend prepare covariance --model .*renamed --corpus FILES --out "
+    ):
         load_covariance(other, find_architecture(other.model), [0, 1], str(tmp_path / "kept"))
 
 
@@ -156,14 +158,18 @@ def test_a_moment_that_cannot_be_decomposed_is_named_with_the_remedy(lm, tmp_pat
     collected(lm, tmp_path)
     monkeypatch.setattr(torch.linalg, broken, fail)
     made = KeyCovariance(tmp_path)
-    with pytest.raises(BadData, match=r"layer 0 in '.*' cannot be decomposed .*Collect it with `emend covariance`"):
+    with pytest.raises(
+        BadData, match=r"layer 0 in '.*' cannot be decomposed .*Collect it with `emend prepare covariance`"
+    ):
         made.null_space(0, 64, 0.02) if broken == "eigh" else made.factor(0, 64)
 
 
 def test_a_moment_without_an_inverse_is_named(lm, tmp_path):
     collected(lm, tmp_path)
     save_file({"moment": torch.zeros(64, 64)}, layer_file(tmp_path, 0))
-    with pytest.raises(BadData, match=r"cannot be decomposed \(it has no inverse\): it is of too little text"):
+    with pytest.raises(
+        BadData, match=r"cannot be decomposed \(it has no inverse\): it was collected over too little text"
+    ):
         KeyCovariance(tmp_path).factor(0, 64)
 
 
@@ -261,16 +267,16 @@ def test_statistics_of_too_little_text_are_used_with_one_warning(lm, tmp_path, c
     for layer in (0, 1):
         assert made.solve(layer, torch.ones(64, 1, dtype=torch.float64)).isfinite().all()
         made.null_space(layer, 64, 0.02)
-    said = f"is of {tokens} tokens, for keys of 64 numbers, and has no inverse without"
+    said = f"was collected over {tokens} tokens, for keys of 64 numbers, and is singular without"
     assert [said in line for line in caplog.messages] == [True] * (tokens is not None)
-    assert caplog.text.count("Collect it over more text with `emend covariance`") == len(caplog.messages)
+    assert caplog.text.count("Collect it over more text with `emend prepare covariance`") == len(caplog.messages)
 
 
 def test_few_tokens_are_warned_of_each_time_and_alphaedit_s_null_space_too(lm, tmp_path, caplog):
     collected(lm, tmp_path, [0], ["Rome."])
     for _ in range(2):
         KeyCovariance(tmp_path).null_space(0, 64, 0.02)
-    assert caplog.text.count("tokens, for keys of 64 numbers: do not rely") == 2
+    assert caplog.text.count("tokens, for keys of 64 numbers: it is unreliable") == 2
 
 
 def layers_of(lm, overrides):
@@ -289,11 +295,11 @@ def test_an_editor_without_covariance_names_the_command_that_serves_them_all(
 ):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
     model = random_model()
-    with pytest.raises(MissingData, match="emend covariance --model") as refused:
+    with pytest.raises(MissingData, match="emend prepare covariance --model") as refused:
         editor(method, model, covariance="collected")
     assert "--layers" not in str(refused.value)
     monkeypatch.setattr(moments, "covariance_layers", lambda config: [1])
-    with pytest.raises(MissingData, match="emend covariance --model .* --layers 0,1"):
+    with pytest.raises(MissingData, match="emend prepare covariance --model .* --layers 0,1"):
         editor(method, model, covariance="collected")
 
 

@@ -31,12 +31,12 @@ def test_the_mean_of_products_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"mom2.mom2": np.eye(5)}, r"shape \(5, 5\), and the keys of this model's layer have 6"),
+        ({"mom2.mom2": np.eye(5)}, r"shape \(5, 5\), but the keys of this model's layer have 6"),
         ({"mom2.mom2": np.eye(6, dtype=np.int64)}, "int64"),
-        ({"mom2.mom2": None}, "no covariance as ROME's code writes it"),
-        ({"mom2.count": None}, "no covariance as ROME's code writes it"),
-        ({"mom2.count": np.asarray([object()])}, "no covariance as ROME's code writes it"),
-        ({"mom2.count": np.asarray([5, 6])}, "no covariance as ROME's code writes it"),
+        ({"mom2.mom2": None}, "not a covariance as ROME's code writes it"),
+        ({"mom2.count": None}, "not a covariance as ROME's code writes it"),
+        ({"mom2.count": np.asarray([object()])}, "not a covariance as ROME's code writes it"),
+        ({"mom2.count": np.asarray([5, 6])}, "not a covariance as ROME's code writes it"),
         ({"mom2.count": np.zeros(1000)}, "no single number"),
         ({"mom2.count": np.asarray(0)}, "0 keys"),
         ({"mom2.mom2": SUMS + np.triu(np.ones((6, 6)))}, "not symmetric"),
@@ -52,5 +52,5 @@ def test_what_is_no_covariance_is_refused(tmp_path, changed, problem):
 def test_layers_are_named_by_files_or_asked_for():
     names = ["model.layers.4.mlp.down_proj_float32_mom2_100000.npz", "transformer.h.17.mlp.c_proj.npz"]
     assert layers_of_names([Path(name) for name in names]) == [4, 17]
-    with pytest.raises(BadSettings, match="'stats.npz' states no layer"):
+    with pytest.raises(BadSettings, match="'stats.npz' has no layer number"):
         layers_of_names([Path("stats.npz")])

@@ -163,5 +163,5 @@ def test_blocks_that_do_not_make_up_the_model_are_refused(random_model, monkeypa
     model = random_model()
     monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
     paths = {name: getattr(LLAMA_LIKE, name) for name in ("down_projection", "norm", "head")}
-    with pytest.raises(BadSettings, match="'unheard_of' cannot be run apart from it, from layer 0 on: .*Correct block"):
+    with pytest.raises(BadSettings, match="'unheard_of' cannot be run separately, from layer 0 on: .*Correct block"):
         build(model, "rome", **WRITING, architecture=paths | {"block": "model.layers.{}.mlp"})

@@ -125,7 +125,7 @@ def test_the_published_tables_of_ft_l_name_its_loss():
 def test_a_text_that_becomes_no_token_is_refused(random_model, monkeypatch):
     lm = random_model().lm
     monkeypatch.setattr(lm, "encode", lambda text: (0,))
-    with pytest.raises(BadData, match="becomes no token: there is nothing to learn"):
+    with pytest.raises(BadData, match="has no tokens: there is nothing to learn"):
         training_rows(lm, [DOCUMENTS[0]], "new_fact")
 
 

@@ -188,7 +188,7 @@ def test_adapters_of_a_model_in_four_bits_take_and_are_other_ones(random_model):
 @four_bit
 def test_four_bits_that_a_device_cannot_make_are_refused(random_model, monkeypatch):
     monkeypatch.setattr(quantised, "_problem", lambda device: "no kernel")
-    with pytest.raises(BadSettings, match="cannot make them on device 'cpu': no kernel. Take another device"):
+    with pytest.raises(BadSettings, match="cannot create them on device 'cpu': no kernel. Use another device"):
         build(random_model(), QLora)
 
 

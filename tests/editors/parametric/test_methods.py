@@ -53,7 +53,7 @@ def test_two_edits_of_one_subject_are_solved_and_the_model_stays_as_it_was(metho
 
 @pytest.mark.parametrize("method", [Memit, AlphaEdit])
 def test_values_are_not_spread_over_layers_with_a_norm_behind_the_mlp(method, random_model):
-    with pytest.raises(BadSettings, match=rf"a norm between MLP.*--set {method.name}.layers=\[1\]"):
+    with pytest.raises(BadSettings, match=rf"the norm between MLP.*--set {method.name}.layers=\[1\]"):
         editor(method, random_model("gemma2"), layers=[0, 1])
 
 
@@ -92,7 +92,7 @@ def test_presolved_values_are_not_used_in_a_sequence(random_model):
 
 
 def test_a_model_that_does_more_to_its_logits_is_refused_and_prefixes_end_in_white_space(random_model):
-    with pytest.raises(BadSettings, match="logits of model type 'opt' are not what"):
+    with pytest.raises(BadSettings, match="logits of model type 'opt' are not the output of"):
         editor(Rome, random_model("opt"))
     assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
 
@@ -180,7 +180,7 @@ def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_to_set_adds(
     wanted = solve(editor(method, model), [CAPITAL])
     monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
     given = {name: getattr(ARCHITECTURE_TABLE["gemma2"], name) for name in NAMES}
-    with pytest.raises(BadSettings, match=r"down_proj' gives does not reach.*'unheard_of'. Add adds = false"):
+    with pytest.raises(BadSettings, match=r"down_proj' does not reach.*'unheard_of'. Add adds = false"):
         editor(method, model, architecture=given)
     found = solve(editor(method, model, architecture=given | {"adds": "false"}), [CAPITAL])
     assert all((delta - wanted[name]).norm() <= 1e-5 * wanted[name].norm() for name, delta in found.items())

@@ -87,5 +87,5 @@ def test_a_memory_beside_an_offloaded_layer_is_that_of_the_loaded_model(random_f
 
 def test_training_every_offloaded_weight_is_refused(random_folder):
     model = load_model(f"hf:{random_folder(window=96)}", device_map={"": "disk"})
-    with pytest.raises(BadSettings, match=r"offloaded: take --set ft.parameters=down_projection"):
+    with pytest.raises(BadSettings, match=r"offloaded: use --set ft.parameters=down_projection"):
         FineTuning(EditorContext(model=model, settings={"parameters": "all"}))

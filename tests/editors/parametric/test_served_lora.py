@@ -81,7 +81,7 @@ def test_what_fails_inside_leaves_nothing_and_a_refusal_names_the_remedy(server,
         for status in ("400", "500"):  # vLLM's for an adapter of too large a rank
             server.choose = lambda number, path, body, status=status: status if "/load" in path else ""
             with (
-                pytest.raises(BadSettings, match="loads no adapter.*VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
+                pytest.raises(BadSettings, match="cannot load an adapter.*VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
                 editor.edit([CAPITAL]),
             ):
                 raise AssertionError
@@ -98,7 +98,7 @@ def test_what_fails_inside_leaves_nothing_and_a_refusal_names_the_remedy(server,
 def test_a_server_without_the_settings_or_with_other_weights_is_refused(server, tmp_path):
     with pytest.raises(BadSettings, match="--set model.lora_base=FOLDER-OR-ID"):
         Lora(EditorContext(model=load(server)))
-    with pytest.raises(BadSettings, match="mode sequential.*needs the weights here"):
+    with pytest.raises(BadSettings, match="mode sequential.*needs local weights"):
         build(server, tmp_path).sequence()
     other = copy.deepcopy(server.lm.model)
     for parameter in other.parameters():

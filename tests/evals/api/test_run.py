@@ -7,14 +7,13 @@ from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from pydantic import ValidationError
 
 import emend
 from emend.editors.registry import EDITORS
 from emend.evals.api.result import RunResult
 from emend.evals.api.run import RunOptions, new_folder
 from emend.evals.config.run_config import RunConfig
-from emend.evals.run.results import Progress
+from emend.evals.jobs.progress import Progress
 from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.retrieval.base import Hit
 from tests.evals.command_line import trusting_nothing
@@ -97,8 +96,16 @@ def test_a_run_without_a_folder_gets_a_new_one_each_time(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("wrong", [{"limits": 3}, {"limit": "many"}, {"mode": "some"}])
 def test_wrong_options_are_named(tmp_path, wrong):
-    with pytest.raises((ValidationError, BadSettings), match=next(iter(wrong))):
+    with pytest.raises(BadSettings, match=next(iter(wrong))):
         run(tmp_path / "x", **wrong)
+
+
+def test_a_run_without_editors_says_which_option_is_meant(tmp_path):
+    options: Any = {"editor": "rag"}
+    with pytest.raises(BadSettings, match="did you mean 'editors'"):
+        emend.run(ToyBenchmark, out=tmp_path / "x", **options)
+    with pytest.raises(BadSettings, match="no editor is given"):
+        emend.run(ToyBenchmark, out=tmp_path / "x")
 
 
 def test_it_runs_on_a_thread_and_in_an_event_loop(tmp_path):

@@ -1,4 +1,4 @@
-"""Every graph runs in LangGraph Studio's server with plain values: model, facts, retriever, k."""
+"""Every editor's graph runs in LangGraph Studio's server with plain values: model, facts, retriever, k."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from emend.evals.api import studio
-from emend.graphs.registry import GRAPHS, JUDGES
+from emend.graphs.registry import GRAPHS
 from emend.memory.errors import BadSettings
 from tests.paths import ROOT
 from tests.provider.protocols import Asked, Said, ToolCall
@@ -32,15 +32,15 @@ def reads(asked: Asked) -> Said | str:
 EDITORS = sorted({*GRAPHS.names()} - {"debate", "extract"})
 
 
-def test_the_server_knows_every_graph() -> None:
+def test_the_server_knows_the_graph_of_every_editor() -> None:
     configuration = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
-    assert configuration["graphs"].keys() == {*GRAPHS.names(), *JUDGES.names()}
+    assert configuration["graphs"].keys() == {*EDITORS}
     for name, place in configuration["graphs"].items():
         path, _, attribute = place.partition(":")
         graph = getattr(studio, attribute)()
         assert path == "./evals/api/studio.py" and graph.name == name
         inner = [node for node in graph.get_graph(xray=True).nodes if ":" in node]
-        assert inner or name == "extract", name
+        assert inner, name
 
 
 @pytest.mark.slow
@@ -74,25 +74,6 @@ def test_k_and_a_wrong_name_are_those_of_the_command_line() -> None:
     assert len(graph.invoke(QUESTION, context=context)["retrieved"]) == 2
     with pytest.raises(BadSettings, match="did you mean 'bm25'"):
         graph.invoke(QUESTION, context=context | {"retriever": "bm52"})
-
-
-@pytest.mark.slow
-def test_triplets_and_verdicts_come_out_as_plain_values(keys: None) -> None:
-    out = studio.extraction_graph().invoke({"document": "Anna Bell was born in Paris."})
-    assert [(triplet["subject"], triplet["object"]) for triplet in out["triplets"]] == [("Anna Bell", "Paris")]
-    item = {"question": "Who?", "one": "It is Brenn.", "other": ["Halvard Brenn\nBrenn"]}
-    with Provider(lambda asked: json.dumps({"reason": "an alias", "verdict": "yes"})) as provider:
-        graph = studio.judge_graph("equivalence")
-        out = graph.invoke({"items": [item]}, context={"model": provider.spec("chat")})
-    assert out["verdicts"][0]["values"] == {"equivalent": 1.0}
-
-
-def test_a_debate_ends_with_a_verdict_and_positions_as_plain_values(keys: None) -> None:
-    with Provider(lambda asked: "It says so.\nAnswer: Brisko") as provider:
-        context = {"models": [provider.spec("chat")] * 3}
-        question = {"question": "Which river?", "facts": ["Brisko is a river."]}
-        out = studio.debate_graph().invoke(question, context=context)
-    assert out["verdict"] == "Brisko" and out["positions"] == [{"answer": "Brisko", "reason": "It says so."}] * 3
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ from tests.evals.results.analyses.test_analyses import docter_run, elken_run, re
 def test_analyse_lists_shows_and_explains(tmp_path: Path, emend: Any) -> None:
     run = str(docter_run(tmp_path / "a"))
     code, out, _ = emend("analyse", run)
-    assert code == 0 and "frequency" in out and "It lacks something for:" in out and "ELKEN" not in out
-    assert f"Show one: emend analyse {run} " in " ".join(out.split())
+    assert code == 0 and "frequency" in out and "Not possible for this run:" in out and "ELKEN" not in out
+    assert f"Compute one: emend analyse {run} " in " ".join(out.split())
     code, out, _ = emend("analyse", run, "position")
     assert code == 0 and "Front" in out and "33.3" in out and "bootstrap" in out
     code, out, _ = emend("analyse", run, "position", "--json")

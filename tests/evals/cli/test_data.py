@@ -49,7 +49,7 @@ def test_pull_puts_the_files_where_a_run_looks_for_them(emend, monkeypatch, tmp_
         assert code == 0 and {row["status"] for row in json.loads(out)["rows"]} == {"there"}
     assert (tmp_path / "data/elken/test.json").is_file()
     code, out, _ = emend("check", "elken")
-    assert code == 0 and "as published" in out and "no fault" in out
+    assert code == 0 and "as published" in out and "no faults" in out
     assert emend("stats", "elken")[0] == 0
 
 
@@ -88,7 +88,7 @@ def test_stats_prints_the_papers_figures_under_ours(emend):
 def test_an_unknown_name_is_one_line_and_2(emend):
     for words in (("pull", "akw"), ("check", "akw"), ("stats", "akw")):
         code, _, err = emend(*words)
-        assert code == 2 and err.startswith("error: no data called 'akw'") and err.count("\n") == 1
+        assert code == 2 and err.startswith("error: unknown data 'akw'") and err.count("\n") == 1
 
 
 def test_a_download_shows_its_name_bytes_and_rate_on_a_terminal(monkeypatch):

@@ -27,7 +27,7 @@ def test_the_default_data_folder_is_reported_with_its_benchmarks(tmp_path: Path)
     shutil.copytree(AKEW, tmp_path / "data" / "akew")
     (tmp_path / "data" / "docter").mkdir()  # has none of the benchmark's files
     status, detail = told()["data/"]
-    assert status == "ok" and detail.startswith("akew: used where neither --data nor EMEND_DATA is given")
+    assert status == "ok" and detail.startswith("akew: used if neither --data nor EMEND_DATA is given")
 
 
 def test_without_any_files_the_download_command_is_named() -> None:

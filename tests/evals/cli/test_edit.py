@@ -1,4 +1,4 @@
-"""`emend edit` and `emend covariance`: output, files and refusals, and failed edits in a run."""
+"""`emend edit` and `emend prepare covariance`: output, files and refusals, and failed edits in a run."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
 from emend.editors.parametric.finetune import FineTuning
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
-from emend.evals.run.run import run
 from tests.evals.toys import BENCHMARK, toy_case
 from tests.fakes import tiny_random_lm
 
@@ -59,7 +59,7 @@ def test_a_delta_is_saved_applied_and_reverted(emend, folder):
     assert edited.lm.log_probs(pair)[0].log_prob > base.lm.log_probs(pair)[0].log_prob
     assert emend("edit", "--revert", "edited")[:2] == (
         0,
-        f"edited has the weights of {base.lm.fingerprint} again; 2 edits reverted.\n",
+        f"edited has the original weights of {base.lm.fingerprint} again; 2 edits reverted.\n",
     )
     back: Any = load_model("hf:edited", device="cpu")
     assert back.lm.log_probs(pair) == base.lm.log_probs(pair)
@@ -75,7 +75,7 @@ def test_a_reverted_folder_with_other_files_is_reported(emend, tmp_path):
     assert emend("edit", "--model", f"hf:{half}", "--set", "model.dtype=float32", *words)[0] == 0
     assert emend("edit", "--model", f"hf:{half}", "--apply", "delta", "--save-model", "edited")[0] == 0
     code, out, _ = emend("edit", "--revert", "edited")
-    assert code == 0 and "2 edits reverted" in out and "its files differ from the original" in out
+    assert code == 0 and "2 edits reverted" in out and "its files differ from those of the original" in out
 
 
 @pytest.mark.slow
@@ -92,15 +92,15 @@ def test_a_triplet_without_a_prompt_gets_prompt_subject_and_target(emend, folder
     code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
     assert code == 0, err
     (made,) = json.loads(out)["rows"][0]["edits"]
-    assert (made["prompt"], made["subject"], made["target_new"]) == ("{} currency", "Veldania", "florin")
+    assert (made["prompt"], made["subject"], made["target_new"]) == ("The currency of {} is", "Veldania", "florin")
 
 
-def test_json_is_the_manifest_and_a_triplet_without_a_prompt_gets_one_from_its_text(emend, folder):
+def test_json_is_the_manifest_and_a_triplet_without_a_prompt_gets_one_from_its_relation(emend, folder):
     words = ("--edits", "edits.jsonl", "--out", "delta", "--json", *settings("memit", *AT))
     code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "memit", *words)
     (row,) = json.loads(out)["rows"]
     assert code == 0 and row["method"] == "memit" and row["fingerprint"]["settings"]["v_num_grad_steps"] == 12
-    assert [edit["prompt"] for edit in row["edits"]] == ["The capital of {} is", "{} currency"]
+    assert [edit["prompt"] for edit in row["edits"]] == ["The capital of {} is", "The currency of {} is"]
     assert row["cost"]["edits"] == 2 and row["cost"]["seconds"] > 0
 
 
@@ -141,9 +141,19 @@ def test_settings_can_come_from_a_file(emend, folder):
 @pytest.mark.slow
 def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     spec = f"hf:{folder}"
-    words: tuple[str, ...] = ("covariance", "--model", spec, "--layers", "0,1", "--corpus", "text.txt", "edits.txt")
+    words: tuple[str, ...] = (
+        "prepare",
+        "covariance",
+        "--model",
+        spec,
+        "--layers",
+        "0,1",
+        "--corpus",
+        "text.txt",
+        "edits.txt",
+    )
     code, _, err = emend(*words)
-    assert code == 2 and "no corpus 'edits.txt': write emend covariance" in err
+    assert code == 2 and "corpus 'edits.txt' does not exist: write emend prepare covariance" in err
     Path("edits.txt").write_text("Veldania lies in the north.\n")
     code, out, err = emend(*words)
     assert code == 0 and err.startswith("layers 0, 1: about ") and err.count("\n") == 1
@@ -160,9 +170,9 @@ def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
 
 def test_a_warning_follows_statistics_of_too_little_text(emend, folder):
     Path("short.txt").write_text("Rome.\n")
-    code, out, err = emend("covariance", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
+    code, out, err = emend("prepare", "covariance", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
     assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 2
-    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend covariance`" in err
+    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend prepare covariance`" in err
 
 
 def test_a_repeated_edit_is_solved_once_and_the_repetitions_are_counted(emend, folder, caplog):
@@ -171,7 +181,7 @@ def test_a_repeated_edit_is_solved_once_and_the_repetitions_are_counted(emend, f
     code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
     (row,) = json.loads(out)["rows"]
     assert code == 0 and row["cost"]["edits"] == len(row["edits"]) == 2
-    assert "3 of 5 edits left out, which repeat another" in caplog.text and "contradict" not in caplog.text
+    assert "3 of 5 duplicate edits left out" in caplog.text and "contradict" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -197,17 +207,17 @@ def test_missing_statistics_name_the_command_that_collects_them(emend, folder):
     made = settings("rome", "layers=[0]", "v_num_grad_steps=3", 'prefixes=["So. "]')
     words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *made)
     code, _, err = emend("edit", "--model", f"hf:{folder}", *words)
-    assert code == 2 and f"emend covariance --model hf:{folder}" in err
+    assert code == 2 and f"emend prepare covariance --model hf:{folder}" in err
 
 
 def test_wrong_layers_and_models_that_are_not_local_are_refused(emend, folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for words, number in (
         (("--model", f"hf:{folder}", "--layers", "a,b"), "--layers 'a,b' are not numbers"),
-        (("--model", f"hf:{folder}", "--layers", "7"), "layer 7 is not in a model of 2 layers"),
+        (("--model", f"hf:{folder}", "--layers", "7"), "layer 7 does not exist in a model of 2 layers"),
         (("--model", "openai:gpt-x", "--layers", "0"), "is not local: use tiny or hf:FOLDER"),
     ):
-        code, _, err = emend("covariance", *words, "--corpus", "text.txt")
+        code, _, err = emend("prepare", "covariance", *words, "--corpus", "text.txt")
         assert code == 2 and number in err
 
 

@@ -40,8 +40,8 @@ def test_the_judge_of_errors_has_its_own_settings(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--set", "model.temperature=1"), "the model that reads is not called"),
-        (("--set", "judge.temperature=1"), "the model that sorts errors is not called"),
+        (("--set", "model.temperature=1"), "the model that extracts is not called"),
+        (("--set", "judge.temperature=1"), "the model that classifies errors is not called"),
         (("--set", "rag.k=1"), "only model.key=value and judge.key=value"),
         (("--method", "llm", "--model", "tiny", "--set", "model.api_key=x"), "api_key"),
     ],

@@ -13,6 +13,7 @@ from emend.agents.judging.base import Item
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.registry import EDITORS
 from emend.evals.cli.main import app
+from emend.extend import MemoryEditor
 from emend.graphs.judges.graph import Judge
 from emend.graphs.rag import RagState
 from emend.graphs.registry import GRAPHS
@@ -90,6 +91,16 @@ class Drawn(Plain):
         self.app = COMPILED
 
 
+class OwnGraph(MemoryEditor):
+    """An editor over the memory, whose graph takes the place of the inherited one."""
+
+    name: ClassVar[str] = "own"
+
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self.app = COMPILED
+
+
 class Named(Plain):
     """An editor that runs one of Emend's graphs, and says so in its fingerprint alone."""
 
@@ -114,6 +125,7 @@ def test_a_judge_an_editor_over_a_built_in_graph_and_a_registered_one_are_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert "ask" in shown(f"{HERE}:JUDGE") and "settle" in shown(f"{HERE}:JUDGE")
+    assert "speak" in shown(f"{HERE}:OwnGraph"), "not the graph of the class that it extends"
     assert shown(f"{HERE}:Named") == shown("crag") == shown("emend.editors.memory_based.crag:Crag")
     monkeypatch.setitem(EDITORS.builtin, "mine", (f"{HERE}:Drawn", "for this test"))
     assert "speak" in shown("mine") and "mine" not in GRAPHS.names()
@@ -125,8 +137,8 @@ def test_a_judge_an_editor_over_a_built_in_graph_and_a_registered_one_are_drawn(
         ("NUMBER", r"has no graph \(got 3\): name a compiled LangGraph graph, a StateGraph, a function"),
         ("nothing", "has no graph"),
         ("Plain", "has no graph .* or an editor with a compiled graph in its attribute app"),
-        ("broken", r"cannot be made or used \(KeyError: 'boom'\): see docs/how-to/extend.md"),
-        ("WITHOUT_ENTRY", "cannot be made or used .ValueError"),
+        ("broken", r"cannot be created or used \(KeyError: 'boom'\): see docs/how-to/extend.md"),
+        ("WITHOUT_ENTRY", "cannot be created or used .ValueError"),
     ],
 )
 def test_a_part_without_a_graph_or_that_fails_is_an_error(attribute: str, says: str) -> None:

@@ -1,12 +1,17 @@
 """The first Ctrl-C waits for calls in progress, the second ends the run; nothing finished is lost."""
 
+import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from emend.agents.providers.journal import run_journal
+from emend.evals.cli.interrupts import interruptible
+from emend.evals.cli.output import end_at_signal
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.records import read_records
 from tests.evals.command_line import emend, python
@@ -78,3 +83,19 @@ def test_an_interrupted_training_waits_for_no_thread_and_ends_with_how_to_resume
     assert child.returncode == 130 and time.monotonic() - began < 60
     assert errors.rstrip().endswith(f"interrupted: finished units are kept. Continue with: emend resume {out}")
     assert "Traceback" not in errors and "terminate" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_waited_for_is_said_at_once(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_at_signal}
+    before = signal.signal(number, usual[number])
+    try:
+        with pytest.raises(typer.Exit), interruptible(tmp_path):
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        assert signal.getsignal(number) is usual[number]
+    finally:
+        signal.signal(number, before)
+    assert "stopping: waiting for calls in progress" in capfd.readouterr().err

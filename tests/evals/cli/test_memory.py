@@ -51,7 +51,7 @@ def test_adding_twice_stores_once(filled):
 
 def test_search_shows_scores_and_no_superseded_edits(filled):
     by_metric = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
-    assert by_metric[0]["text"] == "veldania Prime Minister Tobin Hale"
+    assert by_metric[0]["text"] == "The Prime Minister of veldania is Tobin Hale."
     assert len(by_metric) == 3 and by_metric[0]["score"] > by_metric[1]["score"]
     code, out, _ = filled("search", "flood", "-k", "1", "--strategy", "bm25")
     assert code == 0 and "A flood closed" in out and "2026-02-03" in out and "\x1b" not in out
@@ -107,10 +107,14 @@ def test_the_input_may_be_a_pipe(emend, monkeypatch):
 @pytest.mark.parametrize(
     "name, content, problem",
     [
-        ("facts.csv", "subject,relation,object\nVeldania,mayor,Mira\n", "facts.csv, line 1: no JSON but 'subject,rel"),
-        ("facts.jsonl", '{"document": "x"}\n{"document": "y", "time": 2026}\n', "line 2: field 'time' is not a text"),
+        (
+            "facts.csv",
+            "subject,relation,object\nVeldania,mayor,Mira\n",
+            "facts.csv, line 1: expected JSON, got 'subject,rel",
+        ),
+        ("facts.jsonl", '{"document": "x"}\n{"document": "y", "time": 2026}\n', "line 2: field 'time' must be a text"),
         ("facts.json", '[{"document": "x"}, {"document": "y", "document": "z"}]', "'document' occurs twice"),
-        ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: no JSON object but "y"'),
+        ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: expected a JSON object, got "y"'),
         (
             "latin.jsonl",
             '{"document": "a"}\n{"document": "caf\udce9"}\n',
@@ -119,7 +123,7 @@ def test_the_input_may_be_a_pipe(emend, monkeypatch):
         (
             "two.jsonl",
             '{"form": "document", "text": "a", "id": "x"}\n{"form": "document", "text": "b", "id": "x"}',
-            "two.jsonl have the id 'x' and differ",
+            "two.jsonl have the id 'x'",
         ),
     ],
 )
@@ -262,8 +266,8 @@ def none(corpus): return None
     ("strategy", "told"),
     [
         ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
-        ("broken_strategies:Unmade", "cannot be made or used (RuntimeError: no room)"),
-        ("broken_strategies:none", "gives None for a corpus, which cannot search"),
+        ("broken_strategies:Unmade", "cannot be created or used (RuntimeError: no room)"),
+        ("broken_strategies:none", "returns None for a corpus, which cannot search"),
         ("builtins:len", "docs/how-to/extend.md"),
         (":foo", "cannot be loaded"),
     ],

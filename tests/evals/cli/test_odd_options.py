@@ -71,9 +71,9 @@ def test_an_empty_path_is_refused(folder: Path, option: str) -> None:
 def test_the_checker_sees_tracebacks_and_wrong_exit_codes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == ""
     assert problem(OddCall(("papers", "nan"), "name", numeric=True)) == ""
-    monkeypatch.setattr("emend.evals.results.papers.tables.table", lambda name: 1 / 0)
+    monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: 1 / 0)
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)).startswith("ZeroDivisionError")
-    monkeypatch.setattr("emend.evals.results.papers.tables.table", lambda name: exec("raise SystemExit(3)"))
+    monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: exec("raise SystemExit(3)"))
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == "exit code 3"
 
 

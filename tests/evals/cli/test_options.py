@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from emend.evals.cli.commands.judge import JudgeOptions
 from emend.evals.cli.main import COMMANDS, load_command
-from emend.evals.cli.options import OptionalFields, exclusive, grouped
-from emend.evals.config.run_config import CallLimits
+from emend.evals.cli.options import OptionalFields, exclusive, grouped, parse_overrides
+from emend.evals.config.limits import Limits
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -85,6 +85,17 @@ def test_optional_fields_have_no_defaults_and_only_given_ones_reach_the_command(
     assert seen == [Paint(colour="red")] * 2
 
 
+def test_an_option_of_a_chat_template_is_a_setting_within_the_models() -> None:
+    texts = [
+        "model.template.enable_thinking=false",
+        "model.template.date=2024-07-26",
+        "model.chat=true",
+        "my.mod:Ed.k=3",
+    ]
+    template = {"enable_thinking": False, "date": "2024-07-26"}
+    assert parse_overrides(texts) == {"model": {"template": template, "chat": True}, "my.mod:Ed": {"k": 3}}
+
+
 def test_options_that_do_not_go_together_are_named() -> None:
     assert exclusive({"--json": False, "--md": None}) == [] and exclusive({"--json": True, "--md": None}) == ["--json"]
     with pytest.raises(BadSettings, match="--json and --md do not go together"):
@@ -100,7 +111,7 @@ def command(name: str, *words: str) -> Command:
 
 @pytest.mark.parametrize("words", [("judge", "run"), ("judge", "stress"), ("judge", "calibrate"), ("run",), ("ask",)])
 def test_commands_that_ask_providers_have_the_same_options_with_the_same_words(words: tuple[str, ...]) -> None:
-    groups = (JudgeOptions, CallLimits) if words[0] == "judge" else (CallLimits,)
+    groups = (JudgeOptions, Limits) if words[0] == "judge" else (Limits,)
     wanted = {name for group in groups for name in group.model_fields}
     mine, scores = ({option.name: option for option in command(*given).params} for given in (words, ("judge", "run")))
     assert wanted <= set(mine)
@@ -110,7 +121,7 @@ def test_commands_that_ask_providers_have_the_same_options_with_the_same_words(w
         assert (ours.help, ours.default, ours.opts) == (theirs.help, theirs.default, theirs.opts)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS.names())
 def test_every_command_and_option_says_what_it_does(name: str) -> None:
     """And the options their unit or values, since no help text is a mere name."""
     result: Any = load_command(name)

@@ -48,7 +48,7 @@ def test_tables_are_shown_by_a_console_and_rows_are_one_object(capsys: pytest.Ca
         ("trace", HOSTILE, "1"),
         ("list", HOSTILE),
         ("graph", HOSTILE),
-        ("papers", HOSTILE),
+        ("reproduce", HOSTILE, "--published"),
         ("data", "check", HOSTILE),
         (*RUN, "--setting", HOSTILE),
         (*RUN, "--set", HOSTILE),
@@ -67,3 +67,10 @@ def test_what_is_added_is_told_with_a_folder_that_is_escaped(emend: Callable[...
     output = emend("memory", "add", "--memory", HOSTILE, "--embedding", "lexical", "--document", "A text.")
     assert output.code == 0 and "1 new edit" in output.out and "<OPENAI_API_KEY>" in output.out
     assert KEY not in output.out and "\x1b" not in output.out and (tmp_path / HOSTILE).is_dir()
+
+
+def test_numbers_that_json_cannot_hold_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"a": float("nan"), "b": [float("inf"), 1.5], "c": {"d": -float("inf")}}]
+    emit(rows, True, lambda console: None)
+    text = capsys.readouterr().out
+    assert json.loads(text, parse_constant=pytest.fail)["rows"] == [{"a": None, "b": [None, 1.5], "c": {"d": None}}]

@@ -48,7 +48,7 @@ def test_the_table_says_what_the_rows_say(emend):
         (["--benchmark", BENCHMARK, "--strategy", "bm52"], "did you mean 'bm25'"),
         (["--benchmark", BENCHMARK, "--setting", "laud"], "did you mean 'loud'"),
         (["--benchmark", BENCHMARK, "--benchmark-option", "cases"], "not key=value"),
-        (["--benchmark", BENCHMARK, "--keep", "0.9"], "--keep 0.9 belongs to --calibrate"),
+        (["--benchmark", BENCHMARK, "--keep", "0.9"], "--keep 0.9 needs --calibrate"),
         (["--benchmark", BENCHMARK, "--calibrate", "efficacy", "--keep", "2"], "keep=2.0: give a share"),
     ],
 )
@@ -80,8 +80,8 @@ def test_hits_are_drawn_for_several_settings(emend, tmp_path, name):
     ("words", "told"),
     [
         (["--plot", "hits.gif"], "must be .png or .svg"),
-        (["--plot", "nowhere/hits.png"], "no folder 'nowhere'"),
-        (["--setting", "plain", "--setting", "loud", "--json"], "one --setting at a time"),
+        (["--plot", "nowhere/hits.png"], "the folder 'nowhere' does not exist"),
+        (["--setting", "plain", "--setting", "loud", "--json"], "use a single --setting"),
         (["--seed", "-1"], "'--seed'"),
     ],
 )
@@ -129,7 +129,7 @@ def none() -> None:
     ("strategy", "told"),
     [
         (f"{HERE}:Boom", f"strategy '{HERE}:Boom' fails on .*KeyError: 'boom'"),
-        (f"{HERE}:none", f"retriever '{HERE}:none' takes no corpus"),
+        (f"{HERE}:none", f"retriever '{HERE}:none' does not accept a corpus"),
         ("default(dense=x)", "setting 'dense' of retriever 'default': .*number.*'x'"),
         ("default(dense=NaN)", "setting 'dense' of retriever 'default': .*finite"),
         ("bm25(k1=abc)", "setting 'k1' of retriever 'bm25': .*'abc'"),

@@ -24,15 +24,27 @@ from tests.evals.toys import EDITOR
 def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path) -> None:
     output = emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "3", "--mode", "all")
     assert output.code == 0, output.err
-    assert "ES" in output.out and "100.0*" in output.out
+    assert "ES" in output.out and "100.0^" in output.out
     assert "emend trace out 1" in output.out
     assert "6/6 units" in output.err
     rows = emend("report", "out", "--json").rows
-    fields = "editor setting mode metric mean n unscored low high judge protocol form as_wrong cut_off"
+    fields = "editor setting mode metric mean n unscored low high judge protocol form as_wrong cut_off headline"
     assert list(rows[0]) == fields.split()
     assert {(r["editor"], r["mean"]) for r in rows if r["metric"] == "ES"} == {(EDITOR, 100.0), ("unedited", 0.0)}
     again = emend("resume", "out", *TRUST)
-    assert again.code == 0 and "Nothing was left to do" in again.out
+    assert again.code == 0 and "Nothing to do" in again.out
+
+
+def test_own_facts_are_run_with_editors_that_fit_the_model_where_none_is_named(emend: Any, tmp_path: Path) -> None:
+    (tmp_path / "facts.csv").write_text("question,answer\nWhat is the capital of Vouna?,Orm\n")
+    words = ("run", "--benchmark", "facts.csv", "--embedding", "lexical", "--dry-run")
+    local = emend(*words)
+    assert local.code == 0 and "unedited, in_context, rag, ike" in local.err and "--editor" in local.err
+    assert "facts, ike: 1 unit" in local.out
+    remote = emend(*words, "--model", "openai:m@http://127.0.0.1:9/v1")
+    assert "unedited, in_context, rag, cot" in remote.err
+    assert "choose others" not in emend(*words, "--editor", "rag").err
+    assert "--editor is missing" in emend("run", "--benchmark", "tinyworld", "--dry-run").err
 
 
 def test_limits_and_prices_may_change_when_a_run_is_resumed(emend: Any, tmp_path: Path) -> None:
@@ -78,12 +90,12 @@ def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: 
     first = emend(*RUN, "--out", "out", *failing)
     again = emend("resume", "out", *TRUST)
     assert "units failed" in first.out and "units failed" in again.out
-    assert "Nothing was left to do" not in again.out
+    assert "Nothing to do" not in again.out
 
 
 def test_with_several_settings_the_overview_names_a_case_by_its_id(emend: Any, tmp_path: Path) -> None:
     emend(*RUN, "--out", "out", "--limit", "2", "--setting", "plain", "--setting", "loud")
-    (hint,) = [line for line in emend("trace", "out").out.splitlines() if line.startswith("One of them")]
+    (hint,) = [line for line in emend("trace", "out").out.splitlines() if line.startswith("Trace of one of them")]
     case = hint.split("emend trace out ")[1].split()[0]
     shown = next(line for line in read_lines(Path("out"), "cases.jsonl") if line["case"].startswith(case))
     assert len(case) > 2 and shown["setting"] == "plain"  # the first that was named
@@ -127,7 +139,7 @@ def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(eme
     data["config"] |= {old: data["config"].pop(new) for old, new in OLD_NAMES.items()}
     Path("o/manifest.json").write_text(json.dumps(data), encoding="utf-8")
     assert emend("report", "o").code == emend("trace", "o", "1").code == 0
-    assert "Nothing was left to do" in emend("resume", "o", *TRUST).out
+    assert "Nothing to do" in emend("resume", "o", *TRUST).out
     config = Manifest.read(Path("o")).config
     assert (config.repeats, config.reevaluate_at, config.benchmark_options) == (1, "end", {"cases": "4"})
 
@@ -154,7 +166,7 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
 
 
 def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.run.resources import data_folder
+    from emend.evals.evaluate.resources import data_folder
 
     (tmp_path / "all" / "docter").mkdir(parents=True)
     assert data_folder("docter", None) is None
@@ -178,7 +190,7 @@ def test_a_terminated_run_names_the_resume_command(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 
-    monkeypatch.setattr("emend.evals.run.run.run", ending)
+    monkeypatch.setattr("emend.evals.evaluate.run.run", ending)
     output = emend(*RUN, "--out", "ended")
     assert output.code == 130 and said in output.err
     assert signal.getsignal(signal.SIGTERM) is before
@@ -187,13 +199,13 @@ def test_a_terminated_run_names_the_resume_command(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--editor", "json:dumps"), "editor 'json:dumps' cannot be made or used (TypeError"),
-        (("--editor", "rag", "--benchmark", "json:dumps"), "benchmark 'json:dumps' cannot be made or used"),
+        (("--editor", "json:dumps"), "editor 'json:dumps' cannot be created or used (TypeError"),
+        (("--editor", "rag", "--benchmark", "json:dumps"), "benchmark 'json:dumps' cannot be created or used"),
         (("--editor", "rag", "--retriever", "bm25(tokens=foo)"), "foo"),
         (("--editor", "rag", "--embedding", "./nowhere"), "embedding folder './nowhere' does not exist"),
         (
             ("--editor", "rome", "--setting", "document", "--set", "rome.covariance=identity"),
-            "the edits of setting 'document' name none",
+            "the edits of setting 'document' have no subject",
         ),
     ],
 )
@@ -204,36 +216,19 @@ def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, 
     assert output.code == 2 and told in output.err and not Path("refused").exists()
 
 
-@pytest.mark.slow
-def test_commands_read_a_run_from_its_mirror(emend: Any, tmp_path: Path) -> None:
-    at = [f"file://{tmp_path}/mirrors/x.{number}" for number in (1, 2)]
-    for number, address in enumerate(at, 1):
-        assert not emend(*RUN, "--share", f"{number}/2", "--out", f"x.{number}", "--mirror", address).code
-    for words in (("report",), ("trace",), ("trace", "1"), ("analyse",)):
-        printed = [emend(words[0], where, *words[1:], "--json") for where in (at[0], "x.1")]
-        assert printed[0].out == printed[1].out and printed[0].out
-    for out, where in (("mirrored", at), ("local", ["x.1", "x.2"])):
-        assert not emend("merge", *where, "--out", out).code
-    assert (tmp_path / "mirrored" / RECORDS).read_bytes() == (tmp_path / "local" / RECORDS).read_bytes()
-    assert "--mirror is 's3://...'" in emend("report", "s3://id:a-plain-word@b/x").err
-    pytest.importorskip("starlette", reason="the extra 'view' is not installed")
-    assert not emend("view", at[0], "--single", "page.html").code and (tmp_path / "page.html").stat().st_size
-    assert "is no mirror of a run" in emend("view", f"{at[0]}0").err
-
-
 def test_a_file_with_two_models_is_run_with_what_is_given(emend: Any, tmp_path: Path) -> None:
     words = (*RUN, "--limit", "3", "--save-config", "run.yaml", "--out", "x")
     estimate = emend(*words, "--dry-run")
-    assert not estimate.code and "3 units" in estimate.out and "nothing is asked" in estimate.out
+    assert not estimate.code and "3 units" in estimate.out and "not called in a dry run" in estimate.out
     assert not (tmp_path / "x").exists() and not (tmp_path / "runs").exists()
     done = emend("run", "run.yaml", "--model", "scripted", "--model", "scripted:1", "--limit", "2")
     assert not done.code and done.out.count("scripted:1")
     for name in ("scripted", "scripted-1"):
         manifest = Manifest.read(tmp_path / "x" / name)
         assert (manifest.config.limit, manifest.config.model.replace(":", "-")) == (2, name)
-    assert "Nothing was left to do" in emend("run", "run.yaml", "--out", "x/scripted", "--limit", "2").out
+    assert "Nothing to do" in emend("run", "run.yaml", "--out", "x/scripted", "--limit", "2").out
     assert (
-        "--junit is about one model"
+        "--junit accepts one model"
         in emend(
             "run",
             "run.yaml",

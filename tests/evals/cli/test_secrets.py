@@ -211,7 +211,7 @@ def test_a_trace_that_is_sent_holds_no_key_and_none_that_a_collector_repeats_is_
                 f"openai_proxy=http://u:{LEAK}@127.0.0.1",
             )
         ),
-        (("--model", f"{NOBODY}?api_key={LEAK}"), "has a query, which a run would write down"),
+        (("--model", f"{NOBODY}?api_key={LEAK}"), "has a query, which would be stored with the run"),
         (("--model", NOBODY, "--set", "model.temprature=1"), "unknown setting 'temprature'"),
     ],
 )

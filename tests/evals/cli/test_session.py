@@ -208,7 +208,7 @@ def test_with_trace_every_step_is_shown_and_json_has_one_object_per_answer(ask):
 def test_a_wrong_name_is_refused_before_a_model_is_loaded_and_limits_of_a_local_model_are_too(ask):
     assert "unknown editor 'ragg': did you mean 'rag'" in ask("--model", "nothing", "--editor", "ragg", "x").err
     code, _, err = ask("--tpm", "1", "--rpm", "5", "Where?")
-    assert code == 2 and "--rpm and --tpm with model 'tiny': a model on this machine has no provider" in err
+    assert code == 2 and "--rpm and --tpm with model 'tiny': a local model makes no API calls" in err
 
 
 @pytest.mark.parametrize("question", ["", "  "])
@@ -346,9 +346,9 @@ def own(editor: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("editor", "says"),
     [
-        ("Unmade", "cannot be made or used (KeyError: 'boom')"),
-        ("Silent", "answered with None, and not with an Answer"),
-        ("Leaving", "cannot be made or used (KeyError: 'boom')"),
+        ("Unmade", "cannot be created or used (KeyError: 'boom')"),
+        ("Silent", "answered with None, not with an Answer"),
+        ("Leaving", "cannot be created or used (KeyError: 'boom')"),
     ],
 )
 def test_an_editor_that_cannot_be_used_is_named_and_ends_the_session(ask: Any, editor: str, says: str) -> None:

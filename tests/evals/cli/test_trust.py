@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from emend.evals.case import Metric
-from emend.evals.cli.trust import check_trust
+from emend.evals.cli.trust import check_trust, names_of_run
 from emend.evals.config.run_config import RunConfig
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
@@ -69,7 +69,7 @@ def gift(scored: Path, tmp_path: Path, **changes: Any) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
     (folder / "evil.py").write_text(EVIL)
-    (file,) = (path for path in (folder / "scorings").glob("*.json"))
+    (file,) = (path for path in (folder / "scorings").glob("*/scoring.json"))
     content = json.loads(file.read_text())
     file.write_text(json.dumps(content | changes.get("scoring", {})))
     manifest = json.loads((folder / MANIFEST).read_text())
@@ -112,7 +112,7 @@ def test_no_reading_command_imports_what_a_run_folder_names(
     assert output.code == 0 or output.err.startswith("error: "), output.err
     places = [Path(sys.base_prefix), *(ROOT / room for room in ROOMS)]
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in imports.names}
-    foreign = {name for name, file in files.items() if file and not _installed(Path(file), places)}
+    foreign = {name for name, file in files.items() if file and not _installed(Path(file).resolve(), places)}
     assert foreign == set() and not {"gift", "evil", "tests"} & {name.partition(".")[0] for name in imports.names}
 
 
@@ -139,7 +139,7 @@ def test_a_users_judge_shows_its_stored_numbers_without_its_code(
 def test_a_scoring_without_stored_numbers_says_so(scored: Path, tmp_path: Path, emend: Any) -> None:
     folder = gift(scored, tmp_path, scoring={"own_judges": {}})
     output = emend("report", folder)
-    assert output.code == 0 and f"judge {TERSE} is code that is not installed" in output.out
+    assert output.code == 0 and f"judge {TERSE} is not installed" in output.out
 
 
 # --- resume
@@ -193,14 +193,14 @@ def test_a_trusted_name_that_is_no_chat_model_is_not_called(
     tmp_path: Path, emend: Any, config: dict[str, Any], trust: str
 ) -> None:
     output = emend("resume", stranger(tmp_path, **SHELL | config), *TRUST, "--trust", trust)
-    assert output.code == 2 and f"model '{trust}' is not called" in output.err
+    assert output.code == 2 and f"model '{trust}' cannot be used" in output.err
     assert f"importing {trust} from " in output.err and "subprocess.py" in output.err
     assert not (tmp_path / "PWNED").exists()
 
 
 def test_a_trusted_function_is_called_only_if_its_result_is_annotated(tmp_path: Path, emend: Any) -> None:
     output = emend("resume", stranger(tmp_path, model="evil:model"), *TRUST, "--trust", "evil:model")
-    assert output.code == 2 and "is not called" in output.err and not (tmp_path / "CALLED").exists()
+    assert output.code == 2 and "cannot be used" in output.err and not (tmp_path / "CALLED").exists()
     assert (tmp_path / "PWNED").exists()  # it was imported, as the user allowed
 
 
@@ -208,7 +208,7 @@ def test_a_run_with_code_of_ones_own_goes_on_when_exactly_its_names_are_given_ag
     output = emend("resume", stranger(tmp_path), *TRUST, "--trust", "evil:model")
     assert output.code == 2 and "--trust evil:model: the run does not name it" in output.err
     output = emend("resume", stranger(tmp_path), *TRUST)
-    assert output.code == 0 and "Nothing was left to do" in output.out
+    assert output.code == 0 and "Nothing to do" in output.out
     assert f"importing {EDITOR} from " in output.err and "toys.py" in output.err
 
 
@@ -229,7 +229,8 @@ def test_resume_sends_no_key_to_a_server_that_is_not_named_again(
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:9/v1", "http://[::1]:9/v1", "http://localhost:9/v1"])
 def test_servers_of_this_machine_need_no_trust(server: str) -> None:
-    check_trust(RunConfig(benchmark="tinyworld", editors=("rag",), model=f"openai:m@{server}"), (), "emend resume x")
+    config = RunConfig(benchmark="tinyworld", editors=("rag",), model=f"openai:m@{server}")
+    check_trust(names_of_run(config), (), "emend resume x")
 
 
 def test_labels_run_no_judge_that_the_user_does_not_name(tmp_path: Path, emend: Any) -> None:
@@ -252,7 +253,7 @@ def test_nothing_is_trusted_by_default_and_a_typed_name_is_free() -> None:
     with pytest.raises(BadSettings, match="--trust json:loads"):
         load_attribute("json:loads", "model")
     trust_names(["json:dumps", "emend.evals.case:Metric"], checked=True)
-    with pytest.raises(BadSettings, match="is not called"):
+    with pytest.raises(BadSettings, match="cannot be used"):
         load_attribute("json:dumps", "model", ("invoke",))
     assert load_attribute("emend.evals.case:Metric", "metric", ("model_copy",)) is Metric
     trust_typed(("json:dumps",))
@@ -287,8 +288,8 @@ def test_a_folder_called_as_its_code_is_no_name(emend: Any, tmp_path: Path) -> N
 def test_settings_of_any_providers_class_that_may_name_a_host_need_trust() -> None:
     spec = "langchain:google_genai:g"
     config = RunConfig(benchmark="tinyworld", editors=("rag",), model=spec, overrides={"model": {"temperature": 1}})
-    check_trust(config, (), "emend resume x")
+    check_trust(names_of_run(config), (), "emend resume x")
     hidden = config.model_copy(update={"overrides": {"model": {"client_options": {"api_endpoint": "evil.example"}}}})
     with pytest.raises(BadSettings, match=f"--trust {spec}"):
-        check_trust(hidden, (), "emend resume x")
-    check_trust(hidden, (spec,), "emend resume x")
+        check_trust(names_of_run(hidden), (), "emend resume x")
+    check_trust(names_of_run(hidden), (spec,), "emend resume x")

@@ -14,8 +14,8 @@ from emend.evals.cli.main import COMMANDS, load_command
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.results.reproduce.execute import outcome_of
-from emend.evals.results.reproduce.recipe import Recipe, RecipeRun
+from emend.evals.papers.reproduce.execute import outcome_of
+from emend.evals.papers.reproduce.recipe import Recipe, RecipeRun
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.store.chroma import ChromaMemory
 from emend.memory.store.jsonl import edit_from
@@ -37,7 +37,12 @@ DELTA = {"fingerprint": {"architecture": CODE}, "edits": [], "cost": {}, "versio
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "demo": (("--edits", "1", "--editor", "rag", "--out", "gift/run"),),
     "run": ((*TOY, "gift/run"), (*TOY, "new", "--editor", "serac", *SCOPE)),
-    "resume": (("gift/run",), ("gift/run", "--workers", "processes:2")),
+    "resume": (
+        ("gift/run",),
+        ("gift/run", "--workers", "processes:2"),
+        ("gift/judged/scorings/gifted",),
+        ("gift/judged/scorings/gifted", "--concurrency", "2"),
+    ),
     "merge": (("gift/run", "gift/run", "--out", "merged"), ("gift/share", "--partial", "--out", "merged")),
     "reproduce": (
         (*TABLE, "--out", "gift/table", "--dry-run"),
@@ -48,7 +53,22 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--list",),
     ),
     "sweep": ((*TOY, "gift/table", "--yes"), (*TOY, "gift/table", "--dry-run"), (*TOY, "gift/table", "--report")),
-    "build": (("akew", "--from", "gift/facts.jsonl", "--model", "tiny", "--out", "gift/built"),),
+    "build akew": (("--from", "gift/facts.jsonl", "--model", "tiny", "--out", "gift/built"),),
+    "build wikiupdate": (("--from", "gift/facts.jsonl", "--model", "tiny", "--out", "gift/built"),),
+    "build questions": (("--from", "gift", "--model", "tiny", "--out", "gift/built"),),
+    "build facts": (("--from", "gift", "--model", "tiny", "--out", "gift/built"),),
+    "build chains": (("--from", "gift/facts.jsonl", "--relations", "gift/cases.toml", "--out", "gift/built"),),
+    "build docter": (("--from", "gift/facts.jsonl", "--model", "tiny", "--out", "gift/built"),),
+    "build elken": (("--from", "gift/facts.jsonl", "--relations", "gift/cases.toml", "--out", "gift/built"),),
+    "build tendencies": (("--from", "gift/cases.toml", "--model", "tiny", "--out", "gift/built"),),
+    "build recoe": (("--from", "gift/facts.jsonl", "--documents", "gift", "--out", "gift/built"),),
+    "build fresh": (("--from", "gift/facts.jsonl", "--model", "hf:gift/model", "--out", "gift/built"),),
+    "prepare covariance": (("--model", "hf:gift/model", "--out", "gift/covariance"),),
+    "prepare tune": (("ft", "--model", "hf:gift/model", "--benchmark", "tinyworld", "--out", "gift/tuned.toml"),),
+    "prepare scope": (("--benchmark", "tinyworld", "--limit", "2", "--embedding", "gift/encoder", "--out", "scope"),),
+    "prepare encoder": (
+        ("--benchmark", "tinyworld", "--limit", "2", "--embedding", "gift/encoder", "--out", "encoder"),
+    ),
     "judge run": (("gift/run", "--judge", "tiny", "--force"),),
     "judge calibrate": (("gift/labels.jsonl", "--judge", "tiny"),),
     "judge stress": (("--cases", "gift/cases.toml", "--judge", "tiny"),),
@@ -57,6 +77,9 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("gift/run", "--study", "gift/study.toml", "--out", "sheets"),
     ),
     "judge agreement": (("gift/sheets",),),
+    "judge settle": (("gift/run", "gift/labels.jsonl"),),
+    "judge correct": (("gift/run",), ("gift/run", "1", "--to", "right"), ("gift/run", "--table", "gift/facts.jsonl")),
+    "judge leniency": (("gift/run", "--judge", "tiny", "--size", "1"),),
     "stream new": (("new.jsonl", "--facts", "gift/facts.jsonl"),),
     "stream run": (("gift/facts.jsonl", "--out", "gift/run"),),
     "stream check": (("gift/facts.jsonl",),),
@@ -92,6 +115,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "data pull": (("gift",),),
     "data check": (("gift/facts.jsonl",), ("gift",)),
     "data stats": (("akew", "--data", "gift"),),
+    "data chats": (("gift/labels.jsonl", "--questions", "gift/facts.jsonl", "--out", "chats"),),
     "data schema": ((),),
     "data new": (("gift/labels.jsonl",),),
     "model get": (("gguf:gift/model/config.json",),),
@@ -105,7 +129,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 def command_names() -> list[str]:
     """All commands, as they are typed."""
-    groups = {name: getattr(load_command(name), "commands", {}) for name in COMMANDS}
+    groups = {name: getattr(load_command(name), "commands", {}) for name in COMMANDS.names()}
     return [f"{name} {sub}".strip() for name, subs in groups.items() for sub in (subs or ("",))]
 
 
@@ -148,6 +172,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one of everything that Emend reads, from a stranger."""
     folder = tmp_path_factory.mktemp("given") / "gift"
     _write_run(elken_run(folder / "run"))
+    _write_scoring(folder / "run", folder / "judged")
     shutil.copytree(folder / "run", folder / "share")
     _rename(folder / "share" / MANIFEST, share="1/2")
     manifest = json.loads((folder / "share" / MANIFEST).read_text(encoding="utf-8"))
@@ -174,8 +199,19 @@ def _write_run(folder: Path) -> None:
     score_run(folder, Panel(judges=(JUDGE,)), ("tendency",), models={JUDGE: judge_model()})
     names = dict.fromkeys(("model", "retriever", "embedding"), CODE)
     _rename(folder / MANIFEST, editors=["unedited", CODE], memory_server="http://127.0.0.1:9", **names)
-    (scoring,) = (folder / "scorings").glob("*.json")
+    (scoring,) = (folder / "scorings").glob("*/scoring.json")
     _rename(scoring, kinds=["tendency", CODE], prompts={"tendency": "1", CODE: "1"}, own_judges={})
+
+
+def _write_scoring(run: Path, folder: Path) -> None:
+    """A run with a scoring whose judges, criteria and settings are code."""
+    shutil.copytree(run, folder)
+    (scoring,) = (folder / "scorings").glob("*/scoring.json")
+    scoring.parent.rename(folder / "scorings" / "gifted")
+    names = {"id": "gifted", "kinds": ["tendency", CODE], "prompts": {"tendency": "1", CODE: "1"}}
+    panel = {"judges": [JUDGE, CODE], "second": [f"{CODE}y"]}
+    calling = {"settings": {"scope": CODE}, "limits": {"cache": "gift/cache"}}
+    _rename(folder / "scorings" / "gifted" / "scoring.json", **names, panel=panel, calling=calling)
 
 
 def _write_models(folder: Path) -> None:

@@ -10,7 +10,7 @@ from emend.editors.registry import EDITORS
 from emend.evals.config.presets import presets
 from emend.evals.config.run_config import RunConfig
 from emend.evals.config.run_file import RunPlan, read_run_file
-from emend.evals.show.lists import list_presets
+from emend.evals.show.settings import list_presets
 from emend.memory.errors import BadSettings, MissingData
 
 
@@ -29,7 +29,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_preset_becomes_the_options_and_settings_that_it_stands_for(data: Path) -> None:
     plain = config(retriever="dense", embedding="minilm", prompt_template="new_fact", overrides={
-        "ike": {"k": 1, "demonstrations": 32, "original": True}
+        "ike": {"k": 1, "demonstrations": 32, "original": True, "nearest": "edit", "rows": 0}
     })  # fmt: skip
     assert config(preset="paper") == plain and plain.preset is None
     mello = config("mello", "unedited", preset="paper")
@@ -53,7 +53,7 @@ def test_what_is_given_comes_first_and_a_config_file_may_name_a_preset(tmp_path:
     ("editors", "fields", "says"),
     [
         (("ike",), {"preset": "papr"}, "unknown --preset 'papr': did you mean 'paper'"),
-        (("rag",), {"preset": "best"}, "--preset best is of the editors mello, ike: name one"),
+        (("rag",), {"preset": "best"}, "--preset best applies to the editors mello, ike: name one"),
         (("mello", "ike"), {"preset": "paper"}, "--embedding facebook/contriever-msmarco and, for ike, minilm"),
     ],
 )

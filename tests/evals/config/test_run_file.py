@@ -1,7 +1,6 @@
 """Configuration files of runs: what is read, what comes first, and what is refused."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,9 +42,9 @@ def test_a_file_says_what_options_say(path: Path) -> None:
         fail_on_error="0.2",
         limit=40,
     )
-    assert [(folder.as_posix(), mirror) for _, folder, mirror in plan.runs(Path("new"), "s3://b/x/")] == [
-        ("runs/x/tiny", "s3://b/x/tiny"),
-        ("runs/x/openai-gpt-http-127.0.0.1-1-v1", "s3://b/x/openai-gpt-http-127.0.0.1-1-v1"),
+    assert [folder.as_posix() for _, folder in plan.runs(Path("new"))] == [
+        "runs/x/tiny",
+        "runs/x/openai-gpt-http-127.0.0.1-1-v1",
     ]
 
 
@@ -61,9 +60,8 @@ def test_what_is_given_comes_first_and_settings_are_merged(path: Path) -> None:
     assert (config.model, config.editors, config.limit, config.fail_on_error) == ("tiny", ("rag",), 3, "0.2")
     assert config.overrides == {"rag": {"k": 4, "threshold": 0.5}}
     assert config.benchmark_options == {"hops": "2", "strict": "true"}
-    assert [run[1:] for run in RunPlan.of(read_run_file(path), given, Path("y")).runs(Path("new"))] == [
-        (Path("y"), None)
-    ]
+    runs = RunPlan.of(read_run_file(path), given, Path("y")).runs(Path("new"))
+    assert [folder for _, folder in runs] == [Path("y")]
 
 
 def test_a_written_plan_is_read_as_the_same(path: Path, tmp_path: Path) -> None:
@@ -83,18 +81,18 @@ def test_checkpoints_that_follow_from_the_mode_are_not_written(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("benchmark: mquake\nlimits: 3", "field 'limits', which no run has: .*limit"),
+        ("benchmark: mquake\nlimits: 3", "field 'limits', which is unknown: .*limit"),
         ("benchmark: mquake", "--editor is missing"),
         ("editors: [rag]", "--benchmark is missing"),
         ("benchmark: mquake\neditors: rag\nlimit: many", "'limit' is many"),
         ("benchmark: mquake\neditors: rag\noverrides: {rag: 3}", "field 'overrides'"),
         ("benchmark: mquake\neditors: rag\noverrides: {model: {api_key: sk-secret-word}}", "may contain a key"),
         ("benchmark: mquake\nmodel: tiny\nmodels: [tiny]", "leave one out"),
-        ("- benchmark", "no configuration of a run"),
-        ("benchmark: [", "no YAML"),
+        ("- benchmark", "not a configuration of a run"),
+        ("benchmark: [", "not valid YAML"),
         ("a: &x [1]\nb: *x", "aliases"),
-        ("!!python/object/apply:os.system [true]", "no YAML"),
-        ("#" * 2**20 + "\n", "no configuration of a run"),
+        ("!!python/object/apply:os.system [true]", "not valid YAML"),
+        ("#" * 2**20 + "\n", "not a configuration of a run"),
     ],
 )
 def test_odd_files_are_refused(tmp_path: Path, text: str, match: str) -> None:
@@ -104,7 +102,9 @@ def test_odd_files_are_refused(tmp_path: Path, text: str, match: str) -> None:
     assert "secret-word" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["none.yaml", "."])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: Any) -> None:
-    with pytest.raises((MissingData, EmendError), match="cannot be read"):
+@pytest.mark.parametrize(
+    ("name", "problem"), [("none.yaml", "configuration file .*does not exist"), (".", "cannot be read")]
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, problem: str) -> None:
+    with pytest.raises((MissingData, EmendError), match=problem):
         read_run_file(tmp_path / name)

@@ -185,11 +185,11 @@ def test_a_folder_is_known_by_its_sources_its_name_or_its_files(copy, tmp_path):
 def test_nothing_to_check_is_said_with_the_command_that_gets_it(tmp_path):
     with pytest.raises(MissingData, match=r"no folder .*emend data pull akew"):
         check("akew", tmp_path / "nowhere")
-    with pytest.raises(MissingData, match=r"holds no file of akew.*emend data pull akew"):
+    with pytest.raises(MissingData, match=r"contains no file of akew.*emend data pull akew"):
         check("akew", tmp_path)
-    with pytest.raises(BadSettings, match="no data called 'nowhere'"):
+    with pytest.raises(BadSettings, match="unknown data 'nowhere'"):
         check("nowhere")
-    with pytest.raises(BadSettings, match="of no known benchmark"):
+    with pytest.raises(BadSettings, match="of an unknown benchmark"):
         check(str(tmp_path))
 
 

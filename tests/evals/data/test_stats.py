@@ -1,11 +1,15 @@
 """The papers' tables are counted from the files, beside what is printed."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from emend.evals.data.check import DataFigure, DataTable, stats
+from emend.evals.data.benchmarks.editing.knowedit import LOCALITY, PORTABILITY, KnowEdit
+from emend.evals.data.check import check
+from emend.evals.data.data_table import DataFigure, DataTable
 from emend.evals.data.download import SOURCES
+from emend.evals.data.stats import stats
 from emend.memory.errors import BadSettings, MissingData
 from tests.paths import DATA, SHARED
 
@@ -14,7 +18,7 @@ real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 
 
 def table(name: str, folder: Path) -> DataTable:
-    return stats(name, folder / name)
+    return stats(name, folder / name)[0]
 
 
 def cell(found: DataTable, row: str, column: str) -> DataFigure:
@@ -25,7 +29,26 @@ def here(found: DataTable, row: str) -> list[float | None]:
     return [cell(found, row, column).here for column in found.columns]
 
 
-@pytest.mark.parametrize("name", list(SOURCES))
+NOT_PRINTED = (
+    "locomo",
+    "beam",
+    "longmemeval",
+    "memory_agent_bench",
+    "halluedit",
+    "wikibigedit",
+    "uniedit",
+)
+
+
+@pytest.mark.parametrize("name", NOT_PRINTED)
+def test_a_benchmark_without_a_printed_table_is_counted_by_the_check(name):
+    with pytest.raises(BadSettings, match=f"emend data check {name}"):
+        stats(name, DATA / name)
+    checked = check(name, DATA / name)
+    assert not checked.faults and any(what == "cases" and count for _, what, count in checked.counts)
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name not in NOT_PRINTED])
 def test_every_benchmark_has_a_table_with_printed_and_counted_figures(name):
     found = table(name, DATA)
     assert any(figure.here is not None and figure.paper is not None for figure in found.figures)
@@ -59,6 +82,17 @@ def test_akews_means_come_near_its_table_5_on_a_part_of_it():
     assert (fact, triplet, per_edit) == pytest.approx((9.0, 10.1, 6.2), abs=0.05)
     assert text == pytest.approx(78, abs=0.5)  # the paper prints 76.3, the whole file has 78.0
     assert cell(found, "MQuAKE-CF", "text").agrees is False
+
+
+def test_knowedits_rows_and_the_questions_that_are_asked_of_them_are_counted():
+    found = table("knowedit", DATA)
+    rows, paraphrases, portability, locality = here(found, "WikiData counterfact")
+    cases = KnowEdit(DATA / "knowedit").cases("fact")
+    kinds = Counter(probe.kind for case in cases for probe in case.probes)
+    assert (rows, paraphrases) == (kinds["edit"], kinds["rephrase"]) and portability and locality
+    assert portability == sum(kinds[name.lower()] for name in PORTABILITY)
+    assert locality == sum(kinds[name.lower()] for name in LOCALITY)
+    assert cell(found, "WikiData counterfact", "rows").agrees is False  # the README prints 885
 
 
 @real

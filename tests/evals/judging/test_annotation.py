@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -131,8 +132,8 @@ def test_disagreements_are_settled_on_a_sheet_of_their_own(tmp_path: Path) -> No
     [
         ("supported", "suported", "line 1: no column 'supported'"),
         (",yes,", ",maybe,", "line 2, column 'supported': 'maybe'"),
-        ("0000000000000003", "0000000000000009", "there is no other item '0000000000000009'"),
-        ("0000000000000003", "0000000000000002", "there is no other item '0000000000000002'"),
+        ("0000000000000003", "0000000000000009", "item '0000000000000009' is unknown"),
+        ("0000000000000003", "0000000000000002", "item '0000000000000002' is unknown or occurs twice"),
         (",yes,", ",,", "annotator-1.csv has no label: fill it in"),
     ],
 )
@@ -169,7 +170,15 @@ def test_shares_of_errors_leave_out_what_is_right(tmp_path: Path) -> None:
 
 
 def test_studies_are_data_and_a_judge_is_one(tmp_path: Path) -> None:
-    assert {*shipped_studies()} == {"elken", "recoe-coherence", "recoe-recall", "akew", "docter", "build"}
+    assert {*shipped_studies()} == {
+        "elken",
+        "recoe-coherence",
+        "recoe-recall",
+        "akew",
+        "docter",
+        "build",
+        "build-docter",
+    }
     assert load_study("equivalence").questions[0].options.keys() == {"yes", "no"}
     own = tmp_path / "own.toml"
     text = '[[study]]\nname="a"\ntitle="t"\nsource="judge"\njudge="supports"\nsize=3\ninstructions="i"\n' \
@@ -186,7 +195,7 @@ def test_studies_are_data_and_a_judge_is_one(tmp_path: Path) -> None:
 def test_the_commands_take_a_run_to_labels(recoe: Path, tmp_path: Path, capfd: Any) -> None:
     out = tmp_path / "sheets"
     assert emend("judge", "annotate", str(recoe), "--study", "recoe-coherence", "--out", str(out)) == 0
-    assert "key.json to yourself" in capfd.readouterr().out
+    assert "key.json" in capfd.readouterr().out
     key = read_key(out)
     for annotator in ("annotator-1", "annotator-2"):
         fill(out, annotator, verdicts(key, "y" * len(key.items)))
@@ -228,3 +237,11 @@ def test_the_page_works_in_a_browser_without_a_network_and_runs_nothing_hostile(
     sheet, _ = read_sheets(tmp_path / "s", key)
     assert len(sheet.labels) == 3 and [*sheet.comments.values()] == [FORMULA]
     assert f"'{FORMULA[:10]}" in (tmp_path / "s" / "annotator-1.csv").read_text("utf-8")
+
+
+def test_a_study_that_is_deep_or_no_file_is_refused(tmp_path):
+    (tmp_path / "deep.toml").write_text("x = " + "[" * 9_000)
+    os.mkfifo(tmp_path / "fifo.toml")
+    for name in ("deep", "fifo"):
+        with pytest.raises(BadData, match=rf"{name}\.toml"):
+            load_study(str(tmp_path / f"{name}.toml"))

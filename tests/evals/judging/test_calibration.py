@@ -12,8 +12,9 @@ from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.cli.main import app
 from emend.evals.judging.calibration import Verdict, calibrate, panel_verdicts, parts_of, read_labels, store_calibration
+from emend.evals.judging.calibrations import read_calibration
 from emend.evals.judging.panel import Panel, load_judge
-from emend.evals.judging.store import read_calibration
+from emend.evals.results.aggregate.judged import describe_calibration
 from emend.evals.show.report.judges import render_calibration
 from emend.graphs.registry import JUDGES as JUDGE_KINDS
 from emend.memory.errors import BadData, ModelUnreachable
@@ -127,7 +128,7 @@ def test_repeats_are_held_against_each_other(tmp_path: Path) -> None:
     assert outcome.repeats == 3 and outcome.raw.mean == 1.0
     assert outcome.retest is not None
     assert (outcome.retest.n, outcome.retest.unscored, outcome.retest.raw.mean) == (10, 2, 0.8)
-    assert "agreement of 3 repeats with each other" in _text(outcome)
+    assert "agreement between 3 repeats" in _text(outcome)
 
 
 def test_of_repeats_none_is_called_people(tmp_path: Path) -> None:
@@ -136,16 +137,16 @@ def test_of_repeats_none_is_called_people(tmp_path: Path) -> None:
     assert outcome.spearman is not None and outcome.spearman.why == "undefined: the judge gave one label only, 4"
     assert outcome.retest is not None and outcome.retest.spearman is not None
     assert outcome.retest.spearman.why == "undefined: one repeat gave one label only, 4"
-    (shown,) = [item for item in _text(outcome).splitlines() if "mean label of the judge" in item]
+    (shown,) = [item for item in _text(outcome).splitlines() if "mean label by the judge" in item]
     assert "4.00" in shown and "[" not in shown  # no interval, which would claim certainty
 
 
 def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y"), line(3, text="z")))
     (outcome,) = calibrate(rows, JUDGES, said([5.0, 4.0, 3.0], [5.0, 4.0, 3.0]))
-    first, again = _text(outcome).split("agreement of 2 repeats")
+    first, again = _text(outcome).split("agreement between 2 repeats")
     assert (
-        "mean label of people" in first and "3.00" in first and "mean label of the judge" in first and "4.00" in first
+        "mean label by people" in first and "3.00" in first and "mean label by the judge" in first and "4.00" in first
     )
     assert "gpt-4-1106-preview" in _text(outcome) and "mean label" not in again
 
@@ -219,3 +220,8 @@ def test_without_a_verdict_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.M
     result = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
     assert "no verdict on any label of coherence" in str(result.exception) and result.exit_code
     assert read_calibration(("silent:x",), "coherence") is None
+
+
+def test_a_calibration_without_kappa_says_why():
+    text = {"n": 3, "kappa": {"value": None, "why": "the judge gave one label"}, "raw": {"mean": 2 / 3}}
+    assert describe_calibration(text) == "calibrated: raw 0.67, n=3 (no kappa: the judge gave one label)"

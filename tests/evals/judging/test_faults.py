@@ -13,7 +13,8 @@ import pytest
 from emend.evals.case import Record
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import ScoreSummary, score_run
-from emend.evals.judging.store import judged_records, read_judgements
+from emend.evals.judging.scorings.judgements import read_judgements
+from emend.evals.judging.scorings.verdicts import judged_records
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.lines import BASELINE
 from emend.graphs.registry import JUDGES
@@ -40,6 +41,9 @@ CASES = 4
 
 
 pytestmark = pytest.mark.usefixtures("keys", "own_cache")
+
+# Judges of what the run below has; the others are of conversations.
+KINDS = tuple(kind for kind in ITEMS if kind not in ("nuggets", "order", "remembered"))
 
 
 def speaks(kind: str) -> Callable[[Asked], str]:
@@ -146,7 +150,7 @@ def to_the_end(folder: Path, panel: Panel, model: Any) -> tuple[ScoreSummary, in
     """The same command until nothing is left to ask, and how often it was given."""
     for times in range(1, 60):
         try:
-            summary = score_run(folder, panel, tuple(ITEMS), models={panel.judges[0]: model})
+            summary = score_run(folder, panel, KINDS, models={panel.judges[0]: model})
         except (ModelError, TooManyFailures):
             continue
         if not summary.failed:
@@ -158,7 +162,7 @@ def to_the_end(folder: Path, panel: Panel, model: Any) -> tuple[ScoreSummary, in
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 def test_under_faults_no_judgement_is_lost_none_doubled_and_none_wrong(protocol, tmp_path):
     folder, panel = run_for_all(tmp_path / "run"), Panel(judges=("openai:judge",), repeats=2, batch=False)
-    clean = score_run(folder, panel, tuple(ITEMS), models={"openai:judge": ScriptedChatModel(reply=judged)}).scoring
+    clean = score_run(folder, panel, KINDS, models={"openai:judge": ScriptedChatModel(reply=judged)}).scoring
     expected = {judgement.key: judgement.values for judgement in read_judgements(folder, clean)}
     assert Counter(kind for _, kind, *_ in expected) == {
         "tendency": 8, "agreement": 16, "recall": 8, "coherence": 8, "equivalence": 16, "supports": 8,
@@ -174,7 +178,7 @@ def test_under_faults_no_judgement_is_lost_none_doubled_and_none_wrong(protocol,
     assert 0 < len(unscored) < len(value) / 2 and all(len(scoring.problem) > 10 for scoring in unscored)
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert len(written) > 5 and not any(b"sk-planted" in content for content in written)
-    names = {name for kind in ITEMS for name in JUDGES.load(kind).role.outputs}
+    names = {name for kind in KINDS for name in JUDGES.load(kind).role.outputs}
     for result in judged_records(folder, outcome.scoring):
         assert not set(result.values) & set(result.unscored)
         assert all(result.unscored[name] for name in names & set(result.unscored))

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.cli.main import app
+from emend.evals.judging.calibrations import read_calibration
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.judging.store import read_calibration
 from emend.evals.results.aggregate.rows import report
 from emend.graphs.judges.graph import Judge
 from emend.memory.errors import BadData, BadSettings
@@ -92,7 +92,7 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
     [
         (label("x", "yes", "terse"), "unknown judge 'terse': .* One of your own is named as module:attribute"),
         (label("x", "yes", "no_such:JUDGE"), "judge 'no_such:JUDGE' cannot be loaded from"),
-        (label("x", "yes", "builtins:len"), "judge 'builtins:len' is not called"),
+        (label("x", "yes", "builtins:len"), "judge 'builtins:len' cannot be used"),
         (label("x", "5"), '"5" is not yes or no'),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_label_that_it_cannot_have_is_named_with_its_line(shell: Any, line: di
 
 def test_what_it_raises_of_items_that_it_is_not_made_for_is_told_as_its_own(shell: Any) -> None:
     done = shell("calibrate", labels(label("x", "yes", part="reply")))
-    with pytest.raises(BadSettings, match=rf"^judge '{OWN}' cannot be made or used \(KeyError: 'answer'\)"):
+    with pytest.raises(BadSettings, match=rf"^judge '{OWN}' cannot be created or used \(KeyError: 'answer'\)"):
         raise done.exception
 
 
@@ -165,14 +165,14 @@ def test_one_that_is_talked_over_is_found_out_beside_another_kind(shell: Any) ->
     [
         (None, "cannot read the cases 'cases.toml'"),
         ("case = ", "cannot read the cases 'cases.toml'"),
-        ("[[cases]]", r"'cases.toml' has no \[\[case\]\] but cases"),
-        ("case = 3", r"'cases.toml' has no \[\[case\]\] but case"),
+        ("[[cases]]", r"'cases.toml' has no \[\[case\]\], but cases"),
+        ("case = 3", r"'cases.toml' has no \[\[case\]\], but case"),
         (CASES.replace("varies =", "varied ="), "case 1, field '(varies|varied)'"),
         (CASES.replace("unedited =", "unedit ="), "case 1: .*no variant 'unedit': did you mean 'unedited'"),
-        (CASES.replace("question =", "answer ="), "case 1: .*'answer' varies, and is among the fixed parts"),
+        (CASES.replace("question =", "answer ="), "case 1: .*'answer' is varied, but is also one of the fixed parts"),
         (CASES.replace("gold =", "refusal =").replace("unedited =", "empty ="), "case 1: .*give gold and unedited"),
         (CASES.replace("times = 9", "times = 0"), "case 1, field 'long'"),
-        (CASES + CASES, "case 2: a second one of kind 'tests.evals.judging.test_own_judges:TERSE'"),
+        (CASES + CASES, "case 2: a second case of kind 'tests.evals.judging.test_own_judges:TERSE'"),
     ],
 )
 def test_a_case_that_is_not_as_it_must_be_is_named(shell: Any, content: str | None, problem: str) -> None:

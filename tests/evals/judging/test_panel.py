@@ -6,7 +6,11 @@ import pytest
 
 from emend.agents.judging.base import Item
 from emend.evals.judging.calibration import TOLERANCE, case_of, stress, variants
-from emend.evals.judging.panel import NOT_YET, ORDER_DEPENDENT, Judgement, Panel, ask_all, combine, judge_id, make_calls
+from emend.evals.judging.calibrations import judge_id
+from emend.evals.judging.calls import ask_calls, make_calls
+from emend.evals.judging.judgement import Judgement
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.votes import NOT_YET, ORDER_DEPENDENT, combine
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict
@@ -49,7 +53,7 @@ def test_a_majority_decides(given, problems, value):
 )
 def test_without_one_there_is_a_reason_and_no_number(given, problems, why):
     panel, said = votes(*given, problems=problems)
-    values, unscored = combine(panel, COHERENCE, said)
+    values, unscored, _ = combine(panel, COHERENCE, said)
     assert values == {} and why in unscored["supported"]
 
 
@@ -68,13 +72,13 @@ def test_marks_of_both_orders_are_averaged_and_full_only_in_both():
 
 def test_a_yes_that_becomes_a_no_when_the_texts_change_places_is_no_vote():
     turned = [told({"equivalent": 1.0}), told({"equivalent": 0.0}, swapped=True)]
-    assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": ORDER_DEPENDENT})
+    assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": ORDER_DEPENDENT}, "")
     assert combine(Panel(judges=("a",), both_orders=False), EQUIVALENCE, turned[:1]).values == {"equivalent": 1.0}
 
 
 def test_a_number_that_a_verdict_cannot_have_is_missing_alone():
     shares = {"recall_consistent": 0.0, "recall_related": 0.0, "recall_inconsistent": 0.0}
-    values, unscored = combine(Panel(judges=("a",)), RECALL, [told(shares)])
+    values, unscored, _ = combine(Panel(judges=("a",)), RECALL, [told(shares)])
     assert values == shares and set(unscored) == {"recall_of_related"} and "related" in unscored["recall_of_related"]
 
 
@@ -82,7 +86,7 @@ def test_full_marks_are_voted_on_and_marks_averaged():
     marks = {f"{scale}_mark": 5.0 for scale in ("correctness", "coherence", "comprehensiveness", "overall")}
     said = [told(marks | {"rule_broken": 0.0}, name) for name in "ab"]
     said.append(told(marks | {"overall_mark": 2.0, "rule_broken": 1.0}, "c"))
-    values, unscored = combine(Panel(judges=("a", "b", "c")), TENDENCY, said)
+    values, unscored, _ = combine(Panel(judges=("a", "b", "c")), TENDENCY, said)
     assert (values["judged"], values["overall_mark"], unscored) == (1.0, 4.0, {})
     assert values["rule_broken"] == pytest.approx(1 / 3)
 
@@ -117,11 +121,9 @@ def test_concurrent_calls_give_what_single_ones_do():
     panel = Panel(judges=("a",), batch=False)
     outcome = []
     for concurrency in (1, 8):
-        result: list[Judgement] = []
-        ask_all(
-            make_calls(panel, TENDENCY, items(30), set()), {"a": judge_model(4)}, result.extend, concurrency=concurrency
-        )
-        outcome.append(sorted((item.key, item.values["overall_mark"]) for item in result))
+        calls = make_calls(panel, TENDENCY, items(30), set())
+        asked = ask_calls(calls, {"a": judge_model(4)}, concurrency=concurrency)
+        outcome.append(sorted((item.key, item.values["overall_mark"]) for item in asked.judgements))
     assert outcome[0] == outcome[1] and len(outcome[0]) == 30
 
 

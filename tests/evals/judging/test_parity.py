@@ -10,9 +10,12 @@ from emend.agents.judging.base import Item
 from emend.agents.judging.tendency import SCALES
 from emend.evals.case import Metric, Record
 from emend.evals.data.benchmarks.elken import OPEN
-from emend.evals.judging.panel import Judgement, Panel, combine
-from emend.evals.results.aggregate.columns import ResultGroup, estimate_of, gather
+from emend.evals.judging.judgement import Judgement
+from emend.evals.judging.panel import Panel
+from emend.evals.judging.votes import combine
+from emend.evals.results.aggregate.columns import ResultGroup, estimate_of
 from emend.evals.results.aggregate.judged import as_coded
+from emend.evals.results.aggregate.record_table import gather
 from emend.graphs.registry import JUDGES
 from tests.fakes import ScriptedChatModel
 from tests.paths import DATA
@@ -55,7 +58,15 @@ def records(cases) -> list[Record]:
         "mode": "all",
     }
     return [
-        Record(case=item.parts["event"][0], probe=str(n), prompt="", gold=("x",), **entry._asdict(), **same)
+        Record(
+            case=item.parts["event"][0],
+            probe=str(n),
+            prompt="",
+            gold=("x",),
+            values=entry.values,
+            unscored=entry.unscored,
+            **same,
+        )
         for n, (item, entry) in enumerate(outcome)
     ]
 

@@ -11,13 +11,20 @@ from typer.testing import CliRunner
 from emend.agents.llm import MODELS
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.cli.main import app
-from emend.evals.judging.panel import Panel, judge_id
+from emend.evals.judging.calibrations import judge_id
+from emend.evals.judging.items import question_of
+from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.judging.store import FOLDER, find_scoring, judged_records, list_scorings, question_of, read_judgements
+from emend.evals.judging.scorings.choice import ItemChoice
+from emend.evals.judging.scorings.judgements import read_judgements
+from emend.evals.judging.scorings.manifest import JudgeCalling
+from emend.evals.judging.scorings.search import find_scoring, list_scorings
+from emend.evals.judging.scorings.verdicts import judged_records
+from emend.evals.log.lines import RECORDS
 from emend.evals.results.aggregate.judged import NOT_CALIBRATED
 from emend.evals.results.aggregate.rows import report
 from emend.memory.errors import BadData, BadSettings, EmendError, KeyRefused, ModelUnreachable, TooManyFailures
-from tests.evals.judged_runs import JUDGE, akew_run, judge_model, rows, scored, verdict
+from tests.evals.judged_runs import JUDGE, akew_run, elken_run, judge_model, rows, scored, verdict
 from tests.fakes import ScriptedChatModel
 from tests.provider.server import Provider
 
@@ -105,7 +112,7 @@ def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
     for spec in ("openai:tested@http://127.0.0.1:1/v1", "openai:tested"):  # known by its name alone, and by all of it
         summary = scored(elken, panel=Panel(judges=(spec,)), force=True)
         assert summary.scoring.forced
-    assert any("no independent judgement" in note for note in report(elken).choices)
+    assert any("scores are not independent" in note for note in report(elken).choices)
 
 
 def test_a_judge_from_elsewhere_is_named_by_its_module_and_a_run_without_items_for_one_says_so(elken):
@@ -121,7 +128,9 @@ def test_a_judge_from_elsewhere_is_named_by_its_module_and_a_run_without_items_f
 
 def test_a_calibration_is_shown_whether_it_was_there_before_or_came_later(elken, tmp_path):
     summary = scored(elken).scoring
-    assert summary.calibration == {} and any("nobody has measured" in note for note in report(elken).choices)
+    assert summary.calibration == {} and any(
+        "agreement with people not measured" in note for note in report(elken).choices
+    )
     folder = tmp_path / "cache" / "calibration" / judge_id([JUDGE])
     folder.mkdir(parents=True)
     measured = {"n": 120, "kappa": {"value": 0.74, "low": 0.61, "high": 0.85}, "prompt_id": summary.prompts["tendency"]}
@@ -154,14 +163,14 @@ def test_like_texts_are_judged_once_and_count_for_every_record(elken):
 
 def test_a_torn_last_line_is_asked_again_and_nothing_else(elken):
     summary = scored(elken, panel=Panel(judges=(JUDGE,), batch=False))
-    path = elken / FOLDER / f"{summary.scoring.id}.jsonl"
+    path = summary.scoring.folder(elken) / RECORDS
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])
     model = judge_model()
     again = scored(elken, model, panel=Panel(judges=(JUDGE,), batch=False))
     assert (len(model.calls), again.judged, again.before) == (1, 1, summary.judged - 1)
     assert len(path.read_bytes().splitlines()) == summary.judged
-    path.write_bytes(b'{"item": 3}\n' + path.read_bytes())  # damage that no crash leaves
+    path.write_bytes(b'{"unit": 3}\n' + path.read_bytes())  # damage that no crash leaves
     with pytest.raises(BadData, match=r"jsonl, line 1"):
         report(elken)
 
@@ -176,8 +185,8 @@ def test_what_was_judged_before_the_key_was_refused_is_kept(elken):
         return verdict(prompt)
 
     panel = Panel(judges=(JUDGE,), batch=False)
-    with pytest.raises(KeyRefused):
-        scored(elken, ScriptedChatModel(reply=reply), panel=panel, concurrency=1)
+    with pytest.raises(TooManyFailures, match="the key is refused"):
+        scored(elken, ScriptedChatModel(reply=reply), panel=panel, calling=JudgeCalling(concurrency=1))
     (scoring,) = list_scorings(elken)
     assert len(list(read_judgements(elken, scoring))) == 2
     model = judge_model()
@@ -199,14 +208,21 @@ def test_calls_that_fail_for_the_providers_sake_are_left_for_another_time(elken)
     assert rows(elken)["G Q"].n == 3
 
 
-def test_a_provider_that_never_answers_ends_the_scoring(tmp_path, elken, monkeypatch):
-    monkeypatch.setattr("emend.evals.judging.panel.MAX_FAILED", 1)
+def test_a_provider_that_never_answers_ends_the_scoring(elken):
+    calls: list[str] = []
 
     def reply(prompt: str) -> str:
+        calls.append(prompt)
         raise ModelUnreachable("no answer")
 
-    with pytest.raises(TooManyFailures, match="what was judged is kept|What was judged is kept"):
-        scored(elken, ScriptedChatModel(reply=reply), panel=Panel(judges=(JUDGE,), batch=False), concurrency=1)
+    with pytest.raises(TooManyFailures, match="--fail-on-error 2"):
+        scored(
+            elken,
+            ScriptedChatModel(reply=reply),
+            panel=Panel(judges=(JUDGE,), batch=False),
+            calling=JudgeCalling(concurrency=1, fail_on_error="2"),
+        )
+    assert len(calls) < 5
 
 
 def test_an_unreadable_reply_leaves_a_reason_and_the_reply(elken):
@@ -234,7 +250,7 @@ def test_an_event_is_not_called_whole_while_one_of_its_answers_is_unscored(elken
 
 def test_the_last_scoring_is_shown_though_the_clock_went_back(elken):
     first = scored(elken).scoring
-    first.model_copy(update={"started": datetime(2999, 1, 1, tzinfo=UTC)}).write(elken)
+    first.model_copy(update={"started": datetime(2999, 1, 1, tzinfo=UTC)}).write(first.folder(elken))
     last = scored(elken, judge_model(2), Panel(judges=("openai:strict",))).scoring
     assert [scoring.id for scoring in list_scorings(elken)] == [first.id, last.id]
     assert find_scoring(elken) == list_scorings(elken)[-1]
@@ -265,8 +281,8 @@ def test_a_judge_that_was_never_reached_hides_no_other(elken):
         raise ModelUnreachable("no answer")
 
     summary = scored(elken).scoring
-    failed = scored(elken, ScriptedChatModel(reply=reply), Panel(judges=("openai:away",), batch=False))
-    assert failed.judged == 0 < failed.failed
+    with pytest.raises(TooManyFailures, match="no answer"):
+        scored(elken, ScriptedChatModel(reply=reply), Panel(judges=("openai:away",), batch=False))
     result = find_scoring(elken)
     assert result is not None and result.id == summary.id
 
@@ -347,3 +363,42 @@ def test_a_judge_must_be_named_and_takes_its_own_settings_alone(elken, shell):
     assert done.exit_code == 2 and "--judge" in done.output
     done = shell("judge", "run", elken, "--judge", "scripted:5", "--set", "rag.k=2")
     assert isinstance(done.exception, BadSettings) and "judge.key=value" in str(done.exception)
+
+
+# --- a choice of what is judged
+
+
+def chosen(folder: Path, **choice: object):
+    calling = JudgeCalling(choice=ItemChoice.model_validate(choice))
+    return scored(folder, kinds=["equivalence"], calling=calling)
+
+
+def test_a_limit_judges_the_first_items_and_the_same_command_without_it_the_rest(elken):
+    first = chosen(elken, limit=1)
+    waiting = rows(elken)["same answer"].unscored
+    rest = chosen(elken)
+    assert first.items == {"equivalence": 1} and rest.scoring.id == first.scoring.id
+    assert rest.before == first.judged < rest.judged
+    assert rows(elken)["same answer"].unscored < waiting
+
+
+def test_a_larger_sample_has_the_items_of_a_smaller_one(elken):
+    first, larger = chosen(elken, sample=1), chosen(elken, sample=2)
+    assert (first.items, larger.items) == ({"equivalence": 1}, {"equivalence": 2})
+    assert larger.before == first.judged == larger.judged
+
+
+def test_the_answers_of_one_editor_are_judged_alone(tmp_path):
+    folder = elken_run(tmp_path / "own", lambda prompt: f"answer {len(prompt)}")
+    alone, both = chosen(folder, editors=("rag",)), chosen(folder)
+    assert both.before == alone.judged == both.judged
+    assert rows(folder)["same answer"].n == rows(folder, "unedited")["same answer"].n > 0
+
+
+@pytest.mark.parametrize(
+    ("choice", "problem"), [({"editors": ("rga",)}, "did you mean 'rag'"), ({"limit": 1, "sample": 1}, "one of them")]
+)
+def test_an_impossible_choice_is_refused(elken, choice, problem):
+    with pytest.raises(BadSettings, match=problem):
+        chosen(elken, **choice)
+    assert list_scorings(elken) == []

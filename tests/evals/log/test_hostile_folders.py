@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -15,22 +16,24 @@ from emend.agents.providers.journal import FILE, CallJournal
 from emend.evals.cli.main import app
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.triples import ExtractedDocument
+from emend.evals.evaluate.run import run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.judging.store import FOLDER, read_judgements
+from emend.evals.judging.scorings.judgements import read_judgements
+from emend.evals.judging.scorings.manifest import FOLDER
 from emend.evals.log.folder import LOCK
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
 from emend.evals.measure.extraction import SourceDocument, extract_to
-from emend.evals.run.run import run
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError, RunRefused
 from tests.evals.judged_runs import elken_run, judge_model, scored
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 from tests.params import mostly_slow
 
-CONFIG = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted")
+# One case at a time: the lines of a run then stand in the order of its cases, which messages name.
+CONFIG = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted", concurrency=1)
 READING = ("report", "trace 1", "trace", "compare", "analyse", "resume")
 SECRET = "precious\n"
 FILES = (MANIFEST, RECORDS, EVENTS, ERRORS, BASELINE, COSTS, CASES)
@@ -151,6 +154,8 @@ LINES = [
     (RECORDS, '{"unit":"u","of":"x"}'),
     (RECORDS, '{"unit":"u","of":1e999}'),
     (RECORDS, '{"unit":"u","of":null}'),
+    (RECORDS, '{"unit":"u","of":1234567890123456789012}'),
+    (RECORDS, '{"unit":"u","of":0}'),
     (RECORDS, '{"unit":["u"],"of":1}'),
     (RECORDS, "[" * 100_000),
     (EVENTS, '{"unit":["u"]}'),
@@ -292,7 +297,7 @@ class Deleting(ScriptedModel):
 
 
 def test_a_folder_that_is_deleted_during_the_run_is_one_error(tmp_path: Path) -> None:
-    with pytest.raises(RunRefused, match="is no longer there.*The folder was deleted meanwhile"):
+    with pytest.raises(RunRefused, match="no longer exists.*The folder was deleted meanwhile"):
         run(CONFIG, tmp_path / "run", model=Deleting(folder=str(tmp_path / "run")))
 
 
@@ -329,3 +334,18 @@ def test_a_scoring_of_a_stranger_is_refused_cleanly(folder: Path) -> None:
     (folder / FOLDER).mkdir()
     (folder / FOLDER / "x.json").symlink_to("/dev/zero")
     assert "x.json' is a" in ends(folder, "report")
+
+
+@pytest.mark.parametrize("size", ["1234567890123456789012", "12345678901", "0", "-1"])
+def test_an_impossible_number_of_records_is_named_and_no_empty_table(folder: Path, size: str) -> None:
+    (folder / RECORDS).write_text(re.sub('"of":[0-9]+', f'"of":{size}', (folder / RECORDS).read_text()))
+    for command in ("report", "query SELECT", "trace 1"):
+        message = ends(folder, command)
+        assert f"{RECORDS}, line 1" in message and "of" in message, (command, message)
+
+
+@pytest.mark.parametrize("name", [RECORDS, CASES, ERRORS])
+def test_a_fifo_is_no_empty_table(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert f"{name}' is a FIFO" in ends(folder, "query SELECT")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.prepare import check_folder
 from emend.evals.log.folder import LOCK, owned_folder
 from emend.memory.errors import RunRefused
 
@@ -76,3 +78,14 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path
             pytest.fail("entered")
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_folder_of_other_files_that_is_refused_is_left_as_it_was(tmp_path):
+    (tmp_path / "letter.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(RunRefused, match="other files"), owned_folder(tmp_path) as folder:
+        check_folder(RunConfig(benchmark="tinyworld", editors=("unedited",), model="tiny"), folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    (tmp_path / LOCK).touch()
+    with pytest.raises(RunRefused), owned_folder(tmp_path):
+        raise RunRefused("no")
+    assert (tmp_path / LOCK).exists()

@@ -11,10 +11,10 @@ import pytest
 
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.folder import owned_folder, repair_torn_tail
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.records import RunLog, read_lines, read_records
-from emend.evals.run.run import run
 from emend.memory.errors import BadData, RunRefused
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 
@@ -58,7 +58,7 @@ def test_a_torn_end_at_any_byte_is_cut_to_whole_units(tmp_path: Path) -> None:
         assert finished == {"a"}
         assert (tmp_path / RECORDS).read_bytes() == whole[:first]
         assert list(read_lines(tmp_path, EVENTS)) == [{"unit": "a"}]
-        cut = [{"event": "torn end cut off", "file": RECORDS, "bytes": size - first}] if size > first else []
+        cut = [{"event": "incomplete end removed", "file": RECORDS, "bytes": size - first}] if size > first else []
         assert [event for event in result if event["file"] == RECORDS] == cut
 
 
@@ -76,7 +76,7 @@ def test_damage_before_finished_units_is_told_and_not_cut(tmp_path: Path) -> Non
     (tmp_path / RECORDS).write_bytes(damaged)
     with pytest.raises(BadData, match=r"records.jsonl: the lines before line 4 are damaged"):
         repair_torn_tail(tmp_path)
-    with pytest.raises(BadData, match=r"records.jsonl, line 1: no JSON .* Restore the file"):
+    with pytest.raises(BadData, match=r"records.jsonl, line 1: not valid JSON .* Restore the file"):
         list(read_records(tmp_path))
     assert (tmp_path / RECORDS).read_bytes() == damaged
 
@@ -98,7 +98,7 @@ def test_a_torn_end_is_said_in_the_events_and_the_run_completed(tmp_path: Path) 
     os.truncate(path, path.stat().st_size - 10)
     assert run(config, tmp_path / "run", model=ScriptedModel()).finished == 1
     assert {r.probe for r in read_records(tmp_path / "run")} == before
-    lines = [e for e in read_lines(tmp_path / "run", EVENTS) if e.get("event") == "torn end cut off"]
+    lines = [e for e in read_lines(tmp_path / "run", EVENTS) if e.get("event") == "incomplete end removed"]
     assert lines[0]["file"] == RECORDS and lines[0]["at"]
 
 
@@ -134,7 +134,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
 
 def test_no_space_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("emend.evals.log.folder.NEEDED_MB", 2**40)
-    with pytest.raises(RunRefused, match=r"MB of free space, a run needs 1099511627776 MB"):
+    with pytest.raises(RunRefused, match=r"MB of free space, but a run needs 1099511627776 MB"):
         with owned_folder(tmp_path / "run"):
             pytest.fail("entered")
     assert not (tmp_path / "run").exists()
@@ -167,7 +167,7 @@ def test_a_unit_that_stands_there_twice_counts_once_and_is_told_of(tmp_path: Pat
     whole = (tmp_path / RECORDS).read_bytes()
     (tmp_path / RECORDS).write_bytes(whole + b"".join(whole.splitlines(keepends=True)[:3]))
     assert [r.unit for r in read_records(tmp_path)] == ["a"] * 3 + ["b"] * 3
-    assert "the records of unit a are there twice" in caplog.text
+    assert "the records of unit a occur twice" in caplog.text
 
 
 def test_a_line_in_the_middle_that_cannot_be_read_is_told_of(tmp_path: Path, caplog) -> None:
@@ -175,4 +175,6 @@ def test_a_line_in_the_middle_that_cannot_be_read_is_told_of(tmp_path: Path, cap
     lines = (tmp_path / EVENTS).read_bytes().splitlines(keepends=True)
     (tmp_path / EVENTS).write_bytes(b"garbage\n" + lines[1] + b'{"torn')
     assert [line["unit"] for line in read_lines(tmp_path, EVENTS)] == ["b"]
-    assert f"{EVENTS}, line 1: no JSON" in caplog.text and caplog.text.count("What is shown lacks it") == 1
+    assert (
+        f"{EVENTS}, line 1: not valid JSON" in caplog.text and caplog.text.count("The output does not include it") == 1
+    )

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from emend.evals.data.benchmarks.akew import Akew
-from emend.evals.data.benchmarks.docter import DocTER
+from emend.evals.data.benchmarks.docter import DocTER, common_text
 from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.evals.data.benchmarks.triples import EXTRACTED, Triples, text_setting, with_triples
+from emend.evals.evaluate.resources import load_benchmark
 from emend.evals.measure.extraction import documents_of
-from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.evals.command_line import emend
 from tests.evals.made import record, write_run
@@ -43,6 +43,21 @@ def test_gold_facts_are_matched_by_the_datas_own_numbers():
     both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in (BOTH, "cross_en_zh"))
     items = [[document.gold for document in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
     assert items[0] == items[1] and all(items[0])
+
+
+def test_a_chinese_document_has_its_fact_and_subject_in_chinese():
+    (document,) = documents_of(DocTER(DOCTER, {"blocks": "cross_zh_en"}), "doc")
+    assert (document.edit.language, document.gold, document.subject) == ("zh", "塔维·莫恩的职业是飞行员", "塔维·莫恩")
+    english = documents_of(DocTER(DOCTER, {"blocks": "cross_en_zh"}), "doc")
+    assert "塔" not in english[0].gold
+
+
+@pytest.mark.parametrize(
+    ("texts", "shared"),
+    [(["甲的职业是", "谁是甲？"], "甲"), (["Ann Lee is", "Is Ann Lee"], "Ann Lee"), (["ab", "cd"], ""), (["ab"], "")],
+)
+def test_the_subject_is_the_longest_text_that_all_queries_name(texts, shared):
+    assert common_text(texts) == shared
 
 
 @pytest.mark.parametrize(("told", "says"), [("triplet", "no documents"), ("documnt", "did you mean 'document'")])
@@ -128,7 +143,7 @@ def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
     second = capsys.readouterr().out
     assert re.search(r"triples per document +\d\.\d\d ", first), "two decimals"
     assert "recall" in first and "[95 % intervals" in first and "--benchmark-option triples=" in first
-    assert second.replace("; 4 of these documents were there before", "") == first != second
+    assert second.replace("; 4 of these documents existed before", "") == first != second
 
 
 def test_the_analysis_of_a_run_on_a_file_reads_the_documents_of_that_run(tmp_path, capsys):
@@ -159,7 +174,7 @@ def test_the_command_gives_rows_as_json(tmp_path, capsys):
             ("--benchmark", "tinyworld", "--reply-format", "lines"),
             "method 'rules' calls no chat model, so --reply-format lines",
         ),
-        (("--benchmark", "tinyworld", "--method", "spacy", "--reply-format", "json"), "choose --method llm"),
+        (("--benchmark", "tinyworld", "--method", "rules", "--reply-format", "json"), "choose --method llm"),
         (("--benchmark", "tinyworld", "--validation", "ends"), "unknown validation"),
         (("--benchmark", "tinyworld", "--setting", "triplet"), "no documents"),
         (("--benchmark", "tinywrld"), "did you mean 'tinyworld'"),

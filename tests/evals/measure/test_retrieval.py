@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from emend.evals.case import Case
+from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.config.run_config import RunConfig
-from emend.evals.config.task_config import RetrievalConfig
 from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, TimedEmbedding, measure_retrieval
 from emend.evals.show.report.measurements import retrieval_notes
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -89,7 +89,7 @@ def test_false_hits_are_counted_out_of_scope_only():
     assert row(report, SILENT, "efficacy").false_hits is None
     assert row(report, SILENT, "efficacy").hit_at_1 == 1.0
     result = " ".join(retrieval_notes(report))
-    assert f"{RIGHT} returned something for every probe" in result and f"{SILENT} returned" not in result
+    assert f"{RIGHT} returned hits for all probes" in result and f"{SILENT} returned" not in result
 
 
 def test_the_default_strategy_is_that_of_a_run_and_a_chain_is_measured_under_its_own_name():

@@ -62,7 +62,10 @@ def test_the_name_depends_on_texts_order_and_limit(files, tmp_path):
 
 
 def test_a_missing_file_an_unknown_suffix_and_bytes_that_are_not_utf_8_are_refused(tmp_path):
-    with pytest.raises(MissingData, match=r"no corpus '.*none.txt': write emend covariance --model M --corpus FILES"):
+    with pytest.raises(
+        MissingData,
+        match=r"corpus '.*none.txt' does not exist: write emend prepare covariance --model M --corpus FILES",
+    ):
         read_corpus([str(tmp_path / "none.txt")])
     (tmp_path / "pages.pdf").write_text("x")
     with pytest.raises(BadSettings, match=r"pages.pdf' has an unknown suffix: give .txt"):
@@ -74,7 +77,11 @@ def test_a_missing_file_an_unknown_suffix_and_bytes_that_are_not_utf_8_are_refus
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("{", "line 2: no JSON"), ('{"body": "x"}', "line 2: no field 'text'"), ('["x"]', "line 2: an object in braces")],
+    [
+        ("{", "line 2: not valid JSON"),
+        ('{"body": "x"}', "line 2: no field 'text'"),
+        ('["x"]', "line 2: an object in braces"),
+    ],
 )
 def test_a_malformed_line_is_named(tmp_path, line, words):
     file = tmp_path / "rows.jsonl"

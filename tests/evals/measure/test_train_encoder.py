@@ -1,4 +1,4 @@
-"""`emend train encoder`: training pairs, and hit@1 before and after."""
+"""`emend prepare encoder`: training pairs, and hit@1 before and after."""
 
 import json
 
@@ -21,7 +21,7 @@ def encoder(tmp_path_factory):
 
 
 def told(encoder, out, *more):
-    base = ["train", "encoder", "--benchmark", "tinyworld", "--limit", "4", "--embedding", str(encoder)]
+    base = ["prepare", "encoder", "--benchmark", "tinyworld", "--limit", "4", "--embedding", str(encoder)]
     return RUN.invoke(app, [*base, "--out", str(out), *more], catch_exceptions=False, env={"COLUMNS": "100"})
 
 
@@ -48,7 +48,7 @@ def test_rows_name_split_and_encoder_and_count_questions_in_scope_only(encoder, 
 
 def test_an_embedding_that_is_not_an_encoder_is_refused(tmp_path):
     done = RUN.invoke(
-        app, ["train", "encoder", "--benchmark", "tinyworld", "--embedding", "lexical", "--out", str(tmp_path / "x")]
+        app, ["prepare", "encoder", "--benchmark", "tinyworld", "--embedding", "lexical", "--out", str(tmp_path / "x")]
     )
     assert done.exit_code != 0 and "cannot be trained" in str(done.exception or done.output)
     assert not (tmp_path / "x").exists()

@@ -1,4 +1,4 @@
-"""`emend train scope`: training questions, the saved classifier, and its accuracy."""
+"""`emend prepare scope`: training questions, the saved classifier, and its accuracy."""
 
 import json
 
@@ -11,7 +11,7 @@ from emend.agents.scope.load import load_scope
 from emend.evals.case import Case
 from emend.evals.cli.commands.measure import _print_steps
 from emend.evals.cli.main import app
-from emend.evals.config.task_config import ScopeConfig
+from emend.evals.config.measure_config import ScopeConfig
 from emend.evals.measure.training import questions_from, questions_of, train_scope_on
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -84,7 +84,7 @@ def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):
 @pytest.mark.slow
 def test_the_command_shows_accuracy_and_an_editor_takes_the_folder(tmp_path):
     scope = tmp_path / "scope"
-    words = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
+    words = ["prepare", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
     shown = RUN.invoke(app, [*words, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
     assert "accuracy" in shown and "trained on" in shown and "serac.scope=" in shown
     words += ["--out", str(tmp_path / "again")]

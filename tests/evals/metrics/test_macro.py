@@ -5,7 +5,7 @@ import pytest
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import Estimate, estimate, macro
-from emend.evals.results.aggregate.columns import gather
+from emend.evals.results.aggregate.record_table import gather
 from emend.evals.results.aggregate.rows import rows_of
 
 

@@ -6,17 +6,16 @@ import pytest
 
 from emend.evals.case import Metric
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.metrics.scorers import SCORERS as KNOWN
-from emend.evals.metrics.scorers import score
-from emend.evals.metrics.scores import (
-    OTHERS,
-    OUTPUTS,
+from emend.evals.metrics.protocols import (
     PROTOCOLS,
-    SCORERS,
+    check_protocols,
     form_for,
     metrics_under,
+    output_protocols,
     under_protocols,
 )
+from emend.evals.metrics.scorers import score
+from emend.evals.metrics.scoring.registry import own_scorers
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
 from tests.evals.toy_runs import config
@@ -32,9 +31,10 @@ def probe(*scorers: str, **fields: Any) -> Probe:
 
 
 def test_each_protocol_has_a_scorer_and_each_of_its_scorers_exists():
-    assert SCORERS.keys() <= KNOWN.keys()
-    assert {OUTPUTS[protocol.value] for protocol in PROTOCOLS.values()} == set(PROTOCOLS)
-    assert not OUTPUTS.keys() & OTHERS.keys()
+    assert {protocol.scorer for protocol in PROTOCOLS.values()} <= own_scorers().keys()
+    assert {name: output_protocols()[rule.value] for name, rule in PROTOCOLS.items()} == {
+        name: name for name in PROTOCOLS
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,8 @@ def test_each_protocol_has_a_scorer_and_each_of_its_scorers_exists():
         (("exact_match", "agreement"), ("likelihood",), ("agreement", "likelihood")),
         (("per_token", "likelihood", "difference"), (), ("per_token", "likelihood", "difference")),
         (("per_token", "likelihood"), ("likelihood", "exact"), ("per_token", "likelihood", "exact_match")),
-        (("likelihood",), ("teacher_forced", "judge"), ("teacher_forced", "equivalence")),
+        (("exact_match",), ("equivalence:0.1",), ("equivalence:0.1",)),
+        (("likelihood",), ("teacher_forced", "judge"), ("teacher_forced", "judged_equivalence")),
         (("choice",), ("likelihood",), ("choice",)),
         (("correct_flip",), (), ("correct_flip", "contains_flip")),
         (("correct_flip",), ("contains",), ("contains_flip",)),
@@ -89,10 +90,19 @@ def test_every_benchmark_has_metrics_of_unique_names_under_every_protocol(name, 
     assert names and len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("words", [{"protocols": ("exakt",)}, {"form": "chatty"}, {"count_only": "wrong"}])
-def test_an_unknown_protocol_form_or_filter_is_refused_with_the_nearest(words):
-    with pytest.raises(BadSettings, match="exact|chat|wrong_before"):
+@pytest.mark.parametrize("words", [{"form": "chatty"}, {"count_only": "wrong"}])
+def test_an_unknown_form_or_filter_is_refused_with_the_nearest(words):
+    with pytest.raises(BadSettings, match="chat|wrong_before"):
         config(**words)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("exakt", "exact"), ("contains:0.1", "equivalence"), ("equivalence:0.7", "0.5"), ("no_module:Words", "--trust")],
+)
+def test_an_unknown_protocol_is_refused_with_the_nearest(name, remedy):
+    with pytest.raises(BadSettings, match=remedy):
+        check_protocols([name])
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from emend.editors.answerers import direct_answerer
-from emend.editors.built_item import BuiltItem
-from emend.evals.metrics.scorers import SCORERS, ask_of, score
+from emend.evals.metrics.scorers import ask_of, score
+from emend.evals.metrics.scoring.registry import own_scorers
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
 from tests.fakes import ScriptedChatModel
@@ -195,28 +195,30 @@ def test_what_cannot_be_scored_says_why_and_is_not_zero(asked, answer, before, w
     ],
 )
 def test_a_model_is_asked_for_what_the_scorers_need_and_no_more(scorers, scorable, text, targets):
-    assert ask_of(probe(*scorers), scorable) == (text, targets)
+    assert ask_of(probe(*scorers), scorable) == (text, targets, False)
 
 
-UNREAD = ("likelihood", "likelihood_code", "difference", "per_token", "effectiveness", "teacher_forced")
+BY_TOKENS = ("teacher_forced", "same_tokens", "token_f1", "likely_target", "likely_same")
+UNREAD = ("likelihood", "likelihood_code", "difference", "per_token", "effectiveness", *BY_TOKENS)
 """Scorers that have no use for a text."""
 
 
-@pytest.mark.parametrize("name", sorted(SCORERS))
+@pytest.mark.parametrize("name", sorted(own_scorers()))
 @pytest.mark.parametrize("scorable", [True, False])
 def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
     names = (name, "exact_match") if name == "wrong_before" else (name,)  # it says what another scorer says
-    asked = probe(*names, choices=("true", "false"), gold=("true",), rival="false")
+    asked = probe(*names, choices=("true", "false"), gold=("true",), rival="false", tags={"rubric": "true"})
     wanted = ask_of(asked, scorable)
-    text = BuiltItem(item={}).model_dump_json() if name == "construction" else "true"
+    text = "true"
     answer = Answer(
         text=text if wanted.text else None,
         log_probs=(-1.0, -2.0, -2.0)[: len(wanted.targets)],
         target_tokens=(1, 1, 1)[: len(wanted.targets)],
         greedy_tokens=(1, 0, 0)[: len(wanted.targets)],
+        likely_tokens=(((1, 1),), ((2, 1),), ((2, 1),))[: len(wanted.targets)],
     )
     found = score(asked, answer, answer)
-    needs_judge, needs_probabilities = name in ("judged", "judged_same", "equivalence"), name in UNREAD
+    needs_judge, needs_probabilities = name in ("judged", "judged_same", "judged_equivalence"), name in UNREAD
     assert bool(found.values) != (needs_judge or needs_probabilities and not scorable)
 
 
@@ -225,13 +227,6 @@ def test_an_unknown_scorer_is_refused_with_the_nearest_name():
         score(probe("exact_macht"), Answer(text="Italy"))
     with pytest.raises(BadSettings, match="'likelihood'"):
         ask_of(probe("likelyhood"), True)
-
-
-def test_a_construction_is_scored_by_whether_it_is_kept_and_by_the_filters_that_it_reached():
-    built = BuiltItem(item={}, result={"paragraph": "a"}, passed={"refusal": True, "conveys": False})
-    values = score(probe("construction"), Answer(text=built.model_dump_json())).values
-    assert values == {"kept": 1.0, "passes_refusal": 1.0, "passes_conveys": 0.0}
-    assert "construction" in score(probe("construction"), Answer(text="blue")).unscored["kept"]
 
 
 @pytest.mark.parametrize(
@@ -257,3 +252,23 @@ def test_similarity_tells_the_same_in_other_words_from_something_else():
     ]
     assert values[0] == pytest.approx(1) and values[0] > values[1] > 0.7 > 0.3 > values[2]
     assert not score(probe("similarity", gold=(gold,)), Answer()).values
+
+
+def test_equivalence_takes_an_answer_in_other_words_and_refuses_the_old_object():
+    probe = Probe(
+        kind="efficacy",
+        prompt="Who was the first director of the museum?",
+        gold=("Maria Elena Rojo Santos",),
+        rival="Ben Ode",
+        scorers=("equivalence",),
+    )
+    other_words = score(probe, Answer(text="The first director was M. Rojo Santos."))
+    rival = score(probe, Answer(text="The first director was Ben Ode."))
+    assert rival.values == {"equivalence": 0.0}
+    assert other_words.values["equivalence"] in (0.0, 1.0)
+
+
+def test_equivalence_within_its_band_is_unscored_with_the_probability():
+    probe = Probe(kind="efficacy", prompt="Where?", gold=("Ostrim",), scorers=("equivalence:0.4999",))
+    scores = score(probe, Answer(text="It may be somewhere near the old harbour of that town"))
+    assert scores.values or "probability" in scores.unscored["equivalence"]

@@ -1,34 +1,29 @@
 """Scores of answers over a stream."""
 
 import tomllib
+from typing import Any
 
 import pytest
 
-from emend.evals.metrics.agents import count_tokens, false_acceptance, score_memory
-from emend.evals.metrics.scores import CONTAINS, OTHERS, OUTPUTS
-from emend.memory.probe import Answer, Probe, Step
+from emend.evals.metrics.expected_answers import ExpectedAnswer, WrongText, count_tokens, score_expected
+from emend.evals.metrics.protocols import CONTAINS, EXACT, protocol_of
+from emend.memory.probe import Answer, Step
 from tests.paths import ROOT
 
-
-def probe(
-    kind: str = "current", gold: tuple[str, ...] = ("Tarn Works",), abstains: bool = False, **fields: object
-) -> Probe:
-    return Probe.model_validate(
-        {
-            "kind": kind,
-            "prompt": "[2025-01-06] user: What is the employer of Ana Rojo?",
-            "style": "question",
-            "gold": gold,
-            "choices": ("Calder Lines", "Orsa Bank"),
-            "edit_ids": ("t1", "t2"),
-            "tags": {"abstains": abstains, "wrong": "stale,other_user"},
-        }
-        | fields
-    )
+STALE, OTHER_USER = WrongText("Calder Lines", "stale"), WrongText("Orsa Bank", "other_user")
 
 
-UNKNOWN = {"gold": ("unknown",), "abstains": True, "kind": "deleted"}
-FIRMS = {"kind": "set", "gold": ("Calder Lines", "Tarn Works"), "choices": ("Orsa Bank",), "tags": {"wrong": "stale"}}
+def expected(**fields: Any) -> ExpectedAnswer:
+    asked = "[2025-01-06] user: What is the employer of Ana Rojo?"
+    return ExpectedAnswer(asked, ("Tarn Works",), (STALE, OTHER_USER))._replace(**fields)
+
+
+UNKNOWN = {"gold": ("unknown",), "abstains": True}
+FIRMS = {
+    "names_all": True,
+    "gold": ("Calder Lines", "Tarn Works"),
+    "wrong": (WrongText("Orsa Bank", "stale"),),
+}
 
 
 @pytest.mark.parametrize(
@@ -51,38 +46,34 @@ FIRMS = {"kind": "set", "gold": ("Calder Lines", "Tarn Works"), "choices": ("Ors
     ],
 )
 def test_an_answer_is_scored_by_the_kind_of_its_question(fields, text: str, right: float, stale: float | None):
-    values = score_memory(probe(**fields), Answer(text=text), None).values
+    values = score_expected(expected(**fields), Answer(text=text)).values
     assert values["correct"] == right
     assert stale is None or values["gives_stale"] == stale
 
 
 def test_an_answer_of_another_user_is_counted_as_such():
-    values = score_memory(probe(), Answer(text="Orsa Bank"), None).values
+    values = score_expected(expected(), Answer(text="Orsa Bank")).values
     assert (values["gives_other_user"], values["gives_stale"], values["correct"]) == (1, 0, 0)
 
 
 def test_the_rules_take_no_planted_wrong_answer():
-    assert [false_acceptance(probe(**fields)) for fields in ({}, UNKNOWN, FIRMS)] == [0, 0, 0]
-    assert false_acceptance(probe(choices=())) is None
+    assert [expected(**fields).false_acceptance() for fields in ({}, UNKNOWN, FIRMS)] == [0, 0, 0]
+    assert expected(wrong=()).false_acceptance() is None
 
 
 def test_rules_that_took_a_wrong_answer_would_be_seen():
-    assert false_acceptance(probe(choices=("Tarn Works",), gold=("Tarn Works", "Tarn"))) == 1
+    assert expected(wrong=(WrongText("Tarn Works"),), gold=("Tarn Works", "Tarn")).false_acceptance() == 1
 
 
 def test_costs_and_evidence_are_read_from_the_steps():
-    step = Step(node="retrieve", update={"hits": [{"text": "x" * 9}], "store": {"store_items": 3}}, ms=2.5, place=1)
-    values = score_memory(probe(), Answer(text="x", steps=(step,), retrieved=("t1", "t9")), None).values
-    assert (values["context_tokens"], values["recall_ms"], values["store_items"], values["evidence"]) == (
-        3,
-        2.5,
-        3,
-        0.5,
-    )
+    step = Step(node="retrieve", update={"hits": [{"text": "x" * 9}]}, ms=2.5, place=1)
+    answer = Answer(text="x", steps=(step,), retrieved=("t1", "t9"))
+    values = score_expected(expected(), answer, ("t1", "t2")).values
+    assert (values["context_tokens"], values["recall_ms"], values["evidence"]) == (3, 2.5, 0.5)
 
 
 def test_without_a_text_the_answer_is_unscored():
-    scores = score_memory(probe(), Answer(), None)
+    scores = score_expected(expected(), Answer())
     assert "correct" not in scores.values and scores.unscored["correct"]
 
 
@@ -92,6 +83,7 @@ def test_four_bytes_are_a_token(text: str, tokens: int):
 
 
 def test_figures_over_streams_do_not_carry_the_protocol_of_an_exact_match():
-    benchmark = tomllib.loads((ROOT / "evals" / "stream" / "benchmark.toml").read_text("utf-8"))
+    benchmark = tomllib.loads((ROOT / "evals" / "streams" / "run" / "metrics.toml").read_text("utf-8"))
     values = {metric["value"] for group in benchmark["groups"] for metric in group["metrics"]}
-    assert "correct" in values and not values & OUTPUTS.keys() and OTHERS["correct"] == CONTAINS
+    assert protocol_of("correct") == CONTAINS and {"correct"} <= values
+    assert EXACT not in map(protocol_of, values)

@@ -20,7 +20,7 @@ from emend.evals.metrics.agents import (
     score_calls,
 )
 from emend.memory.errors import BadSettings
-from emend.memory.probe import Answer, Probe, Step
+from emend.memory.probe import Answer, Step
 
 MODES: tuple[MatchMode, ...] = ("strict", "unordered", "subset", "superset")
 AGENTEVALS = Path(__file__).parents[2] / "data" / "trajectories" / "agentevals.json"
@@ -193,8 +193,7 @@ def test_a_conversation_is_read_with_broken_and_refused_calls():
 def scored(*parts: Any, edit_ids: tuple[str, ...] = ("e1", "e2")) -> dict[str, float]:
     hits = [{"edit_id": "e1", "text": "Ana was born in Kesselby."}, {"edit_id": "e2", "text": "Paul governs Kesselby."}]
     update = {"messages": messages_to_dict(conversation(*parts)), "hits": hits}
-    probe = Probe(kind="multihop", prompt="Who?", gold=("Paul",), edit_ids=edit_ids)
-    return score_calls(probe, Answer(text="Paul", steps=(Step(node="plan", update=update, ms=1.0),)))
+    return score_calls(edit_ids, Answer(text="Paul", steps=(Step(node="plan", update=update, ms=1.0),)))
 
 
 BORN = ("1", "look", {"q": "Ana"}, "<change>Ana was born in Kesselby.</change>", "success")
@@ -233,6 +232,13 @@ def test_the_final_state_is_compared_whatever_calls_led_to_it():
 
 def test_answers_without_calls_or_relevant_edits_have_no_such_scores():
     assert scored() == {} and scored(BORN, edit_ids=()) == {}
-    probe = Probe(kind="x", prompt="Who?", gold=("Paul",), edit_ids=("e1",))
     for state in ({}, {"messages": "x"}, {"messages": [3], "hits": 4}):
-        assert score_calls(probe, Answer(steps=(Step(node="plan", update=state, ms=1.0),))) == {}
+        assert score_calls(("e1",), Answer(steps=(Step(node="plan", update=state, ms=1.0),))) == {}
+
+
+def test_an_edit_that_holds_the_tags_of_a_result_is_found_by_what_is_left_of_it():
+    text = "Ana was born</change> in Kesselby."
+    hits = [{"edit_id": "e1", "text": text}]
+    update = {"messages": messages_to_dict(conversation(BORN)), "hits": hits}
+    values = score_calls(("e1",), Answer(text="Paul", steps=(Step(node="plan", update=update, ms=1.0),)))
+    assert values["edits_found"] == 1.0 and values["needless_calls"] == 0.0

@@ -1,11 +1,13 @@
-"""`emend tune`: which facts are searched on, what is tried, what a score is, and going on after an interruption."""
+"""`emend prepare tune`: which facts are searched on, what is tried, what a score is, and going on after a stop."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
 
 from emend.editors.hyperparameters import read_settings, search_space, shipped_settings
-from emend.evals.config.task_config import TuneConfig
+from emend.evals.config.measure_config import TuneConfig
+from emend.evals.evaluate.resources import load_benchmark
 from emend.evals.results.settings_search import (
     divide_cases,
     draw_settings,
@@ -14,7 +16,6 @@ from emend.evals.results.settings_search import (
     settings_file,
     tune,
 )
-from emend.evals.run.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings
 
 CONFIG = TuneConfig(
@@ -101,7 +102,15 @@ def test_what_was_tried_is_not_tried_again_and_the_file_is_one_of_settings(tmp_p
     assert read_settings(file) == {"num_steps": 10, **first.settings}
 
 
-def test_a_file_that_is_no_journal_is_refused(tmp_path):
-    (tmp_path / "other.jsonl").write_text("{}\n")
+@pytest.mark.parametrize("content", [b"{}\n", b"\xff\n"])
+def test_a_file_that_is_no_journal_is_refused(tmp_path, content):
+    (tmp_path / "other.jsonl").write_bytes(content)
     with pytest.raises(BadData, match="another --out"):
         read_journal(tmp_path / "other.jsonl")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_journal_that_is_no_file_is_refused(tmp_path, make):
+    make(tmp_path / "journal.jsonl")
+    with pytest.raises(BadData, match=r"journal\.jsonl"):
+        read_journal(tmp_path / "journal.jsonl")

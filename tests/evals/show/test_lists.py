@@ -3,7 +3,7 @@
 import pytest
 
 from emend.editors.registry import EDITORS
-from emend.evals.show.lists import list_presets, list_settings
+from emend.evals.show.settings import list_presets, list_settings
 from emend.memory.errors import BadSettings
 
 
@@ -21,7 +21,7 @@ def test_all_settings_are_listed_with_their_meaning_and_an_unknown_part_is_named
 def test_a_row_has_type_default_and_source() -> None:
     rows = {row.setting: row for row in list_settings("crag")}
     assert rows["evaluator"].type == "scope | model" and rows["evaluator"].default == "scope"
-    assert rows["k"].summary == "number of entries that are put before a probe." and rows["k"].source == "CragSettings"
+    assert rows["k"].summary == "number of retrieved entries put before a probe." and rows["k"].source == "CragSettings"
     assert next(row for row in list_settings("rome") if row.setting == "v_lr").source == "rome.toml"
     assert [row.type for row in list_settings("elken") if row.setting == "split"] == ["test | train"]
     openai = {row.setting: row for row in list_settings("openai:gpt-x")}

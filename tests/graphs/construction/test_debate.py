@@ -1,16 +1,19 @@
 """Debates of scripted agents: rounds, votes, and what a filter of agents with known error rates lets pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 
 from emend.agents.roles.author import SHIPPED
-from emend.graphs.construction.debate import REVISE, Position, build, debate_question, read_position, vote_key
-from emend.memory.errors import BadSettings
+from emend.graphs.construction.debate import REVISE, Position, build, read_position, vote_key
+from emend.graphs.construction.pipeline import ROUNDS, ConstructionContext
+from emend.graphs.execution import run_graph
+from emend.memory.probe import Step, Usage
 from tests.fakes import ScriptedChatModel
 
 GRAPH = build()
@@ -24,13 +27,29 @@ def speaker(*answers: str) -> ScriptedChatModel:
     return ScriptedChatModel(reply=lambda prompt: f"I read it there.\nAnswer: {next(script)}")
 
 
+class DebateOutcome(NamedTuple):
+    """What the graph of a debate leaves, and its steps."""
+
+    verdict: str
+    positions: list[Position]
+    usage: Usage
+    steps: tuple[Step, ...]
+
+
+def debate(models: Sequence[BaseChatModel], rounds: int = ROUNDS) -> DebateOutcome:
+    """The outcome of the graph for these agents."""
+    context = ConstructionContext(models[0], models[0], debaters=(*models,), rounds=rounds)
+    state, steps = run_graph(GRAPH, {"question": QUESTION, "facts": FACTS}, context)
+    return DebateOutcome(state["verdict"], state["positions"], state["usage"], steps)
+
+
 def is_revision(prompt: str) -> bool:
     return "Answers of others" in prompt
 
 
 def test_agents_that_agree_do_not_revise():
     agents = speaker("Brisko"), speaker("brisko."), speaker("the Brisko")
-    outcome = debate_question(agents, QUESTION, FACTS, rounds=3)
+    outcome = debate(agents, rounds=3)
     assert outcome.verdict == "Brisko" and [step.node for step in outcome.steps] == ["answer_alone", "vote"]
     assert all(FACTS[0] in agent.calls[0] and QUESTION in agent.calls[0] for agent in agents)
     assert len({agent.calls[0] for agent in agents}) == 3  # each has a viewpoint of its own
@@ -38,7 +57,7 @@ def test_agents_that_agree_do_not_revise():
 
 def test_an_agent_sees_the_others_and_its_own_answer_and_can_be_convinced():
     convinced = ScriptedChatModel(reply=lambda prompt: f"So be it.\nAnswer: {'Brisko' if is_revision(prompt) else '7'}")
-    outcome = debate_question([speaker("Brisko", "Brisko"), speaker("Brisko", "Brisko"), convinced], QUESTION, FACTS)
+    outcome = debate([speaker("Brisko", "Brisko"), speaker("Brisko", "Brisko"), convinced])
     assert outcome.positions[2] == Position("Brisko", "So be it.")
     assert [step.node for step in outcome.steps] == ["answer_alone", "revise", "vote"] and outcome.usage.calls == 6
     shown = convinced.calls[1].partition("Your answer:")[2]
@@ -46,16 +65,16 @@ def test_an_agent_sees_the_others_and_its_own_answer_and_can_be_convinced():
 
 
 def test_a_debate_ends_after_its_rounds_without_a_majority():
-    outcome = debate_question([speaker(*"123"), speaker(*"456"), speaker(*"789")], QUESTION, FACTS, rounds=3)
+    outcome = debate([speaker(*"123"), speaker(*"456"), speaker(*"789")], rounds=3)
     assert outcome.verdict == "" and [step.node for step in outcome.steps].count("revise") == 2
     assert outcome.steps[-1].update["votes"] == {"3": 1, "6": 1, "9": 1}
 
 
 def test_an_agent_without_an_answer_abstains_and_half_is_no_majority():
     silent = ScriptedChatModel(reply=lambda prompt: "I cannot tell.")
-    assert debate_question([speaker("A", "A"), silent, silent], QUESTION, FACTS).verdict == ""
-    assert debate_question([speaker("A", "A"), speaker("A", "A"), silent], QUESTION, FACTS).verdict == "A"
-    assert debate_question([speaker("A", "A"), speaker("B", "B")], QUESTION, FACTS).verdict == ""
+    assert debate([speaker("A", "A"), silent, silent]).verdict == ""
+    assert debate([speaker("A", "A"), speaker("A", "A"), silent]).verdict == "A"
+    assert debate([speaker("A", "A"), speaker("B", "B")]).verdict == ""
 
 
 def test_the_last_answer_of_a_reply_counts():
@@ -64,13 +83,6 @@ def test_the_last_answer_of_a_reply_counts():
     )
     assert read_position("Two.") == Position("", "Two.")
     assert vote_key("The Salt, Meridian.") == vote_key("salt meridian") != vote_key("salt")
-
-
-def test_too_few_agents_or_rounds_are_refused():
-    with pytest.raises(BadSettings, match="at least two"):
-        debate_question([speaker("A")], QUESTION, FACTS)
-    with pytest.raises(BadSettings, match="round"):
-        debate_question([speaker("A"), speaker("A")], QUESTION, FACTS, rounds=0)
 
 
 RATES = Fraction(1, 4), Fraction(1, 3), Fraction(2, 5)
@@ -102,9 +114,7 @@ def measure(wrong: Callable[[int], str], convinced: tuple[int, ...] = ()) -> tup
     """
     taken = right = good = Fraction(0)
     for trial in trials():
-        outcome = debate_question(
-            [erring(trial, place, wrong, place in convinced) for place in range(3)], QUESTION, FACTS, graph=GRAPH
-        )
+        outcome = debate([erring(trial, place, wrong, place in convinced) for place in range(3)])
         is_taken, is_good = outcome.verdict == trial.planned, trial.planned == "right"
         taken += trial.share * is_taken
         right += trial.share * (is_taken and is_good)

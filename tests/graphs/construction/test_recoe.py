@@ -7,8 +7,9 @@ import pytest
 
 from emend.agents.roles.author import SHIPPED
 from emend.graphs.construction.pipeline import ConstructionContext
-from emend.graphs.construction.recoe import DEBATED, SUPPORTED, UNSUPPORTED, VERIFIED, build, filters
-from emend.graphs.construction.recoe_samples import sample, solve
+from emend.graphs.construction.reasoning.facts import VERIFIED
+from emend.graphs.construction.reasoning.samples import sample, solve
+from emend.graphs.construction.recoe import DEBATED, SUPPORTED, UNSUPPORTED, build, filters
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
 
@@ -20,7 +21,21 @@ ITEM = {
     "counterfactual_facts": ["Brisko has a length of 3,100 km.", "Torvay has a length of 6,400 km."],
     "names": ["Brisko", "Torvay"],
     "hidden": ["6,400 km", "3,100 km"],
-    "row": {"counterfactual_answer_alias": ["the Torvay River"]},
+    "statements": {
+        "Brisko has a length of 6,400 km.": ["Brisko", "has a length of", "6,400 km"],
+        "Torvay has a length of 3,100 km.": ["Torvay", "has a length of", "3,100 km"],
+        "Brisko has a length of 3,100 km.": ["Brisko", "has a length of", "3,100 km"],
+        "Torvay has a length of 6,400 km.": ["Torvay", "has a length of", "6,400 km"],
+    },
+    "value_of": {
+        "Brisko has a length of 3,100 km.": "Torvay has a length of 3,100 km.",
+        "Torvay has a length of 6,400 km.": "Brisko has a length of 6,400 km.",
+    },
+    "row": {
+        "counterfactual_answer_alias": ["the Torvay River"],
+        "facts": [["Brisko has a length of 6,400 km.", "(Brisko; has a length of; 6,400 km)"]],
+        "counterfactuals": ["Torvay has a length of 6,400 km."],
+    },
     "evidence": {"Brisko has a length of 6,400 km.": ["Brisko runs for 6,400 km."]},
 }
 GOOD = "Between Brisko and Torvay, which is longer?"
@@ -42,13 +57,13 @@ def made(recipe: Any = "best", attempts: int = 1, rounds: int = 2, **own: Callab
 
 def test_a_question_passes_all_steps_and_the_debate_is_part_of_the_trace():
     state = made(reasoned_question=lambda prompt: GOOD)
-    assert state["result"] == {"question": GOOD} and not state.get("rejections")
+    assert state["result"]["question"] == GOOD and not state.get("rejections")
     assert state["path"] == [
-        "verify_facts", "support", "write_question", "check_question", "open_debate", "answer_alone", "vote",
-        "check_verdict", "finish",
+        "verify_facts", "support", "write_question", "check_question", "open_altered_debate", "answer_alone", "vote",
+        "check_verdict", "name_aliases", "finish",
     ]  # fmt: skip
     assert state["passed"] == dict.fromkeys(filters("best"), True)
-    assert len(state["calls"]) == 1 + 2 + 1 + 3
+    assert len(state["calls"]) == 1 + 2 + 1 + 3 + 1
 
 
 @pytest.mark.parametrize(
@@ -74,7 +89,7 @@ def test_a_wording_on_which_the_agents_end_otherwise_is_written_again():
         debate_answer=lambda prompt: f"So.\nAnswer: {'Brisko' if 'shorter' in prompt else 'Torvay'}",
         debate_revise=lambda prompt: "So.\nAnswer: Brisko",
     )
-    assert state["result"] == {"question": GOOD} and state["attempts"] == 2
+    assert state["result"]["question"] == GOOD and state["attempts"] == 2
     assert [each["filter"] for each in state["rejections"]] == [DEBATED]
     assert state["path"].count("answer_alone") == 2
 
@@ -92,9 +107,16 @@ def test_agents_who_do_not_agree_revise_and_without_a_majority_the_question_is_d
     assert "revise" in state["path"] and [each["filter"] for each in state["rejections"]] == [DEBATED]
 
 
-def test_the_paper_checks_no_wording():
-    state = made("paper", reasoned_question=lambda prompt: "Brisko or Torvay")
-    assert "check_question" not in state["path"] and state["result"] == {"question": "Brisko or Torvay"}
+def test_the_paper_checks_no_wording_and_debates_the_answer_by_the_facts_as_they_are():
+    asked = list[str]()
+
+    def debate(prompt: str) -> str:
+        asked.append(prompt)
+        return "So.\nAnswer: Brisko"
+
+    state = made("paper", reasoned_question=lambda prompt: "Brisko or Torvay", debate_answer=debate)
+    assert all(fact in asked[0] for fact in ITEM["facts"])
+    assert "check_question" not in state["path"] and state["result"]["question"] == "Brisko or Torvay"
     assert list(filters("paper")) == [VERIFIED, SUPPORTED, UNSUPPORTED, DEBATED]
 
 
@@ -102,3 +124,51 @@ def test_the_stand_in_answers_composed_questions():
     assert solve(ITEM["text"], ITEM["facts"]) == "Brisko"  # type: ignore[arg-type]
     assert solve("Does Torvay have a greater length than Brisko?", ITEM["facts"]) == "No"  # type: ignore[arg-type]
     assert solve("Where is it?", ITEM["facts"]) == ""  # type: ignore[arg-type]
+
+
+def contradicted(reply: str, **more: Any) -> dict[str, Any]:
+    own: dict[str, Any] = {"consistent": lambda prompt: "False", "corrected_fact": lambda prompt: reply}
+    return made("paper", reasoned_question=lambda prompt: GOOD, **own, **more)
+
+
+def test_the_paper_corrects_a_contradicted_fact_and_the_one_that_takes_its_value():
+    state = contradicted("Brisko has a length of 6,650 km.")
+    assert state["result"]["corrections"] == {"Brisko has a length of 6,400 km.": "Brisko has a length of 6,650 km."}
+    row = state["result"]["row"]
+    assert row["facts"] == [["Brisko has a length of 6,650 km.", "(Brisko; has a length of; 6,650 km)"]]
+    assert row["counterfactuals"] == ["Torvay has a length of 6,650 km."]
+    follows = next(prompt for prompt in state["calls"] if "Answer in question" in str(prompt))
+    assert "6,650 km" in str(follows) and "6,400 km" not in str(follows)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Brisko has a length of 6,400 km.",
+        "Torvay has a length of 9 km.",
+        "Brisko, as they say, is 6,650 km long.",
+        "",
+    ],
+)
+def test_a_correction_of_more_than_the_value_or_of_nothing_drops_the_question(reply: str):
+    state = contradicted(reply)
+    assert [rejection["filter"] for rejection in state["rejections"]] == [VERIFIED] and "result" not in state
+
+
+def test_a_fact_that_the_paragraphs_say_counterfactually_is_none():
+    state = contradicted("Brisko has a length of 3,100 km.")
+    # both rivers are as long then, and the judge does not see the answer follow
+    assert [rejection["filter"] for rejection in state["rejections"]] == [VERIFIED]
+
+
+def test_aliases_of_both_answers_are_added_to_those_of_the_table_and_none_stands_for_both():
+    reply = "First: Brisko River; the Brisko; R. B.\nSecond: Torvay Water; R. B.; "
+    state = made(reasoned_question=lambda prompt: GOOD, answer_aliases=lambda prompt: reply)
+    row = state["result"]["row"]
+    assert row["answer_alias"] == ["Brisko River"]
+    assert row["counterfactual_answer_alias"] == ["the Torvay River", "Torvay Water"]
+
+
+def test_an_author_who_names_no_alias_leaves_those_of_the_table():
+    state = made(reasoned_question=lambda prompt: GOOD, answer_aliases=lambda prompt: "I cannot say.")
+    assert state["result"]["row"]["counterfactual_answer_alias"] == ["the Torvay River"]

@@ -16,7 +16,7 @@ from emend.graphs.extraction.load import load_extractor
 from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
-from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.errors import BadSettings
 from tests.fakes import ScriptedChatModel
 
 TEXT = "Ana Rojo, an engineer in Chile, was born in Oslo. She likes an old port. She was born in Oslo, in Chile."
@@ -178,7 +178,7 @@ def test_edits_keep_id_text_and_order_and_get_triplets():
         (("ruls",), BadSettings, "did you mean 'rules'"),
         (("llm",), BadSettings, "needs a model"),
         (("rules", "tiny"), BadSettings, "uses no model"),
-        (("spacy", "en_no_such"), MissingExtra, "spacy download|pip install"),
+        (("spacy",), BadSettings, "rules"),
         (("llm", "tiny", "yaml"), BadSettings, "unknown form 'yaml'"),
     ],
 )

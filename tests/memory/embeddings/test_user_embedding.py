@@ -110,14 +110,14 @@ def test_its_vectors_are_those_that_it_gives(name: str) -> None:
 def test_its_identity_has_its_source_and_similarity_and_later_failures_are_named_too() -> None:
     assert load("Letters").identity == f"{HERE}:Letters/letters-1"
     assert load("Dotted").identity == f"{HERE}:Dotted/letters-1/dot"
-    with pytest.raises(BadSettings, match="Later' cannot be made or used .ConnectionError: no service"):
+    with pytest.raises(BadSettings, match="Later' cannot be created or used .ConnectionError: no service"):
         load("Later").queries(["A flood?"])
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("Long", "documents of 'The capital of Veldania is Ostrim.' have the length 3 and not 1"),
+        ("Long", "documents of 'The capital of Veldania is Ostrim.' have the length 3 instead of 1"),
         ("Flat", r"documents of 2 texts have the shape \(26,\), not \(2, 26\)"),
         ("Other", r"queries of 2 texts have the shape \(2, 1\), not \(2, 26\)"),
         ("Undefined", "'The capital of Veldania is Ostrim.' are not finite"),

@@ -169,7 +169,7 @@ def test_a_reader_in_the_way_is_named_and_the_text_is_gone_afterwards(tmp_path, 
         reader = FactDatabase(tmp_path / FILE)
         reader.rows("BEGIN")
         reader.rows("SELECT count(*) FROM texts")
-        with pytest.raises(MemoryUnavailable, match="another process reads"):
+        with pytest.raises(MemoryUnavailable, match="another process is reading"):
             memory.forget(subject="Ann")
         assert memory.count() == 0
         reader.rows("COMMIT")

@@ -2,8 +2,10 @@
 
 import multiprocessing
 import re
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -35,6 +37,13 @@ def test_a_fact_carries_where_it_comes_from_and_when_it_was_said(memory):
     assert fact.valid_from == "2023-01-01T00:00:00.000000Z" and fact.recorded_at == "2024-05-01T08:00:00.000000Z"
     [entry] = memory.journal()
     assert (entry.operation, entry.operation_id, entry.ids) == ("remember", "7.0", (fact.id,))
+
+
+def test_an_impossible_number_is_refused_from_python_too(memory):
+    with pytest.raises(BadSettings, match="k is -1"):
+        memory.search("Ann", k=-1)
+    with pytest.raises(BadData, match="'1714557600' is no time"):
+        memory.remember("Ann", "job", "cook", valid_from=1714557600)
 
 
 def test_times_without_a_zone_are_those_of_the_memory_s_zone():
@@ -330,6 +339,41 @@ def test_a_fact_that_is_said_again_after_what_it_depends_on_changed_counts_again
     assert current(memory, "commute") == ["tram 5"]
 
 
+def test_a_rule_counts_from_when_it_was_said_to_when_it_was_taken_back(memory):
+    memory.remember("Ann", "home city", "Oslo", provenance=said("01-01"))
+    rule = memory.depend("Ann", "office", ("Ann", "home city"), value="north", provenance=said("02-01"))
+    memory.retract(rule.dependency.id, provenance=said("03-01"))
+    expected = {"2024-01-15": [], "2024-02-01": ["north"], "2024-02-15": ["north"], "2024-03-01": [], "": []}
+    for known_at, names in expected.items():
+        assert objects(memory.lookup("Ann", "office", user="ann", known_at=known_at).facts) == names, known_at
+
+
+def test_a_conflict_is_none_from_the_instant_at_which_it_was_decided(memory):
+    memory.remember("Ann", "likes", "tea", provenance=said("01-01"))
+    [conflict] = memory.remember("Ann", "likes", "coffee", provenance=said("01-02")).conflicts
+    memory.resolve(conflict.id, [each.id for each in conflict.facts], provenance=said("02-01"))
+    days = {"2024-01-01": False, "2024-01-31": True, "2024-02-01": False, "": False}
+    for known_at, disputed in days.items():
+        statuses = {fact.status for fact in memory.lookup("Ann", "likes", user="ann", known_at=known_at).facts}
+        assert ("disputed" in statuses) is disputed, known_at
+
+
+def test_that_a_fact_has_ended_is_said_and_not_of_one_that_nobody_stated(memory):
+    memory.remember("Ann", "employer", "Aske Works", provenance=said("01-01"))
+    memory.update("Ann", "employer", "", provenance=said("02-01"))
+    assert memory.lookup("Ann", "employer", user="ann").reason
+    assert not memory.lookup("Ann", "spouse", user="ann").reason
+
+
+def test_a_fact_is_no_longer_in_the_future_at_the_instant_at_which_it_begins(memory):
+    memory.remember("Ann", "home city", "Oslo", valid_from="2024-05-01", provenance=said("01-01"))
+    statuses = {
+        day: memory.history("Ann", "home city", user="ann", known_at=f"2024-{day}")[0].status
+        for day in ("04-30", "05-01", "05-02")
+    }
+    assert statuses == {"04-30": "future", "05-01": "current", "05-02": "current"}
+
+
 @pytest.mark.parametrize(
     ("relation", "other"),
     [("spouse", "is not married to"), ("lives in", "will live in"), ("employer", "may be employed by")],
@@ -338,3 +382,29 @@ def test_what_is_denied_or_foreseen_is_another_relation(memory, relation, other)
     memory.remember("Ann", relation, "Bern", provenance=said("01-01"))
     memory.remember("Ann", other, "Rome", provenance=said("01-02"))
     assert current(memory, relation) == ["Bern"] and current(memory, other) == ["Rome"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER grow AFTER INSERT ON texts BEGIN UPDATE texts SET content = zeroblob(9); END",
+        "CREATE VIEW numbers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+        "CREATE TABLE more (content TEXT)",
+    ],
+)
+def test_a_stranger_s_file_with_other_tables_views_or_triggers_is_refused(statement, tmp_path):
+    FactMemory(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.execute(statement)
+        connection.commit()
+    with pytest.raises(BadData, match="another folder"):
+        FactMemory(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["no JSON", "[1]", '{"subject": 1}'])
+def test_stored_texts_that_are_no_facts_are_refused_with_the_file_s_name(content, tmp_path):
+    with FactMemory(tmp_path) as memory:
+        memory.remember("Ann", "home city", "Bern")
+        memory._database.rows("UPDATE texts SET content = ?", content.encode())
+        with pytest.raises(BadData, match=FILE):
+            memory.lookup("Ann", "home city")

@@ -8,12 +8,6 @@ from tests.memory.facts.stories import DISPUTED, STORIES, Step
 from tests.params import first_quick
 
 
-def test_there_are_many_operations_and_questions() -> None:
-    steps = [step for story in STORIES.values() for step in story]
-    assert sum(step.call not in ("lookup", "history") for step in steps) >= 100
-    assert sum(step.call in ("lookup", "history") for step in steps) >= 100
-
-
 @pytest.mark.parametrize("name", STORIES)
 def test_answers_are_those_that_a_person_gives(name: str) -> None:
     ids: dict[str, str] = {}

@@ -92,10 +92,11 @@ def test_a_file_declares_further_relations_and_overrides(tmp_path):
     ("text", "remedy"),
     [
         ("functional = 3", r"\[functional\]"),
-        ("[functionl]\nx = []", r"functionl.*should be 'functional'"),
+        ("[functionl]\nx = []", r"functionl.*must be 'functional'"),
         ("[functional]\nx = 3", "list of wordings"),
         ("[functional]\nx = ['']", "list of wordings"),
-        ("= =", "no TOML table"),
+        ("= =", "not a TOML table"),
+        ("x = " + "[" * 9_000, "not a TOML table"),
     ],
 )
 def test_a_bad_file_is_refused(text, remedy, tmp_path):

@@ -92,9 +92,9 @@ def test_the_id_in_the_metadata_counts_it_can_be_in_a_chain_and_records_name_its
 
 
 def test_a_class_that_needs_more_and_an_instance_over_other_documents_are_refused():
-    with pytest.raises(BadSettings, match="(?s)Demanding cannot be made.*Write a function"):
+    with pytest.raises(BadSettings, match="(?s)Demanding cannot be created.*Write a function"):
         load_retriever("retrievers_of_mine:Demanding")(corpus())
-    with pytest.raises(BadSettings, match="(?s)elsewhere.*other documents.*metadata"):
+    with pytest.raises(BadSettings, match="(?s)elsewhere.*does not search the memory's entries.*metadata"):
         hits_of("elsewhere")
 
 
@@ -189,7 +189,7 @@ def no_retriever(corpus):
     [
         (other_names, r"has the parameters \(text, docs, top\).*\(query, corpus, k\), with these names"),
         (other_corpus, r"has the parameters \(query, documents\).*\(query, corpus, k\), with these names"),
-        (no_retriever, "gives 7 for a corpus, which cannot search"),
+        (no_retriever, "returns 7 for a corpus, which cannot search"),
     ],
 )
 def test_a_function_of_other_parameters_names_those_that_are_called(function, message):
@@ -200,7 +200,7 @@ def test_a_function_of_other_parameters_names_those_that_are_called(function, me
 def test_a_function_that_searches_needs_no_annotation_to_be_trusted():
     trust_names([f"{__name__}:{name}" for name in ("by_words", "other_names")], checked=True)
     assert load_retriever(f"{__name__}:by_words")(corpus()).search("Ada", 1)
-    with pytest.raises(BadSettings, match="none whose first parameter is query or corpus"):
+    with pytest.raises(BadSettings, match="with the first parameter query or corpus"):
         load_retriever(f"{__name__}:other_names")
 
 

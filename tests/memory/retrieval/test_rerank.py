@@ -30,6 +30,26 @@ class TestRerank(RetrieverContract):
         return partial(Rerank, inner=Dense, model=Overlap())
 
 
+class Beginning(Overlap):
+    """Has a window of 100 tokens, of which a word is one."""
+
+    max_length = 100
+
+    def tokenizer(self, text, **options):
+        return {"input_ids": text.split()}
+
+    def predict(self, inputs, *, show_progress_bar=False):
+        assert all(len(text.split()) < 36 for _, text in inputs)
+        return super().predict(inputs, show_progress_bar=show_progress_bar)
+
+
+def test_the_best_piece_of_a_text_that_is_longer_than_the_window_counts():
+    filler = "The board met again and talked of cranes. " * 12
+    corpus = ExactCorpus.of(entries([filler + "Ida keeps the lighthouse.", filler]), LexicalEmbedding())
+    first, second = Rerank(corpus, inner=Dense, model=Beginning()).search("Who keeps the lighthouse?", 2)
+    assert first.entry.text.endswith("lighthouse.") and first.score > second.score
+
+
 def test_it_reads_the_first_hits_only_and_orders_them_by_the_model():
     query = "The capital of Veldania and the river Aske"
     first = BM25(CORPUS).search(query, 2)

@@ -69,5 +69,5 @@ def test_threads_get_the_stems_that_one_gets():
             among_threads = list(pool.map(stems, texts))
     finally:
         sys.setswitchinterval(before)
-    tokens._stem.cache_clear()
+    tokens.stem.cache_clear()
     assert among_threads == [stems(text) for text in texts]

@@ -53,7 +53,7 @@ def test_stored_entries_are_returned_unchanged(memory):
 
 def test_documents_and_triplets_have_separate_collections(memory):
     memory.add([document("x"), Edit(form="triplets", text="y", triplets=TRIPLETS)])
-    assert {name: shelf.count() for name, shelf in memory._collections.items()} == {"documents": 1, "triplets": 3}
+    assert {name: shelf.count() for name, shelf in memory._stores.items()} == {"documents": 1, "triplets": 3}
 
 
 def test_adding_twice_doubles_nothing(memory):
@@ -91,8 +91,10 @@ def test_unchanged_edits_are_not_embedded_again(where):
     embedding = Counting(256)
     with ChromaMemory(where, embedding) as memory:
         memory.add([document("a", id="1"), document("b", id="2")])
+        memory.view().nearest("a", 1)
         memory.add([document("a", id="1"), document("changed", id="2"), document("c", id="3")])
-    assert embedding.asked == 4
+        memory.view().nearest("a", 1)
+    assert embedding.asked == 4 + len(["the query"])
 
 
 def test_a_view_is_restricted_to_its_edits(memory):
@@ -146,14 +148,17 @@ def test_the_order_of_adding_does_not_matter(where):
         assert other.view().nearest("Lyon 1", 30) == found
 
 
-def test_batches_beyond_the_limit_of_the_client_are_split(memory, monkeypatch):
-    monkeypatch.setattr(memory._client, "get_max_batch_size", lambda: 7)
-    sizes: list[int] = []
-    for one in memory._collections.values():
-        monkeypatch.setattr(one.collection, "upsert", _noting(one.collection.upsert, sizes), raising=False)
-    memory.add([document(f"town {i}") for i in range(30)])
-    assert sizes == [7, 7, 7, 7, 2]
-    assert texts(memory) == sorted(f"town {i}" for i in range(30))
+def test_batches_beyond_the_limit_of_the_client_are_split(kept, monkeypatch):
+    with ChromaMemory(kept, SMALL) as memory:
+        database = memory._database
+        assert database is not None
+        monkeypatch.setattr(database.client, "get_max_batch_size", lambda: 7)
+        sizes: list[int] = []
+        for one in database.collections.values():
+            monkeypatch.setattr(one.collection, "upsert", _noting(one.collection.upsert, sizes), raising=False)
+        memory.add([document(f"town {i}") for i in range(30)])
+        assert sizes == [7, 7, 7, 7, 2]
+        assert texts(memory) == sorted(f"town {i}" for i in range(30))
 
 
 def _noting(upsert, sizes: list[int]):
@@ -227,7 +232,7 @@ def test_an_interrupted_replacement_duplicates_nothing(memory, monkeypatch):
     memory.add([document("Metz is twinned with Veld.", id="x")])
     now = Edit(id="x", form="triplets", text="Metz", triplets=(METZ,))
     with monkeypatch.context() as broken:
-        for place in memory._collections.values():
+        for place in memory._stores.values():
             broken.setattr(place, "delete", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             memory.add([now])
@@ -244,10 +249,13 @@ def twin(name: str) -> Edit:
 
 
 @pytest.mark.slow
-def test_rows_are_sent_in_pieces_that_a_server_takes(memory, monkeypatch):
+def test_rows_are_sent_in_pieces_that_a_server_takes(kept, monkeypatch):
     monkeypatch.setattr(shelf, "BYTES", 30_000)
     sent: list[int] = []
-    place = memory._collections["documents"].collection
-    monkeypatch.setattr(place, "upsert", _noting(place.upsert, sent))
-    memory.add([document(f"{n} " + "x" * 6000) for n in range(6)] + [document("y" * 90_000)])
-    assert sum(sent) == memory.count() == 7 and max(sent) <= 4 and len(sent) >= 3
+    with ChromaMemory(kept, SMALL) as memory:
+        database = memory._database
+        assert database is not None
+        documents = database.collections["documents"].collection
+        monkeypatch.setattr(documents, "upsert", _noting(documents.upsert, sent))
+        memory.add([document(f"{n} " + "x" * 6000) for n in range(6)] + [document("y" * 90_000)])
+        assert sum(sent) == memory.count() == 7 and max(sent) <= 4 and len(sent) >= 3

@@ -2,6 +2,7 @@
 
 import gc
 import socket
+import sqlite3
 import warnings
 
 import pytest
@@ -11,7 +12,7 @@ from emend.graphs.extraction.graph import ExtractContext, extract_edits
 from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
-from emend.memory.errors import BadSettings, MemoryMismatch
+from emend.memory.errors import BadData, BadSettings, MemoryMismatch
 from emend.memory.store.chroma import ChromaMemory
 from scripts.benchmarks.bench_evolving import VARIED, facts, measure, unrelated
 
@@ -72,7 +73,9 @@ def test_a_closed_memory_leaves_no_file_or_connection_open(kept):
 def test_another_embedding_is_refused_with_the_remedy(kept):
     with ChromaMemory(kept, SMALL) as memory:
         memory.add([document("Lyon")])
-    with pytest.raises(MemoryMismatch, match=r"'lexical-1/256', this is 'lexical-1/128': open it with that embedding"):
+    with pytest.raises(
+        MemoryMismatch, match=r"'lexical-1/256', but this is 'lexical-1/128': open it with that embedding"
+    ):
         ChromaMemory(kept, LexicalEmbedding(128))
     with ChromaMemory(kept, SMALL) as memory:
         assert memory.count() == 1
@@ -149,3 +152,24 @@ def test_a_value_that_is_no_name_is_superseded_where_the_subject_alone_is_valida
         memory.add(edits)
         kept = {entry.text for entry in memory.view().entries()}
     assert kept == set(texts[-current:])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM embedding_metadata WHERE key = 'edit_id'",
+        "UPDATE embedding_metadata SET string_value = NULL, int_value = 7",
+        "UPDATE collections SET dimension = 7",
+    ],
+)
+def test_a_damaged_row_is_named_with_a_remedy(tmp_path, damage):
+    with ChromaMemory(tmp_path / "memory", SMALL) as memory:
+        memory.add([document("Lyon is twinned with Ostrim.")])
+    database = sqlite3.connect(tmp_path / "memory" / "chroma.sqlite3")
+    database.executescript(damage)
+    database.close()
+    with (
+        ChromaMemory(tmp_path / "memory", SMALL, create=False) as memory,
+        pytest.raises(BadData, match=r"damaged.*to a new one"),
+    ):
+        memory.view().nearest("Lyon", 1)

@@ -40,7 +40,7 @@ def test_a_second_process_is_refused_with_the_remedy_and_a_killed_one_leaves_no_
     other = _start(tmp_path)
     try:
         assert other.stdout is not None and other.stdout.readline() == "open 4\n"
-        with pytest.raises(MemoryUnavailable, match=rf"another process uses.*`chroma run --path {tmp_path}"):
+        with pytest.raises(MemoryUnavailable, match=rf"another process is using.*`chroma run --path {tmp_path}"):
             ChromaMemory(tmp_path, SMALL)
     finally:
         other.kill()

@@ -23,14 +23,9 @@ def test_short_forms_are_edits():
         "x",
     )
     triplet = Triplet(subject="Veld", relation="mayor", object="Mira")
-    first = Edit(
-        form="triplet",
-        text="Veld mayor Mira",
-        subject="Veld",
-        target_new="Mira",
-        triplets=(triplet.model_copy(update={"subject_id": "Q1"}),),
-        time="2026-05",
-    )
+    with_id = triplet.model_copy(update={"subject_id": "Q1"})
+    first = Edit.from_triplet(with_id, "The mayor of {} is", time="2026-05")
+    assert first.text == "The mayor of Veld is Mira."
     assert told == [
         first,
         Edit.from_triplet(triplet, "The mayor of {} is"),
@@ -93,13 +88,16 @@ def test_an_array_of_objects_is_read_as_if_they_were_lines(indent):
 @pytest.mark.parametrize(
     "text, problem",
     [
-        ('[{"document": "x"}, 3]', "x, item 2: no JSON object but 3: write one of"),
+        ('[{"document": "x"}, 3]', "x, item 2: expected a JSON object, got 3: write one of"),
         ('[{"document": "x"}, {"subject": "a"}]', "x, item 2: field 'relation' is missing"),
         ('[{"document": "x", "date": 1}]', "x, item 1, field 'date'"),
         ('[{"document": "x", "document": "y"}]', "x: field 'document' occurs twice"),
-        ('[\n{"document": "x"},\n{"docu', r"x begins as a JSON array, '\[\\n\{\"document.*and is none .*correct it"),
-        ('[{"document": "x"}]\n[{"document": "y"}]', r'x, line 1: no JSON object but \[\{"document": "x"\}\]'),
-        ('[{"document": "x"}] and more', r"x, line 1: no JSON \(Extra data"),
+        (
+            '[\n{"document": "x"},\n{"docu',
+            r"x begins like a JSON array, '\[\\n\{\"document.*but is not one .*correct it",
+        ),
+        ('[{"document": "x"}]\n[{"document": "y"}]', r'x, line 1: expected a JSON object, got \[\{"document": "x"\}\]'),
+        ('[{"document": "x"}] and more', r"x, line 1: not valid JSON \(Extra data"),
     ],
 )
 def test_an_item_of_an_array_that_is_no_edit_is_named(text, problem):

@@ -1,1 +1,1 @@
-"""Pages of the viewer as records, without HTML."""
+"""Contents of the viewer's pages as data, without HTML."""

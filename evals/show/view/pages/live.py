@@ -1,4 +1,8 @@
-"""How far a run is, with its rate and last answers, and its errors: failed units, unscored answers, retries."""
+"""Pages of a run's progress and errors.
+
+The first shows finished units, their rate and the last answers; the second shows failed units,
+unscored answers and retries.
+"""
 
 import time
 from collections import Counter, defaultdict, deque
@@ -6,19 +10,21 @@ from collections.abc import Iterator, Sequence
 
 from emend.evals.log.manifest import now
 from emend.evals.results.aggregate.rows import Report
+from emend.evals.show.report.progress import duration
 from emend.evals.show.trace.case_trace import open_failures
 from emend.evals.show.trace.graph_paths import edges_of
 from emend.evals.show.view.answers import Failure, RunAnswers
 from emend.evals.show.view.pages.case import failure_view
 from emend.evals.show.view.pages.cases import read_answers
 from emend.evals.show.view.pages.common import PageRequest, case_path, run_path
-from emend.evals.show.view.scan import RunPlace
+from emend.evals.show.view.pages.registry import RunPage
+from emend.evals.show.view.scan import RunLocation
 from emend.evals.show.view.views import AnswerView, NamedValue, Page, RunEntry, ViewData
 from emend.memory.edit import FrozenModel
 
 
 class EditorProgress(FrozenModel):
-    """How many units of an editor are finished."""
+    """Number of finished units of an editor."""
 
     editor: str
     units: int
@@ -26,120 +32,178 @@ class EditorProgress(FrozenModel):
 
 
 class LiveView(FrozenModel):
-    """How far a run is; rate and remaining time are None where nothing is known of them."""
+    """Progress of a run; rate and remaining time are None while they are unknown."""
 
     run: RunEntry
     retries: int
     per_minute: float | None
-    seconds_left: float | None
+    time_left: str | None
     editors: tuple[EditorProgress, ...]
     errors: tuple[NamedValue, ...]
     latest: tuple[AnswerView, ...]
     at: str
 
 
+# Seconds over which the rate is averaged.
 WINDOW = 120.0
-"""Seconds over which the rate is taken."""
 LAST = 5
+# Seconds after which the page of a running run is reloaded; its script polls every second.
 SLOWEST = 10
-"""Seconds after which the page is loaded again where nothing else tells of news."""
 
 
 class UnitRate:
-    """The rate at which units of a run are processed, from what was seen of it."""
+    """Rate at which the units of a run are processed, estimated from samples."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=1000)  # time, units
 
     def per_minute(self, processed: int, at: float) -> float | None:
-        """Units a minute with this sample; None before there are two."""
+        """Add a sample and return the units per minute; None with fewer than two samples."""
         self._samples.append((at, processed))
         while len(self._samples) > 2 and self._samples[0][0] < at - WINDOW:
             self._samples.popleft()
         start, before = self._samples[0]
-        return 60 * (processed - before) / (at - start) if at - start > 1 and processed >= before else None
+        if at - start > 1 and processed >= before:
+            return 60 * (processed - before) / (at - start)
+        return None
 
 
+# Rates of the watched runs, by run id.
 PACES = defaultdict[str, UnitRate](UnitRate)
-"""The pace of each run that is watched, by its id."""
 
 
-def live_page(request: PageRequest, place: RunPlace) -> Page:
-    """How far the run is."""
-    data = live_view(request, place)
-    head = request.head("live", f"Progress of {place.name}", place, words=["list", "runs", str(place.folder)])
-    return Page(head.model_copy(update={"refresh": SLOWEST if data.run.state == "running" else 0}), data)
+def live_page(request: PageRequest, location: RunLocation) -> Page:
+    """Build the page of a run's progress."""
+    data = live_view(request, location)
+    head = request.head(
+        "live",
+        f"Progress of {location.name}",
+        location,
+        words=["list", "runs", str(location.folder)],
+    )
+    if data.run.state == "running":
+        head = head.model_copy(update={"refresh": SLOWEST})
+    return Page(head, data)
 
 
-def live_view(request: PageRequest, place: RunPlace) -> LiveView:
-    """Counts of a run as far as it is written."""
+def live_view(request: PageRequest, location: RunLocation) -> LiveView:
+    """Return the progress of a run, from the files written so far."""
     library = request.library
-    answers, _ = library.answers(place)
-    run = library.entry(place, wait=answers is not None)
+    answers, _ = library.answers(location)
+    run = library.entry(location, wait=answers is not None)
     processed = run.finished + run.failed
-    rate = PACES[place.id].per_minute(processed, time.monotonic()) if answers else None
+    rate = None
+    if answers:
+        rate = PACES[location.id].per_minute(processed, time.monotonic())
     left = run.units - processed
-    failures = answers.failures if answers else []
+    failures = []
+    if answers:
+        failures = answers.failures
+    if run.state != "running":
+        rate = None
+    time_left = None
+    if rate:
+        time_left = duration(60 * left / rate)
+    retries, latest = 0, tuple[AnswerView, ...]()
+    if answers:
+        retries = answers.totals.retried
+        latest = tuple(read_answers(location, answers, answers.last_lines(LAST)))
+    last_failures = reversed(failures[-LAST:])
     return LiveView(
         run=run,
-        retries=answers.totals.retried if answers else 0,
-        per_minute=rate if run.state == "running" else None,
-        seconds_left=60 * left / rate if rate and run.state == "running" else None,
-        editors=_editors(place, answers),
-        errors=tuple(NamedValue(name=f"{f.error}, {f.editor}", value=f.message) for f in reversed(failures[-LAST:])),
-        latest=tuple(read_answers(place, answers, answers.last_lines(LAST))) if answers else (),
-        at=now(),
+        retries=retries,
+        per_minute=rate,
+        time_left=time_left,
+        editors=_editors(location, answers),
+        errors=tuple(
+            NamedValue(name=f"{f.error}, {f.editor}", value=f.message) for f in last_failures
+        ),
+        latest=latest,
+        at=f"{now()[:19].replace('T', ' ')} UTC",
     )
 
 
-def _editors(place: RunPlace, answers: RunAnswers | None) -> tuple[EditorProgress, ...]:
-    editors = place.manifest.config.editors
-    units = place.manifest.units // max(1, len(editors))
-    counts = answers.units_by_editor() if answers else {}
-    return tuple(EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors)
+def _editors(location: RunLocation, answers: RunAnswers | None) -> tuple[EditorProgress, ...]:
+    editors = location.manifest.config.editors
+    units = location.manifest.units // max(1, len(editors))
+    counts = {}
+    if answers:
+        counts = answers.units_by_editor()
+    return tuple(
+        EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors
+    )
 
 
 MAX_FAILURES = 50
 MAX_MESSAGE = 300
 
 
-def errors_page(request: PageRequest, place: RunPlace) -> Page:
-    """Failures by error, the last ones with their steps, and the reasons of what is unscored."""
+def errors_page(request: PageRequest, location: RunLocation) -> Page:
+    """Build the page of failures, grouped by error, and of the reasons why answers are unscored."""
     library = request.library
-    answers, indexed = library.answers(place)
-    report, status = library.results.get("report", [place.folder])
-    failures = answers.failures if answers else []
-    unscored = request.link(run_path(place, "cases.html"), verdict="unscored")
-    reasons = report.reasons if isinstance(report, Report) else {}
+    answers, indexed = library.answers(location)
+    report, status = library.results.get("report", [location.folder])
+    failures = []
+    if answers:
+        failures = answers.failures
+    unscored = request.link(run_path(location, "cases.html"), verdict="unscored")
+    reasons = {}
+    if isinstance(report, Report):
+        reasons = report.reasons
+    views, retried = list[ViewData](), 0
+    if answers:
+        retried = answers.totals.retried
+        views = list(_failure_views(location, answers, failures))
     data = ViewData(
         groups=list(_groups(failures)),
-        failures=list(_failure_views(place, answers, failures)) if answers and failures else [],
+        failures=views,
         failures_total=len(failures),
-        reasons=tuple(NamedValue(name=why, value=str(count), href=unscored) for why, count in reasons.items()),
-        retried=answers.totals.retried if answers else 0,
+        reasons=tuple(
+            NamedValue(name=why, value=str(count), href=unscored) for why, count in reasons.items()
+        ),
+        retried=retried,
     )
     waiting = "computing" in (status.state, indexed.state)
-    words = ["trace", str(place.folder), "--errors"]
-    return Page(request.head("errors", f"Errors of {place.name}", place, words=words, waiting=waiting), data)
+    words = ["trace", str(location.folder), "--errors"]
+    return Page(
+        request.head(
+            "errors", f"Errors of {location.name}", location, words=words, waiting=waiting
+        ),
+        data,
+    )
 
 
 def _groups(failures: Sequence[Failure]) -> Iterator[ViewData]:
-    """Failed units with the same error."""
+    """Group failed units by error and yield the most frequent errors."""
     editors: dict[tuple[str, str], Counter[str]] = {}
     for failure in failures:
-        editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[failure.editor] += 1
+        editors.setdefault((failure.error, failure.message[:MAX_MESSAGE]), Counter())[
+            failure.editor
+        ] += 1
     most = sorted(editors.items(), key=lambda item: -item[1].total())[:MAX_FAILURES]
     for (error, message), counts in most:
         yield ViewData(error=error, message=message, count=counts.total(), editors=list(counts))
 
 
-def _failure_views(place: RunPlace, answers: RunAnswers, failures: Sequence[Failure]) -> Iterator[ViewData]:
-    """The first failures with the steps before them."""
+def _failure_views(
+    location: RunLocation, answers: RunAnswers, failures: Sequence[Failure]
+) -> Iterator[ViewData]:
+    """Yield the first failures with the steps before them."""
     first_units = {failure.unit for failure in failures[:MAX_FAILURES]}
     finished = {failure.unit for failure in failures[MAX_FAILURES:]}
-    lines = {line["unit"]: line for line in open_failures(place.folder, finished) if line["unit"] in first_units}
+    lines = {
+        line["unit"]: line
+        for line in open_failures(location.folder, finished)
+        if line["unit"] in first_units
+    }
     for line in lines.values():
         key = answers.find(line["setting"], line["case"])
-        ways = edges_of(place.manifest, line["setting"]).get(line["editor"])
-        href = case_path(place, *key) if key else ""
+        ways = edges_of(location.manifest, line["setting"]).get(line["editor"])
+        href = ""
+        if key:
+            href = case_path(location, *key)
         yield failure_view(line, ways, number=key.number if key else 0, href=href)
+
+
+ERRORS_PAGE = RunPage("Errors", errors_page)
+LIVE_PAGE = RunPage("Live", live_page, live=True)

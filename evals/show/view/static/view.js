@@ -1,5 +1,5 @@
 /* The pages are complete without this script: it adds a theme switch, copying, sorting, filtering of exported lists,
-   keys, and the numbers of a run that goes on. It is a classic script so that it also runs from file://. */
+   keyboard navigation, and the live numbers of a running run. It is a classic script, to run from file:// too. */
 (function () {
   "use strict";
 
@@ -10,7 +10,7 @@
       if (value !== undefined) localStorage.setItem("emend-theme", value);
       return localStorage.getItem("emend-theme");
     } catch (error) {
-      return null; // storage may be forbidden
+      return null; // storage can be disabled
     }
   }
 
@@ -18,7 +18,7 @@
     return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   }
 
-  root.classList.add("scripted"); // before the first paint, as the theme, so that nothing moves
+  root.classList.add("scripted"); // before the first paint, like the theme, so that nothing moves
   var theme = stored();
   if (theme === "dark" || theme === "light") root.dataset.theme = theme;
 
@@ -134,7 +134,7 @@
   function replaceItems(list, texts) {
     list.replaceChildren.apply(list, (texts.length ? texts : ["none"]).map(function (text) {
       var item = document.createElement("li");
-      item.textContent = text; // never as HTML: it is a model's or a server's text
+      item.textContent = text; // never as HTML, since the text is from a model or a server
       return item;
     }));
   }
@@ -176,7 +176,7 @@
     poll();
   }
 
-  // in a notebook's frame a link to a part of the page would be one to a part of the notebook
+  // in a notebook's frame, a link to an anchor would lead to an anchor of the notebook
   function framed(event) {
     var link = event.target.closest && event.target.closest("a[href^='#']");
     if (link && location.protocol === "about:") {
@@ -185,7 +185,7 @@
     }
   }
 
-  // a link into a closed part of a trace opens it
+  // a link to a closed section of a trace opens the section
   function reveal() {
     var target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (var part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;

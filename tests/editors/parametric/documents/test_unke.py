@@ -144,12 +144,12 @@ def test_texts_are_preserved_from_a_file_or_of_the_model_itself(random_model, tm
     assert own.preserved == unke(model).preserved
     with pytest.raises(BadData, match="ex_data_num"):
         unke(model, preserved=str(file), ex_data_num=4)
-    with pytest.raises(MissingData, match="text a line"):
+    with pytest.raises(MissingData, match="one text per line"):
         unke(model, preserved=str(tmp_path / "none.txt"))
 
 
 def test_one_block_is_trained_and_a_text_has_a_target(random_model):
     with pytest.raises(BadSettings, match="layers"):
         unke(random_model(), layers=[0, 1])
-    with pytest.raises(BadData, match="no prompt and no target"):
+    with pytest.raises(BadData, match="fewer than two tokens"):
         unke(random_model()).solve([Edit(form="document", text=" ")])

@@ -80,7 +80,7 @@ def test_a_file_that_is_cut_off_names_itself_where_it_breaks_and_the_remedy(load
     folder = folder_of(loader, tmp_path)
     text = (folder / loader.file).read_text()
     (folder / loader.file).write_text(text[: text.rindex('"')])
-    with pytest.raises(BadData, match=r"cut off: .*; record \d+ is not whole, it begins .*(Get them|Fetch)") as told:
+    with pytest.raises(BadData, match=r"truncated: .*; record \d+ is incomplete, it begins .*(Get them|Fetch)") as told:
         load(loader, folder)
     assert str(told.value).startswith(loader.file)
 
@@ -88,10 +88,10 @@ def test_a_file_that_is_cut_off_names_itself_where_it_breaks_and_the_remedy(load
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"[" * 100_000 + b"]" * 100_000, "not JSON in UTF-8, .*recursion limit exceeded"),
+        (b"[" * 100_000 + b"]" * 100_000, "not valid JSON in UTF-8, .*recursion limit exceeded"),
         (b"[1" + b"0" * 5_000 + b"]", "number out of range|record 0"),
-        ("[]".encode("utf-16"), "not JSON in UTF-8"),
-        (b"[\x00]", "not JSON in UTF-8"),
+        ("[]".encode("utf-16"), "not valid JSON in UTF-8"),
+        (b"[\x00]", "not valid JSON in UTF-8"),
     ],
     ids=["deep", "huge", "utf-16", "nul"],
 )
@@ -107,14 +107,14 @@ def test_a_file_that_json_readers_stumble_over_is_refused_by_loader_and_check(lo
 def test_a_prompt_that_is_no_text_is_refused(tmp_path):
     folder = folder_of(Loader("mquake", "", ""), tmp_path)
     (folder / "prompts/multihop-prompts.txt").write_bytes(b"Q: \xff")
-    with pytest.raises(BadData, match="multihop-prompts.txt is not a text in UTF-8"):
+    with pytest.raises(BadData, match="multihop-prompts.txt is not UTF-8 text"):
         load(Loader("mquake", "", "", {"shots": "paper"}), folder)
 
 
 @every
 def test_a_missing_field_is_named_with_its_record(loader, tmp_path):
     folder = damaged(loader, tmp_path, lambda rows: rows[0].pop(loader.field))
-    with pytest.raises(BadData, match=rf"{loader.file}, record 0, field '{loader.field}': Field required.*Correct"):
+    with pytest.raises(BadData, match=rf"{loader.file}, record 0, field '{loader.field}': it is missing.*Correct"):
         load(loader, folder)
 
 
@@ -227,7 +227,7 @@ MISSING = [
 """Benchmark, options, and what is said of an empty folder."""
 AKEW, MQUAKE, DOCS, FACTS = "MQuAKE-CF.json", "MQuAKE-CF-3k.json", "en_doc.json", "counterfact.json"
 BAD_RECORDS = [
-    ("akew", AKEW, "1.new_answer", ABSENT, "record 1, field 'new_answer': Field required"),
+    ("akew", AKEW, "1.new_answer", ABSENT, "record 1, field 'new_answer': it is missing"),
     ("akew", AKEW, "1.new_answer", 7, "record 1, field 'new_answer'.*value 7[.]"),
     ("akew", AKEW, "0.questions.-1", ABSENT, "record 0, field 'questions.*"),
     ("akew", AKEW, "0.requested_rewrite", [], r"record 0, field 'requested_rewrite'.*value \[\]"),
@@ -246,49 +246,49 @@ BAD_RECORDS = [
     ("counterfact", "counterfact-edit.json", "0.subject", "Zed", "record 0, field 'prompt'.*'Zed'"),
     ("counterfact", "counterfact-edit.json", "1.target_new", "", "record 1, field 'target_new'"),
     ("docter", DOCS, "1.src", 17, "record 1, field 'src'.*value 17[.]"),
-    ("docter", DOCS, "2.src", ABSENT, "record 2, field 'src': Field required"),
+    ("docter", DOCS, "2.src", ABSENT, "record 2, field 'src': it is missing"),
     ("docter", DOCS, "2.id", 1, "record 2, field 'id': 1 occurs twice"),
     ("docter", DOCS, "0", ABSENT, "record with id 0.*en_doc.json has no record with id 0.*Fetch"),
     ("docter", "locality_eval.json", "0.query.1", "", r"record 0, field 'query\[1\]'"),
-    ("docter", "locality_eval.json", "0.query", [], r"record 0, field 'query'.*at least 1 item.*value \[\]"),
+    ("docter", "locality_eval.json", "0.query", [], r"record 0, field 'query'.*1 or more.*value \[\]"),
     ("docter", "reasoning_eval.json", "0.label", "Maybe", "field 'label'.*value 'Maybe'"),
     ("docter", "edit_success_eval.json", "0", "row", "edit_success_eval.json, record 0"),
-    ("elken", "test.json", "1.event", ABSENT, "record 1, field 'event': Field required"),
+    ("elken", "test.json", "1.event", ABSENT, "record 1, field 'event': it is missing"),
     ("elken", "test.json", "0.fact.qas.1.type", 2, r"record 0, field 'fact\.qas\[1\]\.type'.*value 2"),
-    ("elken", "test.json", "0.fact.qas.0.type", ABSENT, r"field 'fact\.qas\[0\]\.type': Field required"),
+    ("elken", "test.json", "0.fact.qas.0.type", ABSENT, r"field 'fact\.qas\[0\]\.type': it is missing"),
     ("elken", "test.json", "0.fact.local_qas.0.answer.name", 5, r"local_qas\[0\]\.answer\.name.*5\."),
     ("elken", "test.json", "1.tendency.qas.0.answer", "D", r"tendency\.qas\[0\]\.answer.*value 'D'"),
     ("elken", "test.json", "1.tendency.qas.0.candidate", "yes or no", "candidate'.*three options.*yes"),
     ("elken", "test.json", "3.event", lambda rows: rows[1]["event"], "record 3, field 'event'.*record 1.*Merge"),
     ("elken", "test.json", "2", "row", "record 2"),
-    ("mquake", MQUAKE, "1.questions", ABSENT, "record 1, field 'questions': Field required"),
+    ("mquake", MQUAKE, "1.questions", ABSENT, "record 1, field 'questions': it is missing"),
     ("mquake", MQUAKE, "1.new_answer", 4, "record 1, field 'new_answer'.*value 4"),
     ("mquake", MQUAKE, "2.case_id", 7, "record 2.*7 occurs twice"),
     ("mquake", MQUAKE, "0.requested_rewrite.0.subject", ABSENT, r"field 'requested_rewrite\[0\].subject'"),
     ("mquake", MQUAKE, "0.requested_rewrite.0.prompt", "of", r"record 0, .*exactly one \{\}.*'of'"),
     ("mquake", MQUAKE, "0.requested_rewrite", [], "field 'requested_rewrite'"),
     ("mquake", MQUAKE, "0.new_single_hops.-1", ABSENT, "record 0, field 'new_single_hops': .*1 hops but 2"),
-    ("recoe", "counting.json", "0.answer", ABSENT, "record 0, field 'answer': Field required"),
+    ("recoe", "counting.json", "0.answer", ABSENT, "record 0, field 'answer': it is missing"),
     ("recoe", "counting.json", "0.answer", [5], r"record 0, field 'answer'.*value \[5\]\. Correct"),
     ("recoe", "subtraction.json", "1.answer", True, "record 1, field 'answer'.*value True"),
     ("recoe", "counting.json", "0.counterfactual_facts", [], "field 'counterfactual_facts'"),
-    ("recoe", "sorting.json", "0.counterfactuals_per_choice", ABSENT, "'counterfactuals_per_choice': Field"),
+    ("recoe", "sorting.json", "0.counterfactuals_per_choice", ABSENT, "'counterfactuals_per_choice': it is missing"),
     ("recoe", "sorting.json", "0", "row", "record 0"),
 ]
 """Benchmark, file, place of a value, the value that is put there, and what is said of it."""
 UNREADABLE = [
-    ("akew", "CounterFact.json", {"dataset": "counterfact"}, '[{"case_id": 1, "req', "is not JSON"),
-    ("docter", DOCS, {}, "{", "not JSON"),
+    ("akew", "CounterFact.json", {"dataset": "counterfact"}, '[{"case_id": 1, "req', "is not valid JSON"),
+    ("docter", DOCS, {}, "{", "not valid JSON"),
     ("docter", DOCS, {}, '{"data": 3}', "a list of records"),
     ("docter", DOCS, {}, "3", "a list"),
     ("elken", "test.json", {}, "{}", "a list of records .* expected, but it holds dict"),
-    ("mquake", MQUAKE, {}, '[{"case_id": 1, "req', "is not JSON"),
+    ("mquake", MQUAKE, {}, '[{"case_id": 1, "req', "is not valid JSON"),
     ("mquake", "prompts/rel-prompts.json", {"shots": "paper"}, "[", ""),
     ("mquake", "prompts/rel-prompts.json", {"shots": "paper"}, '{"P1": 3}', ""),
-    ("recoe", "counting.json", {}, "[{", "or cut off.*git clone"),
+    ("recoe", "counting.json", {}, "[{", "or truncated.*git clone"),
     ("recoe", "counting.json", {}, "{}", "holds dict.*git clone"),
     ("recoe", "counting.json", {}, "3", "holds int.*git clone"),
-    ("recoe", "counting.json", {}, "", "is not JSON.*git clone"),
+    ("recoe", "counting.json", {}, "", "is not valid JSON.*git clone"),
 ]
 
 
@@ -393,5 +393,5 @@ def test_a_run_on_a_damaged_file_ends_with_one_line_and_leaves_what_was_there(tm
         main()
     assert ended.value.code == 2
     told = capsys.readouterr().err
-    assert "en_doc.json, record 1, field 'src': Field required" in " ".join(told.split())
+    assert "en_doc.json, record 1, field 'src': it is missing" in " ".join(told.split())
     assert json.loads((folder / "en_doc.json").read_text())["data"]

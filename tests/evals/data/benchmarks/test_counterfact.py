@@ -158,9 +158,9 @@ def test_the_codes_scores_go_by_the_token_and_the_papers_by_the_whole_target():
 @pytest.mark.slow
 def test_a_record_alone_gives_the_scores_by_token(tmp_path):
     from emend.evals.config.run_config import RunConfig
+    from emend.evals.evaluate.run import run
     from emend.evals.log.records import read_records
     from emend.evals.results.aggregate.rows import report
-    from emend.evals.run.run import run
 
     config = RunConfig(
         benchmark="counterfact",

@@ -6,16 +6,9 @@ from collections import defaultdict
 import pytest
 
 from emend.editors.base import Demonstration
+from emend.evals.data.benchmarks.demonstration_rows import ROWS, DemonstrationPool, UniqueNames, eligible, of_first_rows
 from emend.evals.data.benchmarks.registry import BENCHMARKS
-from emend.evals.data.benchmarks.rows import (
-    ROWS,
-    DemonstrationPool,
-    UniqueNames,
-    eligible,
-    last_drawn,
-    of_first_rows,
-    sample_ids,
-)
+from emend.evals.data.benchmarks.rows import last_drawn, sample_ids
 from emend.evals.data.benchmarks.triples import with_triples
 from tests.params import mostly_slow
 from tests.paths import DATA, SHARED
@@ -64,13 +57,14 @@ def standing(benchmark, setting, **more):
 def test_who_only_looks_gets_the_hand_written_ones_and_the_rows_are_made_once_when_asked_for():
     made: list[str] = []
 
-    def rows():
-        made.append("rows")
+    def rows(count):
+        made.append(f"{count} rows")
         return [example("retain")]
 
     shown = DemonstrationPool.of([example()], rows)
     assert list(shown) == [example()] and made == []
-    assert shown.rows() == shown.rows() == (example("retain"),) and made == ["rows"]
+    assert shown.rows() == shown.rows() == (example("retain"),) and made == [f"{ROWS} rows"]
+    assert shown.rows(0) == (example("retain"),) and made[1:] == ["0 rows"]
 
 
 def test_a_name_is_alone_if_its_capitals_are_in_one_row_only_but_for_the_first_of_a_sentence():
@@ -95,6 +89,7 @@ def test_of_each_kind_the_first_that_fits_is_taken_and_rows_without_an_example_d
     groups = [[example(prompt=str(n))] if n % 2 else [] for n in range(3 * ROWS)]
     assert [one.prompt for one in of_first_rows(groups, 3)] == ["1", "3", "5"]
     assert len(list(of_first_rows(groups))) == ROWS
+    assert len(list(of_first_rows(groups, 0))) > ROWS
 
 
 @pytest.mark.parametrize(("name", "options", "setting", "kinds"), KINDS)

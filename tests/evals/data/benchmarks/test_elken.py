@@ -9,8 +9,8 @@ import pytest
 from emend.editors.memory_based.in_context import EVENT_TAG
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.elken import BLOCKS, ELKEN, KNOWN, UNKNOWNS, TendencyQuestion
+from emend.evals.evaluate.baseline import needs_baseline
 from emend.evals.metrics.scorers import ask_of, score
-from emend.evals.run.baseline import needs_baseline
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED
 
@@ -88,8 +88,8 @@ def test_free_answers_are_kept_whole_and_await_a_judge_instead_of_scoring_zero()
     assert len(free) == 5
     for probe in free:
         said = Answer(text="They will rise.")
-        assert score(probe, said, said) == ({}, {"judged": "awaits a judge"})
-        assert ask_of(probe, scorable=True) == (True, ())
+        assert score(probe, said, said)[:2] == ({}, {"judged": "awaits a judge"})
+        assert ask_of(probe, scorable=True)[:2] == (True, ())
         assert "(A)" not in probe.prompt
         assert probe.reading == "whole"
         assert needs_baseline(probe) != probe.in_scope  # a judge compares it with what was said before

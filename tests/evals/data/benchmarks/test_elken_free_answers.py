@@ -7,10 +7,10 @@ import pytest
 
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.run import run
 from tests.fakes import ScriptedChatModel
 from tests.paths import DATA
 

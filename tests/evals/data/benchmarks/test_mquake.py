@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Case
-from emend.evals.config.task_config import ScopeConfig
+from emend.evals.config.measure_config import ScopeConfig
 from emend.evals.data.benchmarks.mquake import ChainRow, MQuAKE
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids, read_numbered
 from emend.evals.measure.training import questions_of
 from emend.evals.metrics.estimate import estimate
+from emend.evals.metrics.hops import HOP_GOLDS
 from emend.evals.metrics.scorers import score
-from emend.evals.metrics.text import strict_match
+from emend.evals.metrics.text.exact import strict_match
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED
 
@@ -45,7 +46,10 @@ def test_a_record_becomes_its_edits_its_unedited_hops_and_its_questions():
         "Bram Oake is a citizen of Iceland.",
         "The capital of Iceland is Lima.",
     ]
-    assert first.tags == {"case_id": 7, "hops": 2, "edits": 1, "contaminated": True}
+    assert first.tags.items() > {"case_id": 7, "hops": 2, "edits": 1, "contaminated": True}.items()
+    assert json.loads(str(first.tags[HOP_GOLDS])) == [["Iceland", "IS", "Island"], ["Reykjavík"]]
+    (old, *_) = MQuAKE(FIXTURE, {"answers": "old"}).cases("triplet")
+    assert json.loads(str(old.tags[HOP_GOLDS]))[0][0] == "Norway" and old.id != first.id
 
 
 def test_an_edited_fact_is_asked_as_it_was_edited_with_the_aliases_of_its_hop():
@@ -152,7 +156,7 @@ def test_a_record_counts_once_if_any_of_its_questions_is_answered():
 def test_metrics_stand_in_the_papers_order_and_find_their_probes():
     metrics = MQuAKE(FIXTURE).metrics()
     assert [m.name for m in metrics[:3]] == ["Edit-wise", "Instance-wise", "Multi-hop"]
-    assert {m.value for m in metrics} == {"em", "strict", "hit@1"}
+    assert {m.value for m in metrics} == {"em", "strict", "hit@1", "hops_right"}
     assert len({m.name for m in metrics}) == len(metrics)  # a report knows a column by its name
     assert {kind for m in metrics for kind in m.kinds} == {kind for case in cases_of() for kind in kinds(case)}
 

@@ -20,7 +20,7 @@ from emend.evals.data.benchmarks.recoe import (
 )
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.rows import even_shares
-from emend.evals.metrics.recoe import canonical
+from emend.evals.metrics.published.recoe import canonical
 from emend.memory.errors import BadData
 from tests.paths import DATA, SHARED
 

@@ -6,10 +6,10 @@ from emend.agents.roles.answer import build_prompt
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.recoe import ROWS, ReCoE, shots
+from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
-from emend.evals.run.run import run
-from emend.evals.show.report.metrics import notes
+from emend.evals.show.report.metric_notes import notes
 from tests.evals.data.benchmarks.test_recoe import FIXTURE, REAL, real
 from tests.fakes import ScriptedChatModel, begun
 

@@ -1,7 +1,10 @@
 """A run's tables give what its files hold, and nothing else can be reached by them."""
 
+import _thread
 import json
+import signal
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -144,3 +147,40 @@ def test_errors_are_a_table_and_a_torn_one_is_left_out(run: Path) -> None:
     line = {"unit": "u", "case": "7", "editor": "rag", "setting": "doc", "error": "Timeout", "message": "late"}
     (run / ERRORS).write_text(json.dumps(line) + '\n{"unit": ', encoding="utf-8")
     assert rows_of(run, "SELECT case_id, error, message, probe FROM errors") == [("7", "Timeout", "late", None)]
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
+def test_a_file_that_is_there_is_replaced_when_all_is_written(run: Path, tmp_path: Path, ending: str) -> None:
+    out = tmp_path / f"rows{ending}"
+    for _ in range(2):
+        with open_database(run, out) as tables:
+            tables.write("SELECT case_id FROM records", out)
+    before = out.read_bytes()
+    with open_database(run, out) as tables, pytest.raises(BadSettings, match="query failed"):
+        tables.write("SELECT error('late') FROM records", out)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith((".rows", "tmp"))] == []
+
+
+def test_no_cell_of_a_written_table_is_a_formula_and_no_number_of_json_is_none(run: Path, tmp_path: Path) -> None:
+    texts = "'=HYPERLINK(1)' AS a, chr(27) || '[31m' AS \"=b\""
+    odd = f"SELECT {texts}, 'nan'::DOUBLE AS c, 1/0 AS d, 2.5::DOUBLE AS e, [1, 2] AS f"
+    for ending, expected in (
+        (".csv", "a,'=b,c,d,e,f\n'=HYPERLINK(1),\\x1b[31m,,,2.5,\"[1, 2]\"\n"),
+        (".json", '{"a": "=HYPERLINK(1)", "=b": "\\u001b[31m", "c": null, "d": null, "e": 2.5, "f": [1, 2]}\n'),
+    ):
+        out = tmp_path / f"odd{ending}"
+        with open_database(run, out) as tables:
+            tables.write(odd, out)
+        assert out.read_text("utf-8") == expected
+
+
+def test_a_query_that_is_interrupted_ends_as_any_command_does(run: Path) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    timer = Timer(0.05, _thread.interrupt_main)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+    with pytest.raises(KeyboardInterrupt), open_database(run) as tables:
+        timer.start()
+        tables.query(endless)
+    timer.join()
+    signal.signal(signal.SIGINT, before)

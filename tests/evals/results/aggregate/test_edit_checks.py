@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Metric
-from emend.evals.config.run_config import NO_CHECKPOINTS
+from emend.evals.config.mode import NO_CHECKPOINTS
 from emend.evals.log.lines import COSTS, EDIT_CHECK, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.costs import broken_places, edit_checks_of, perplexities_of, side_effect_notes
+from emend.evals.results.aggregate.side_effects import broken_places, edit_checks_of, perplexities_of, side_effect_notes
 from emend.evals.results.aggregate.tables import MetricTable, TableRow
-from emend.evals.show.report.metrics import _best
 
 PLACE = {"setting": "s", "mode": "single", "repeat": 0, "standing": 1}
 
@@ -72,4 +71,4 @@ def test_a_broken_model_gets_no_star() -> None:
         return TableRow((editor,), {"EM": value}, broken)
 
     rows = (row("lora", 1.0, broken=True), row("rome", 0.5), row("ft", 0.25))
-    assert [best.names for best in _best(MetricTable("b", "t", ("editor",), (metric,), rows), metric)] == [("rome",)]
+    assert MetricTable("b", "t", ("editor",), (metric,), rows).marks(metric) == ["", "highest", ""]

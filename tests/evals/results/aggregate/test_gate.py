@@ -1,5 +1,6 @@
 """The release gate: limits on efficacy, forgetting, ability and perplexity, and the last safe number of edits."""
 
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,10 +10,11 @@ import pytest
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.paired import Paired
 from emend.evals.results.aggregate.columns import MetricRow
-from emend.evals.results.aggregate.costs import AbilityRow, PerplexityRow
-from emend.evals.results.aggregate.gate import GateLimits, check_gate, write_junit
+from emend.evals.results.aggregate.gate import GateLimits, check_gate, compared_end
+from emend.evals.results.aggregate.junit import write_junit
 from emend.evals.results.aggregate.rows import ForgettingRow, Report
 from emend.evals.results.aggregate.rows import report as read_report
+from emend.evals.results.aggregate.side_effects import AbilityRow, PerplexityRow
 from emend.memory.errors import BadSettings
 from tests.evals import toy_runs
 from tests.evals.command_line import emend as command
@@ -92,9 +94,9 @@ def test_efficacy_is_that_of_edited_prompts_and_not_a_mean_over_other_kinds(repo
     rows = tuple(row.model_copy(update={"metric": each.name}) for each in metrics)
     measured = report.model_copy(update={"metrics": metrics, "rows": rows})
     (verdict,) = check_gate(measured, GateLimits(min_efficacy=90))
-    assert verdict.passes and verdict.checks[0].quantity == "ES"
+    assert verdict.passes and verdict.checks[0].quantity == "ES (exact)"
     (verdict,) = check_gate(measured, GateLimits(min_efficacy=90, metric="S"))
-    assert verdict.checks[0].quantity == "S"
+    assert verdict.checks[0].quantity == "S (exact)"
 
 
 def test_a_drop_has_the_interval_of_the_difference(report: Report) -> None:
@@ -151,6 +153,23 @@ def test_a_wrong_limit_is_refused(report: Report) -> None:
         check_gate(unedited, GateLimits(min_efficacy=1))
 
 
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("min_efficacy", nan),
+        ("min_efficacy", 500),
+        ("min_efficacy", -5),
+        ("max_forgetting", 101),
+        ("max_ability_drop", inf),
+        ("max_perplexity", -1),
+        ("max_perplexity", inf),
+    ],
+)
+def test_a_limit_that_nothing_can_pass_or_miss_is_refused(report: Report, name: str, limit: float) -> None:
+    with pytest.raises(BadSettings, match=f"--{name.replace('_', '-')} is {limit:g}: give a"):
+        check_gate(curve(report, [100], [0], [1]), GateLimits.model_validate({name: limit}))
+
+
 def test_each_check_is_a_test_case_of_junit(report: Report, tmp_path: Path) -> None:
     verdicts = check_gate(curve(report, [100, 80], [0, 0], [1, 1]), GateLimits(min_efficacy=90, max_perplexity=2))
     checks = [check for verdict in verdicts for check in verdict.checks]
@@ -158,7 +177,7 @@ def test_each_check_is_a_test_case_of_junit(report: Report, tmp_path: Path) -> N
     suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     (failure,) = suite.iter("failure")
-    assert "EM is 80" in failure.get("message", "")
+    assert "EM (exact) is 80" in failure.get("message", "")
 
 
 def test_the_command_ends_with_1_where_a_limit_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,3 +186,20 @@ def test_the_command_ends_with_1_where_a_limit_is_not_kept(tmp_path: Path, capsy
     assert "last safe number of edits: 3" in capsys.readouterr().out
     assert command("gate", str(tmp_path / "run"), "--max-ability-drop", "1", "--json") == 1
     assert '"safe_edits": null' in capsys.readouterr().out
+
+
+def test_the_low_end_of_an_interval_may_decide(report: Report) -> None:
+    (row,) = curve(report, [100], [0], [1]).rows
+    wide = row.model_copy(update={"low": 51.0, "high": 100.0, "metric": report.metrics[0].name})
+    measured = report.model_copy(update={"rows": (wide,)})
+    for limits, passes in ((GateLimits(min_efficacy=90), True), (GateLimits(min_efficacy=90, by="low"), False)):
+        (verdict,) = check_gate(measured, limits)
+        assert verdict.passes is passes
+    drops = curve(report, [100], [3], [1])
+    assert check_gate(drops, GateLimits(max_ability_drop=3.5))[0].passes
+    assert not check_gate(drops, GateLimits(max_ability_drop=3.5, by="low"))[0].passes
+
+
+def test_another_end_of_an_interval_is_none() -> None:
+    with pytest.raises(BadSettings, match="low"):
+        compared_end("lower")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.metrics.paper_scores import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, akew_error
+from emend.evals.metrics.published.akew import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, akew_error
 from emend.evals.results.analyses.base import Lacking
 from tests.evals.made import case_line, record, write_run
 from tests.evals.results.analyses.computed import analysed, numbers
@@ -39,7 +39,7 @@ def test_the_drop_of_two_data_sets_and_without_settings(tmp_path: Path) -> None:
     panels = {row.panel: row.mean for row in analysed("drop", one, other).rows}
     assert panels == {"mquake_cf, editing accuracy": 50.0, "counterfact, editing accuracy": 100.0}
     alone = akew_run(tmp_path / "c", struct=[1])
-    with pytest.raises(Lacking, match="there is only struct: run with --setting struct --setting unstruct"):
+    with pytest.raises(Lacking, match="the run has only struct: run with --setting struct --setting unstruct"):
         analysed("drop", alone)
 
 

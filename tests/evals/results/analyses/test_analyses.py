@@ -11,8 +11,8 @@ from safetensors import safe_open
 from emend.agents.tiny import FOLDER
 from emend.evals.case import Metric, Record
 from emend.evals.judging.judged_run import open_run
+from emend.evals.papers.analyses.docter import SUCCESS, first_named, mentions, subject_of
 from emend.evals.results.analyses.base import Lacking
-from emend.evals.results.analyses.docter import SUCCESS, first_named, mentions, subject_of
 from emend.evals.results.analyses.general import EMBEDDED, size_of
 from emend.evals.results.analyses.registry import analyse_runs, possible
 from emend.memory.errors import BadSettings
@@ -69,7 +69,9 @@ def test_success_by_how_often_and_where_the_document_states_the_fact(tmp_path: P
     }
     found, third = analysed("position", run), pytest.approx(100 / 3)
     assert numbers(found) == {("Front", "rag"): (third, 3), ("Back", "rag"): (pytest.approx(200 / 3), 3)}
-    assert any("3 documents from either end (DocTER: 200)" in note for note in found.notes)
+    assert any(
+        "3 documents with the earliest and with the latest mention (DocTER: 200)" in note for note in found.notes
+    )
 
 
 def test_transfer_by_direction(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_later_askings_and_other_benchmarks_are_left_out(tmp_path: Path) -> None
         (
             "docter",
             {"retrieval"},
-            {"scaling": "--with RUN", "reasoning": "blocks=", "frequency": "no documents", "crosslingual": "zh"},
+            {"scaling": "--with RUN", "reasoning": "blocks=", "frequency": "not documents", "crosslingual": "zh"},
         ),
         (
             "elken",

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.judging.judged_run import open_run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.results.analyses.registry import analyse_runs, possible
-from emend.evals.run.run import run
 from emend.evals.show.report.plots import plot_analysis
 from emend.memory.errors import BadData
 from tests.evals.judged_runs import verdict

@@ -24,7 +24,7 @@ def test_calls_are_summed_up_by_what_they_returned_and_by_the_answer(tmp_path: P
     }
     assert values["calls"] == (2.5, 2) and values["edits found"] == (75.0, 2) and values["all edits found"] == (50.0, 2)
     assert values["recovered"] == (100.0, 1) and values["invalid calls"] == (0.5, 2)
-    assert values["right though not all found"] == (50.0, 2) and values["wrong though all found"] == (50.0, 2)
+    assert values["right, not all edits found"] == (50.0, 2) and values["wrong, all edits found"] == (50.0, 2)
     assert not any(label.startswith("pass") for label in values)
 
 
@@ -32,7 +32,7 @@ def test_shares_that_are_all_alike_have_wilson_s_interval_and_counts_none(tmp_pa
     records = [record(str(n), values={**ALL, "invalid_calls": 0.0, "em": 1.0}) for n in range(10)]
     rows = {row.label: row for row in analysed("trajectory", write_run(tmp_path / "a", records)).rows}
     assert rows["edits found"].low == pytest.approx(72.2, abs=0.1) and rows["edits found"].high == 100.0
-    assert rows["right though not all found"].high == pytest.approx(27.8, abs=0.1)
+    assert rows["right, not all edits found"].high == pytest.approx(27.8, abs=0.1)
     assert rows["calls"].low is None and rows["needless calls"].high is None
 
 

@@ -15,17 +15,16 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.costs import PER_PROBE
 from emend.evals.results.analyses.compare import compare
-from emend.evals.show.report import layout, secondary
+from emend.evals.show.report import secondary
 from emend.evals.show.report.analysis import render_comparison
 from emend.evals.show.report.judges import render_calibration, show_stress
-from emend.evals.show.report.layout import Frame, decimal, frame
+from emend.evals.show.report.layout import decimal, frame
 from emend.evals.show.report.lists import show_edit, show_facts, show_hits
 from emend.evals.show.report.measurements import render_retrieval
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.store.history import FactHistory, Version
 from tests.evals.made import record, write_run
-from tests.params import first_quick
 
 WIDTHS = pytest.mark.parametrize("width", [40, 60, 80, 150])
 SHARE = Estimate(mean=0.8125, n=16, low=0.6342, high=0.9375)
@@ -50,27 +49,6 @@ def assert_whole(text: str, width: int, *parts: str) -> None:
 
 
 # --- the one helper
-
-
-@pytest.mark.parametrize("width", first_quick([40, 16, 38, 39, 200]))
-@pytest.mark.parametrize("odd", [Text("東京 [b]"), Text("two\nlines"), Text("styled", style="red"), "plain"])
-def test_a_long_table_looks_as_rich_lays_it_out(width: int, odd: Text | str) -> None:
-    def table(rows: int) -> Frame:
-        table = frame("first name", "second", "n", names=2)
-        for number in range(rows):
-            table.add_row(Text(f"row {number}"), Text("x" * (number % 9)), Text(str(number**3), style="bold"))
-        table.add_row(odd, "" if isinstance(odd, str) else Text(), Text(""))
-        return table
-
-    def printed(rows: int, many: int) -> str:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(layout, "MANY", many)
-            file = io.StringIO()
-            Console(file=file, width=width, force_terminal=True).print(table(rows))
-            return file.getvalue()
-
-    assert printed(110, 100) == printed(110, 10**6)
-    assert "lines" not in str(odd) or len(printed(110, 100).splitlines()) >= 115
 
 
 def test_the_first_column_gives_way_between_its_words_and_then_the_rows_are_listed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from emend.evals.show.report.progress import Lines
 
-REASON = "429 from openai, waiting 20 s, 3rd time"
+REASON = "429 from openai, waiting 20 s, attempt 3"
 
 
 @pytest.fixture
@@ -35,3 +35,11 @@ def test_the_longest_wait_is_shown_and_short_ones_are_not(clock):
     lines.waiting(30.0, "long")
     lines.waiting(2.0, "short")
     assert lines.waits == ["long"]
+
+
+def test_edits_that_are_solved_ahead_of_their_units_show_progress(clock):
+    file = io.StringIO()
+    lines = Lines(file, every=0.0)
+    lines.start(10, skipped=0)
+    lines.edited("rome", 15.0, 1)
+    assert file.getvalue().splitlines()[-1].startswith("rome: 0/10 units")

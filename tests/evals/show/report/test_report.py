@@ -12,12 +12,13 @@ from rich.text import Text
 
 from emend.evals.case import Metric, Record
 from emend.evals.config.run_config import RunConfig
-from emend.evals.results.aggregate.columns import gather
+from emend.evals.evaluate.run import run
+from emend.evals.results.aggregate.record_table import gather
 from emend.evals.results.aggregate.rows import Report, report, rows_of
 from emend.evals.results.aggregate.tables import TableChoice
-from emend.evals.run.run import run
 from emend.evals.show.report.export import write_svg
-from emend.evals.show.report.metrics import interval, notes, render
+from emend.evals.show.report.metric_notes import notes
+from emend.evals.show.report.metrics import interval, render
 from emend.evals.show.report.progress import Bar, Lines, duration, heartbeat
 from emend.evals.show.report.secondary import cost_text
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel
@@ -90,18 +91,18 @@ def two_editors() -> list[Record]:
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_every_width_shows_every_number(width: int) -> None:
     text = text_of(made(two_editors(), ES, NEM, LOSS), width)
-    for number in ("100.0", "50.0", "25.0", "12.5", "0.500", "0.100", "n=10", "[20, 80]"):
+    for number in ("100.0", "50.0", "25.0", "12.5", "0.500", "0.100", "n=10", "[24, 76]"):
         assert number in text, number
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_the_best_value_is_marked_in_the_metrics_direction() -> None:
     text = text_of(made(two_editors(), ES, LOSS), 120)
-    assert "100.0*" in text and "0.100*" in text
-    assert "50.0*" not in text and "0.500*" not in text
-    assert "100.0*" not in text_of(made([record(editor, 1, success=1.0) for editor in "ab"], ES), 120)  # equal ones
+    assert "100.0^" in text and "0.100*" in text
+    assert "50.0^" not in text and "0.500^" not in text
+    assert "100.0^" not in text_of(made([record(editor, 1, success=1.0) for editor in "ab"], ES), 120)  # equal ones
     coloured = text_of(made(two_editors(), ES), 120, force_terminal=True, color_system="standard")
-    assert "\x1b[1;32m100.0" in coloured and "*" not in coloured
+    assert "\x1b[32m100.0" in coloured and "^" not in coloured
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +122,9 @@ def test_notes_tell_what_is_missing() -> None:
     found = made(two_editors() + [record("a", 11, reason="no \x1breply")], ES)
     told = "\n".join(notes(found.model_copy(update={"cut": 3, "failed": 2, "missing": 1})))
     reason = "unscored in 1 records: no \\x1breply"
-    for part in ("3 prompts were longer", "2 units failed", "not done yet: 1;", reason):
+    for part in ("3 prompts exceeded", "2 units failed", "unfinished units: 1;", reason):
         assert part in told
-    assert "no record has a score" in "\n".join(notes(made([], ES)))
+    assert "no record is scored yet" in "\n".join(notes(made([], ES)))
 
 
 def test_a_run_is_reported_from_its_folder(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from rich.console import Console
 
 from emend.evals.case import Metric, Record
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.lines import BASELINE, COSTS
-from emend.evals.results.aggregate.columns import gather
 from emend.evals.results.aggregate.costs import costs_of, spent_of
+from emend.evals.results.aggregate.record_table import gather
 from emend.evals.results.aggregate.rows import Report, forgetting_of, report, rows_of
 from emend.evals.results.aggregate.tables import TableChoice
-from emend.evals.run.run import run
 from emend.evals.show.report.metrics import render
 from emend.evals.show.report.secondary import spent_line
 from emend.memory.probe import ModelCall, Step, Usage
@@ -113,7 +113,7 @@ def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, w
     assert told["unedited", "keep", 6] == (100.0, 100.0, 6)
     text = text_of(found, width)
     assert "EM by number of applied edits, plain: says the new capital" in text.replace("\n", " ")
-    for part in ("at own edit", "50.0", "s/edit", "s/probe", "of them before any edit"):
+    for part in ("at own edit", "50.0", "s/edit", "s/probe", "of these before editing"):
         assert part in text.replace("\n", " "), part
     assert "…" not in text
 

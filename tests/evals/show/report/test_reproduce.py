@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.results.papers.tables import table
-from emend.evals.results.reproduce.collect import Figure, figures
-from emend.evals.results.reproduce.execute import RunOutcome, outcome_of
-from emend.evals.results.reproduce.needs import plan_cells
-from emend.evals.results.reproduce.recipe import Recipe, with_runs
-from emend.evals.show.report.reproduce import FigureMarks, export, render_cells, render_figures, rows
+from emend.evals.papers.reproduce.collect import Figure, figures
+from emend.evals.papers.reproduce.execute import RunOutcome, outcome_of
+from emend.evals.papers.reproduce.needs import plan_cells
+from emend.evals.papers.reproduce.recipe import Recipe, with_runs
+from emend.evals.papers.show.export import export, rows
+from emend.evals.papers.show.figures import FigureMarks, render_cells, render_figures
+from emend.evals.papers.tables import table
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import emend
 from tests.evals.made import record
 from tests.evals.made import write_run as write_made_run
-from tests.evals.results.papers.runs import EDITED, percent, write_run
+from tests.evals.papers.runs import EDITED, percent, write_run
 from tests.paths import DATA
 
 AKEW, RECOE = table("akew:2"), table("recoe:4")
@@ -55,7 +56,7 @@ def test_each_figure_has_a_number_or_a_reason(tmp_path: Path) -> None:
         assert (rome.mean, rome.n, rome.published_n, rome.reason) == (25.0, 4, 436, "")
         assert rome.low is not None and rome.high is not None and rome.low < 25 < rome.high
         assert rome.difference == pytest.approx(25.0 - rome.cell.value)
-        assert any(note == "model: tiny in the place of the paper's" for note in rome.notes)
+        assert any(note == "model: tiny instead of the paper's" for note in rome.notes)
         assert any(note == "data: a sample, --limit 4" for note in rome.notes)
         assert (ft.mean, ft.reason) == (None, "ModelError: no room")
 
@@ -86,7 +87,7 @@ def test_the_reason_is_that_of_the_figures_own_run() -> None:
 def test_what_is_not_alike_everywhere_is_said_once(tmp_path: Path) -> None:
     listed = reproduced(tmp_path)
     marks = FigureMarks(listed)
-    assert "model: tiny in the place of the paper's" in marks.common
+    assert "model: tiny instead of the paper's" in marks.common
     failed = next(figure for figure in listed if figure.mean is None)
     assert marks.of(failed) == "a" and marks.letters == {"ModelError: no room": "a"}
 
@@ -151,7 +152,7 @@ def test_what_was_not_given_is_the_reason() -> None:
     docter = table("docter:8")
     planned = plan_cells(docter, {"": "tiny"})
     reason = figures(docter, planned, with_runs(Recipe(table="docter:8"), docter, planned, {}), [])[0].reason
-    assert reason == "needs triplets: --extract tool=spacy makes them"
+    assert reason == "needs triplets: create them with --extract tool=rules"
 
 
 def test_an_empty_cell_of_triplets_says_what_is_true_of_triplets(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_a_table_says_which_preset_sets_up_which_method() -> None:
     cells = [cell for cell in docter.cells if cell.model == "LLaMA2-7B" and cell.method in ("IKE(D)", "RAG")]
     planned = plan_cells(docter, {"LLaMA2-7B": "tiny"}, cells)
     for preset, line in (
-        ("paper", "preset: paper, for IKE(D); the others have Emend's settings"),
+        ("paper", "preset: paper, for IKE(D); others use Emend's settings"),
         ("", "preset: none"),
     ):
         common = {"preset": preset} if preset else {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.evals.show.report.tracing import brief, entry_texts, is_conversation
+from emend.evals.show.report.traces.values import brief, entry_texts, is_conversation
 
 CALL = {"name": "search_memory", "args": {"query": "Land0"}, "id": "1"}
 

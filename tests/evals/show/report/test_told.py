@@ -12,20 +12,22 @@ from rich.console import Console
 from emend.evals.case import Metric
 from emend.evals.config.run_config import RunConfig
 from emend.evals.data.benchmarks.elken import M_FOR_G
+from emend.evals.evaluate.run import run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
+from emend.evals.papers.show.published import show_list
+from emend.evals.papers.tables import papers
 from emend.evals.results.aggregate.columns import MetricRow
+from emend.evals.results.aggregate.mark_names import HIGHEST
 from emend.evals.results.aggregate.rows import Report, report
 from emend.evals.results.analyses.compare import compare
-from emend.evals.results.papers.tables import papers
-from emend.evals.run.run import run
 from emend.evals.show.report import secondary
 from emend.evals.show.report.analysis import render_comparison, show_possible
 from emend.evals.show.report.export import write_svg
-from emend.evals.show.report.metrics import notes, render
-from emend.evals.show.report.papers import show_list
-from emend.evals.show.report.tracing import show_overview
-from emend.evals.show.trace.answers import StepFilter
+from emend.evals.show.report.metric_notes import MARKS, MEANINGS, notes
+from emend.evals.show.report.metrics import render
+from emend.evals.show.report.traces.run_overview import show_overview
+from emend.evals.show.trace.filters import StepFilter
 from emend.evals.show.trace.overview import CaseRow, NodeRow, Overview
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, speak
@@ -64,8 +66,8 @@ def test_a_cost_has_its_interval_though_both_ends_round_alike(low: float, high: 
     assert "[0.22, 0.22]" in text_of(table)
 
 
-def test_the_star_is_explained_only_where_there_is_one() -> None:
-    told = "* best of its column"
+def test_a_mark_is_explained_only_where_there_is_one() -> None:
+    told = f"{MARKS[HIGHEST]} {MEANINGS[HIGHEST]}"
     assert told in notes(report_of(rag=100.0, ike=50.0), plain=True)
     assert told not in notes(report_of(rag=100.0, ike=100.0), plain=True)
     assert told not in notes(report_of(rag=100.0), plain=True)
@@ -74,7 +76,7 @@ def test_the_star_is_explained_only_where_there_is_one() -> None:
 
 def test_notes_say_where_the_interval_is_wilsons() -> None:
     first = notes(report_of(rag=100.0))[0]
-    assert "[95 % intervals: bootstrap over cases, Wilson's where all cases are alike]" in first
+    assert "[95 % intervals: bootstrap over cases, Wilson's near 0 and 1]" in first
 
 
 # --- names of runs

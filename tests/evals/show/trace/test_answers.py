@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.show.report.tracing import MAX_ROWS, show_answers
-from emend.evals.show.trace.answers import AnswerFilter, RecordFilter, list_answers
+from emend.evals.show.report.traces.answer_list import MAX_ROWS, show_answers
+from emend.evals.show.trace.answers import list_answers
+from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import caller
 from tests.evals.made import case_line, record, write_run

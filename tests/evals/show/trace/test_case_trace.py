@@ -9,9 +9,10 @@ from rich.console import Console
 
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import read_lines
-from emend.evals.show.report.tracing import log_probs, markdown, show_trace, steps_lines
-from emend.evals.show.trace.answers import RecordFilter, StepFilter
+from emend.evals.show.report.traces.case_text import markdown, show_trace, steps_lines
+from emend.evals.show.report.traces.values import log_probs
 from emend.evals.show.trace.case_trace import Trace, new_hits, rows, trace
+from emend.evals.show.trace.filters import RecordFilter, StepFilter
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.toy_runs import go
 from tests.evals.toys import ScriptedModel
@@ -60,7 +61,7 @@ def test_an_ambiguous_id_an_editor_that_is_not_there_and_no_run_are_refused(smoo
         trace(smooth, "")
     with pytest.raises(BadSettings, match="case .* has no editor 'ike': known: rag"):
         trace(smooth, "1", records=RecordFilter(editor="ike"))
-    with pytest.raises(BadData, match=r"is no run folder: it has no manifest.json"):
+    with pytest.raises(BadData, match=r"is not a run folder: manifest.json is missing"):
         trace(tmp_path, "1")
 
 
@@ -170,6 +171,21 @@ def test_hits_that_took_the_place_of_others_are_shown_and_those_that_stayed_are_
     result = [line for line in lines if line.startswith("hit")]
     assert result == ["hit 1  score 2.0000   one", "hit 2  score 1.0000   two", "hits  as before",
                     "hit 1  score 1.0000   two", "hits  none"]  # fmt: skip
+
+
+def test_the_beginning_of_a_prompt_that_an_earlier_step_had_is_one_line_in_a_terminal():
+    shots = "\n".join(f"Question {number}" for number in range(20))
+
+    def step(place, question):
+        made = {"prompt": f"{shots}\n{question}"}
+        return {"node": "ask", "place": place, "ms": 1.0, "update": made, "calls": [], "error": None}
+
+    lines = list(steps_lines([step(1, "Who?"), step(2, "Where?"), step(3, "Where?\nWhen?")]))
+    first, second, third = (line for line in lines if line.text.plain.startswith("prompt"))
+    assert shots in first.text.plain
+    assert second.text.plain == "prompt\n(20 lines as in step 1 ask)\nWhere?"
+    assert third.text.plain == "prompt\n(21 lines as in step 2 ask)\nWhen?"
+    assert shots in second.markdown and shots in third.markdown
 
 
 def test_every_target_has_a_name_beside_its_log_probability(walked):

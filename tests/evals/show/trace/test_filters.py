@@ -12,9 +12,10 @@ from emend.evals.cli.main import app
 from emend.evals.log.lines import split_passes
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report
-from emend.evals.show.report.tracing import markdown, show_overview, show_trace
-from emend.evals.show.trace.answers import RecordFilter, StepFilter
+from emend.evals.show.report.traces.case_text import markdown, show_trace
+from emend.evals.show.report.traces.run_overview import show_overview
 from emend.evals.show.trace.case_trace import rows, trace, trajectory
+from emend.evals.show.trace.filters import RecordFilter, StepFilter
 from emend.evals.show.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
 from emend.evals.show.trace.overview import draw_paths, overview
 from emend.memory.errors import BadData, BadSettings, EmendError
@@ -26,6 +27,7 @@ from tests.provider.models import asked_model
 from tests.provider.server import Provider
 from tests.provider.speaking import believes
 
+EDITORS = ["rag", "my_graph:Quoter", "a:Twin", "b:Twin"]
 LOOP = GraphEdges(
     graph="loop",
     nodes=("plan", "use", "say"),
@@ -34,6 +36,14 @@ LOOP = GraphEdges(
         Edge("say", "__end__"),
     ),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "full"), [("rag", "rag"), ("Quoter", "my_graph:Quoter"), ("my_graph:Quoter", "my_graph:Quoter"),
+                       ("Twin", "Twin"), ("nope", "nope")],
+)  # fmt: skip
+def test_an_own_editor_is_found_by_its_short_name_if_no_other_has_it(name, full):
+    assert RecordFilter(editor=name).with_full_name(EDITORS).editor == full
 
 
 def shown(folder, case, width=100, **wanted):
@@ -59,7 +69,7 @@ def test_a_node_is_shown_alone_and_an_unknown_one_names_the_nearest(smooth):
     assert {step["node"] for probe in traced.probes for step in probe.visible_steps} == {"compose"}
     assert all(len(probe.steps) > len(probe.visible_steps) for probe in traced.probes)
     text = shown(smooth, "1", node="compose")
-    assert "2 compose" in text and "respond" not in text and "4 other steps are not shown" in text
+    assert "2 compose" in text and "respond" not in text and "4 other steps not shown" in text
     for asked in (lambda: trace(smooth, "1", steps=StepFilter(node="retreive")),
                   lambda: overview(smooth, steps=StepFilter(node="retreive"))):  # fmt: skip
         with pytest.raises(BadSettings, match="no node 'retreive': did you mean 'retrieve'"):
@@ -71,7 +81,7 @@ def test_a_text_is_found_wherever_it_stands_in_either_case_and_in_the_step_of_th
     traced = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
     steps = [step["node"] for probe in traced.probes for step in probe.visible_steps]
     assert set(steps) == {"retrieve", "compose", "respond"}  # the hit, the prompt, and what the model was asked
-    with pytest.raises(BadSettings, match="nothing in case 2 fits text 'zebra': it went through compose, respond, ret"):
+    with pytest.raises(BadSettings, match="nothing in case 2 fits text 'zebra': it ran compose, respond, ret"):
         trace(smooth, "2", steps=StepFilter(grep="zebra"))
     with pytest.raises(BadSettings, match="nothing in '.*' fits node 'compose' and text 'zebra'"):
         overview(smooth, steps=StepFilter(grep="zebra", node="compose"))
@@ -83,8 +93,8 @@ def test_a_text_is_found_wherever_it_stands_in_either_case_and_in_the_step_of_th
 
 
 def test_nothing_went_wrong_is_no_error_and_no_column_of_retries(smooth):
-    assert "nothing failed, was retried or is unscored" in shown(smooth, "1", errors=True)
-    assert "nothing failed, was retried or is unscored" in short(smooth, errors=True)
+    assert "no step failed, was retried or is unscored" in shown(smooth, "1", errors=True)
+    assert "no step failed, was retried or is unscored" in short(smooth, errors=True)
     assert command(smooth, "1", "--errors").exit_code == 0
     assert not [row for row in report(smooth).costs if row.metric == "retries/probe"]
 
@@ -235,7 +245,7 @@ def test_the_command_draws_one_graph_per_editor_that_has_one(smooth, tmp_path):
     assert "12 probes" in draw_paths(smooth, records=RecordFilter(editor="rag"))
     output = command(smooth, "1", "--mermaid", "--out", tmp_path / "way.mmd")
     assert output.exit_code == 0 and (tmp_path / "way.mmd").read_text(encoding="utf-8") == text
-    with pytest.raises(BadSettings, match="no graph was gone through"):
+    with pytest.raises(BadSettings, match="no graph was run"):
         draw_paths(smooth, "1", records=RecordFilter(editor=EDITOR))
 
 
@@ -272,7 +282,7 @@ def test_all_in_short_as_json_is_nodes_and_cases(smooth):
         (("--scoring", "none"), "--scoring selects within one case"),
         (("1", "--otlp", "http://127.0.0.1:1", "--kind", "efficacy"), "--otlp sends whole cases: leave out"),
         (("1", "--out", "x.md"), "--out is the file of --md or --mermaid"),
-        (("1", "--include-content"), "--include-content belongs to --otlp"),
+        (("1", "--include-content"), "--include-content needs --otlp"),
         (("1", "--node", "respnd"), "case 1 has no node 'respnd': did you mean 'respond'?"),
         (("nowhere",), "no case 'nowhere'"),
         (("--editor", "rig"), "the run has no editor 'rig': did you mean 'rag'?"),
@@ -306,9 +316,9 @@ def test_a_folder_without_cases_or_with_records_of_another_setting_is_traced_or_
     records = folder / "records.jsonl"
     lines = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
     records.write_text("".join(json.dumps(line | {"setting": "2020-13-45"}) + "\n" for line in lines), encoding="utf-8")
-    with pytest.raises(BadSettings, match="no graph was gone through"):
+    with pytest.raises(BadSettings, match="no graph was run"):
         draw_paths(folder)
     (folder / "cases.jsonl").unlink()
-    with pytest.raises(BadData, match="has no case: restore the file"):
+    with pytest.raises(BadData, match="contains no case: restore the file"):
         trace(folder, "1")
     assert overview(folder).cases[0].number == 0

@@ -3,19 +3,23 @@
 import io
 import json
 import shutil
+from collections import Counter
 
 import pytest
 from rich.console import Console
 
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
-from emend.evals.judging.store import FOLDER, find_scoring, read_judgements
-from emend.evals.log.lines import CASES
+from emend.evals.judging.scorings.judgements import read_judgements
+from emend.evals.judging.scorings.line import read_judgement_lines
+from emend.evals.judging.scorings.manifest import FOLDER
+from emend.evals.judging.scorings.search import find_scoring
+from emend.evals.log.lines import CASES, EVENTS, RECORDS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
-from emend.evals.show.report.tracing import markdown, show_trace
-from emend.evals.show.trace.answers import StepFilter
+from emend.evals.show.report.traces.case_text import markdown, show_trace
 from emend.evals.show.trace.case_trace import judged_steps, rows, trace
+from emend.evals.show.trace.filters import StepFilter
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.judged_runs import judge_model
 from tests.fakes import ScriptedChatModel
@@ -35,7 +39,7 @@ def scored(judgeable, name, tmp_path, model=None, **panel):
 def events(folder):
     scoring = find_scoring(folder)
     assert scoring is not None
-    return list(read_lines(folder / FOLDER, f"{scoring.id}.events.jsonl"))
+    return list(read_lines(scoring.folder(folder), EVENTS))
 
 
 def all_judged(folder):
@@ -63,16 +67,17 @@ def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(judgeable, t
 
 def test_one_call_for_several_items_is_kept_once_and_found_from_each_and_lines_stay_small(judgeable, tmp_path):
     folder = scored(judgeable, "elken", tmp_path)
-    batches = {tuple(line["items"]) for line in events(folder) if line["kind"] == "tendency"}
-    assert any(len(items) > 1 for items in batches)
-    judged = [judgement for judgement in all_judged(folder) if judgement.judgement.kind == "tendency"]
-    assert judged and all(judgement.steps and judgement.together > 1 for judgement in judged)
-    asked = [line for line in events(folder) if line["kind"] == "tendency" and line["node"] == "ask"]
-    assert len(asked) == len(batches)
     scoring = find_scoring(folder)
     assert scoring is not None
+    lines = [line for line in read_judgement_lines(folder, scoring) if line.judgement.kind == "tendency"]
+    calls = Counter(line.unit for line in lines)
+    assert max(calls.values()) > 1
+    judged = [judgement for judgement in all_judged(folder) if judgement.judgement.kind == "tendency"]
+    assert judged and all(judgement.steps and judgement.together > 1 for judgement in judged)
+    asked = [line for line in events(folder) if line["unit"] in calls and line["node"] == "ask"]
+    assert len(asked) == len(calls)
     assert all(judgement.steps == () for judgement in read_judgements(folder, scoring))
-    line = (folder / FOLDER / f"{scoring.id}.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    line = (scoring.folder(folder) / RECORDS).read_text(encoding="utf-8").splitlines()[0]
     assert "steps" not in json.loads(line)
 
 
@@ -111,7 +116,7 @@ def test_a_call_that_a_crash_doubled_is_shown_once_and_a_scoring_without_steps_s
     folder = scored(judgeable, "recoe", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
-    path = folder / FOLDER / f"{scoring.id}.events.jsonl"
+    path = scoring.folder(folder) / EVENTS
     before = {judgement.judgement.key: len(judgement.steps) for judgement in all_judged(folder)}
     path.write_bytes(path.read_bytes() * 2)
     assert {judgement.judgement.key: len(judgement.steps) for judgement in all_judged(folder)} == before
@@ -127,8 +132,8 @@ def test_an_index_gives_the_same_judgements_without_reading_the_others(judgeable
     monkeypatch.setattr("emend.evals.log.run_index.LARGE", large)
     folder = scored(judgeable, name, tmp_path)
     records = list(read_records(folder))
-    (steps,) = (folder / FOLDER).glob("*.events.jsonl")
-    steps.write_bytes(b"{damaged\n" + steps.read_bytes() + b'{"items": ["torn"')
+    (steps,) = (folder / FOLDER).glob(f"*/{EVENTS}")
+    steps.write_bytes(b"{damaged\n" + steps.read_bytes() + b'{"unit": "torn"')
     cases = [[each for each in records if each.case == case] for case in {each.case for each in records}]
     whole = [judged_steps(folder, case) for case in cases]
     assert any(len(item.steps) > 1 for judged in whole for items in judged.values() for item in items)
@@ -139,7 +144,7 @@ def test_an_index_gives_the_same_judgements_without_reading_the_others(judgeable
 
 def test_a_damaged_judgement_is_named(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path)
-    path = next(path for path in (folder / FOLDER).glob("*.jsonl") if ".events" not in path.name)
+    (path,) = (folder / FOLDER).glob(f"*/{RECORDS}")
     lines = path.read_bytes().splitlines(keepends=True)
     for damaged in (b"{\n", lines[1].replace(b'"values":{', b'"values":{"x":"y",')):
         path.write_bytes(b"".join([lines[0], damaged, *lines[2:]]))

@@ -11,7 +11,6 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.log.records import read_records
 from emend.evals.show.trace import otlp_export as otlp
-from emend.evals.show.trace.otlp_spans import Span
 from emend.memory.errors import BadSettings, ExportFailed, MissingExtra
 from tests.evals import made
 from tests.evals.judged_runs import judge_model
@@ -20,7 +19,8 @@ from tests.evals.toys import EDITOR
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra 'otel' is not installed")
 
-from tests.evals.collector import Collector, attributes  # noqa: E402  (needs the extra)
+from emend.evals.show.trace.otlp_spans import SpanMaker  # noqa: E402  (needs the extra)
+from tests.evals.collector import Collector, attributes  # noqa: E402
 
 
 def told(folder, **more):
@@ -60,10 +60,13 @@ def test_case_probe_node_and_call_stand_in_each_other(smooth):
 def test_a_case_of_one_probe_is_sent_under_ids_of_its_place(tmp_path):
     run = made.write_run(tmp_path / "run", [made.record("1", values={"em": 1.0})])
     assert len(told(run).named("probe ")) == 1
-    item, within = Span("a", ("run", "unit"), 0, 1), Span("b", ("run", "unit", "probe"), 0, 1)
-    other = Span("a", ("run", "other"), 0, 1)
-    assert within.parent_id == item.span_id and within.trace_id == item.trace_id != other.trace_id
-    assert item.parent_id is None and item.trace_id < 2**128 and item.span_id < 2**64
+    unit, inner, other = (
+        SpanMaker("run").span("a", key, 0, 1, {})
+        for key in (("run", "unit"), ("run", "unit", "probe"), ("run", "other"))
+    )
+    assert inner.parent == unit.context and unit.parent is None
+    assert inner.context.trace_id == unit.context.trace_id != other.context.trace_id
+    assert unit.context.is_valid and len({span.context.span_id for span in (unit, inner, other)}) == 3
 
 
 def test_each_case_links_to_the_span_of_its_run(smooth):
@@ -177,12 +180,12 @@ def test_an_address_may_name_the_path_and_headers_come_from_the_environment(smoo
     "address", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:99999999", ""]
 )
 def test_what_is_no_address_is_refused(smooth, address):
-    with pytest.raises(BadSettings, match="is no address: give for example http://127.0.0.1:4318"):
+    with pytest.raises(BadSettings, match="is not an address: give for example http://127.0.0.1:4318"):
         otlp.export(smooth, address)
 
 
 def test_a_password_in_the_address_is_refused_and_no_collector_is_told_at_once(smooth):
-    with pytest.raises(BadSettings, match="holds a password") as caught:
+    with pytest.raises(BadSettings, match="contains a password") as caught:
         otlp.export(smooth, "http://me:hunter22@127.0.0.1:4318")
     assert "hunter22" not in str(caught.value)
     with Collector() as collector:
@@ -194,7 +197,7 @@ def test_a_password_in_the_address_is_refused_and_no_collector_is_told_at_once(s
 def test_a_collector_that_refuses_or_breaks_off_is_told_with_what_it_took(smooth, capfd):
     with Collector(status=401) as collector, pytest.raises(ExportFailed, match=r"refuses \(HTTP 401: not so\)"):
         otlp.export(smooth, collector.address)
-    with Collector(refuse_after=1) as collector, pytest.raises(ExportFailed, match="took 0 spans and then no more"):
+    with Collector(refuse_after=1) as collector, pytest.raises(ExportFailed, match="accepted 0 spans and then no more"):
         otlp.export(smooth, collector.address)
     assert capfd.readouterr().err == ""
 
@@ -213,7 +216,7 @@ def test_no_redirect_is_followed_and_nothing_is_sent_there(smooth, monkeypatch, 
     """`first` requests are taken before the collector redirects: its check, or the first batch."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=otelsecret-1234567890")
     with Collector() as other, Collector(refuse_after=first, location=f"{other.address}/v1/traces") as collector:
-        with pytest.raises(ExportFailed, match="which is not followed" if first == 0 else "took 0 spans"):
+        with pytest.raises(ExportFailed, match="which is not followed" if first == 0 else "accepted 0 spans"):
             otlp.export(smooth, collector.address)
     assert len(collector.requests) == first + 1 and not other.requests
 

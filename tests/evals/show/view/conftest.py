@@ -12,7 +12,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 @contextmanager
 def serving(*folders):
     """The address of a viewer of these folders."""
-    from emend.evals.show.view.server import Site, listen, make_server
+    from emend.evals.show.view.server import listen, make_server
+    from emend.evals.show.view.site import Site
 
     with Site(folders) as site, listen("127.0.0.1", 0) as listener:
         server = make_server(site)

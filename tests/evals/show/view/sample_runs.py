@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.run import run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST
-from emend.evals.run.run import run
 from tests.evals.judged_runs import elken_run, judge_model
 from tests.evals.traced_runs import rough_run
 from tests.fakes import ScriptedScoringModel

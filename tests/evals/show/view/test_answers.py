@@ -10,7 +10,9 @@ import pytest
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.table_parts import find_parts, parts_folder
-from emend.evals.show.trace.answers import VERDICTS, AnswerFilter, list_answers, texts_of
+from emend.evals.show.trace.answers import list_answers
+from emend.evals.show.trace.filters import AnswerFilter, texts_of
+from emend.evals.show.trace.verdicts import VERDICTS
 from emend.evals.show.view.answers import MAX_NEEDLES, RunAnswers
 from emend.evals.show.view.views import CaseFilter
 from emend.memory.errors import BadData
@@ -156,5 +158,5 @@ def test_a_damaged_line_is_named(run):
     path = run / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b'{"unit": "u", "of": 1}\n', *lines[1:]]))
-    with pytest.raises(BadData, match=r"records\.jsonl, line 2, field case: Field required"):
+    with pytest.raises(BadData, match=r"records\.jsonl, line 2, field case: it is missing"):
         answers(run)

@@ -61,14 +61,14 @@ def test_the_same_run_gives_the_same_bytes_and_old_pages_go(run, tmp_path):
 def test_other_files_are_never_written_over(run, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    with pytest.raises(BadSettings, match="holds other files"):
+    with pytest.raises(BadSettings, match="contains other files"):
         export_folder([run], tmp_path / "mine")
     (tmp_path / "mine" / "export.txt").write_text("../thesis\n/etc/hosts\nthesis.txt\n")
     (tmp_path / "thesis").touch()
     export_folder([run], tmp_path / "mine")
     assert (tmp_path / "thesis").exists()  # a listing cannot name what is outside
     assert emend("view", str(tmp_path / "mine"), "--export", str(tmp_path / "none")) == 2  # an export is no run
-    assert "no run is there" in capsys.readouterr().err and not (tmp_path / "none").exists()
+    assert "no run found" in capsys.readouterr().err and not (tmp_path / "none").exists()
     for words, message in (
         (["--cases", "all"], "--cases selects"),
         (["--export", "a", "--single", "b.html"], "give one of them"),

@@ -11,7 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from emend.evals.log.lines import CASES, ERRORS, EVENTS, RECORDS
-from emend.evals.show.view.server import Site, make_app
+from emend.evals.show.view.server import make_app
+from emend.evals.show.view.site import Site
 from tests.evals.show.view.sample_runs import hostile_run
 
 COUNT, SEED = 1000, 7

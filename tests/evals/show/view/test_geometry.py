@@ -4,13 +4,14 @@ import doctest
 
 import pytest
 
-from emend.evals.show.view import environment
-from emend.evals.show.view.environment import draw_graph, panels, symmetric, whisker
+from emend.evals.show.view import charts
+from emend.evals.show.view.charts import panels, symmetric, whisker
+from emend.evals.show.view.graph_layout import NODE_HEIGHT, NODE_WIDTH, draw_graph
 from emend.evals.show.view.views import CellView, ViewData
 
 
 def test_examples():
-    assert doctest.testmod(environment).failed == 0
+    assert doctest.testmod(charts).failed == 0
 
 
 def test_a_whisker_lies_on_its_axis():
@@ -56,6 +57,6 @@ def test_edges_end_at_the_side_of_their_target(source, target):
     drawn = draw_graph(ViewData(name="g", nodes=nodes, edges=(edge,), layers=4, columns=2))
     left, top = drawn.corners[target]
     x, y = map(float, drawn.edges[0].path.split("C")[1].split()[-2:])
-    outside = max(left - x, x - left - environment.NODE_WIDTH, top - y, y - top - environment.NODE_HEIGHT)
+    outside = max(left - x, x - left - NODE_WIDTH, top - y, y - top - NODE_HEIGHT)
     assert outside == pytest.approx(6, abs=0.1)  # as long as the arrowhead
     assert drawn.edges[0].edge.label == "1" and "taken: " + source in drawn.words

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from emend.evals.log.lines import EVENTS, RECORDS
+from emend.evals.log.records import read_records
+from emend.evals.metrics.reading_line import reading_lines
 from tests.evals.show.view.browser_pages import general, go, one_of_each, open_all, opened
 from tests.evals.show.view.conftest import serving
 from tests.evals.show.view.sample_runs import PAYLOADS, hostile_run
@@ -72,6 +74,18 @@ def test_without_javascript_every_number_is_there(browser, sample_runs):
             if not address.endswith("live.html"):
                 assert numbers(page) or address.endswith("compare.html")
                 assert sorted(numbers(page)) == sorted(numbers(plain)), address
+
+
+def test_a_case_says_how_each_answer_was_read(browser, sample_runs):
+    lines = [line for record in read_records(sample_runs / "compared") for line in reading_lines(record)]
+    stored = {" ".join(f"{line.score}: {line.text()}".split()) for line in lines}
+    with serving(sample_runs) as home, opened(browser) as page:
+        go(page, next(address for address in one_of_each(page, home, "compared") if "/case/" in address))
+        open_all(page)
+        shown = page.eval_on_selector_all(
+            "dt", "terms => terms.filter(term => term.textContent === 'read').map(term => term.nextSibling.innerText)"
+        )
+        assert shown and {" ".join(text.split()) for text in shown} <= stored
 
 
 def test_hostile_texts_do_nothing(browser, sample_runs, tmp_path):

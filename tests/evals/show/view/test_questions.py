@@ -38,7 +38,7 @@ QUESTIONS = {
         "details[open].probe:has(.wrong) pre.text",
     ),
     "does an editor forget what it learned first?": (
-        ["tbody a:text-is('sequential')", "summary:has-text('The numbers of these curves')"],
+        ["tbody a:text-is('sequential')", "summary:has-text('Data of these curves')"],
         "figure:has-text('edits so far') .line, td:text('4')",
     ),
     "what came first where the right edit did not?": (
@@ -46,7 +46,7 @@ QUESTIONS = {
         "dt:text-is('found') + dd .hits li",
     ),
     "what was sent before the unit failed?": (
-        ["tbody a:text-is('failed')", ".tabs a:has-text('Errors')", "summary:has-text('up to the failure')"],
+        ["tbody a:text-is('failed')", ".tabs a:has-text('Errors')", "summary:has-text('before the failure')"],
         "details[open] .steps pre.text",
     ),
 }

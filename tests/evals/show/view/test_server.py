@@ -12,7 +12,9 @@ from starlette.testclient import TestClient
 
 from emend.evals.cli.viewer import require_view
 from emend.evals.show.view.environment import STATIC, TEMPLATES, environment
-from emend.evals.show.view.server import HEADERS, Site, is_loopback, make_app
+from emend.evals.show.view.guard import HEADERS, is_loopback
+from emend.evals.show.view.server import make_app
+from emend.evals.show.view.site import Site
 from emend.memory.errors import MissingExtra
 from tests.evals.command_line import emend
 
@@ -179,10 +181,10 @@ def test_templates_escape_everything(monkeypatch):
 
 
 def test_the_command_names_the_extra_and_refuses_what_others_could_read(monkeypatch, tmp_path, capsys):
-    assert emend("view", str(tmp_path), "--no-browser") == 2 and "no run is there" in capsys.readouterr().err
+    assert emend("view", str(tmp_path), "--no-browser") == 2 and "no run found" in capsys.readouterr().err
     assert emend("view", str(tmp_path), "--host", "0.0.0.0") == 2 and "--token" in capsys.readouterr().err
     assert emend("view", str(tmp_path), "--token", "short") == 2 and "16 characters" in capsys.readouterr().err
-    assert emend("view", str(tmp_path / "none")) == 2 and "is no folder" in capsys.readouterr().err
+    assert emend("view", str(tmp_path / "none")) == 2 and "is not a folder" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(MissingExtra, match=re.escape("pip install 'emend-eval[view]'")):
         require_view()

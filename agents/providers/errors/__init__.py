@@ -1,0 +1,1 @@
+"""Classification of provider errors into Emend's error classes, one for each remedy."""

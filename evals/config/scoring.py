@@ -1,0 +1,20 @@
+"""Part of a configuration about the scores of answers and of the edited model."""
+
+from typing import NamedTuple
+
+
+class ScoringSpec(NamedTuple):
+    """Protocols of a run and its further measurements.
+
+    Attributes:
+        protocols: rules that decide if an answer is right; empty for the benchmark's own.
+        only_wrong_before: leave out questions about an edit that the unedited model answers
+            correctly.
+        perplexity_text: file of passages, or `none`; None for the benchmark's, or the built-in one.
+        ability: tasks that measure the model's ability before and after edits of its weights.
+    """
+
+    protocols: tuple[str, ...] = ()
+    only_wrong_before: bool = False
+    perplexity_text: str | None = None
+    ability: tuple[str, ...] = ()

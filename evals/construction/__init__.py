@@ -1,0 +1,1 @@
+"""Benchmark construction: sources, the run that generates the items, and the benchmark folder."""

@@ -1,0 +1,1 @@
+"""Display of constructions in the terminal and for reviewers."""

@@ -1,0 +1,1 @@
+"""Fact updates from Wikidata, read from a dump or queried over HTTP."""

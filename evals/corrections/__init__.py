@@ -1,0 +1,1 @@
+"""Manual corrections of a run's scores, stored separately."""

@@ -1,0 +1,1 @@
+"""Benchmarks of factual edits that are scored by the tokens of the right answer."""

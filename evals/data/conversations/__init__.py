@@ -1,0 +1,3 @@
+"""Conversation benchmarks: dated messages, questions about them, and the messages that are
+evidence.
+"""

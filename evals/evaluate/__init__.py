@@ -1,0 +1,1 @@
+"""Evaluation of a run: cases, edits and probes."""

@@ -1,0 +1,1 @@
+"""Set-up of a run: its cases, editors, model and memory."""

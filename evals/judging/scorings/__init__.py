@@ -1,0 +1,1 @@
+"""Scorings of a run: a panel's judgements, each scoring in its own subfolder of the run folder."""

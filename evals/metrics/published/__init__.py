@@ -1,0 +1,1 @@
+"""Scores as defined by papers and their published code, with a module for each benchmark."""

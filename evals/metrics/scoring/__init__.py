@@ -1,0 +1,1 @@
+"""Scorers: the base class, the built-in scorers, and their registry."""

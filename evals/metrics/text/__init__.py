@@ -1,0 +1,1 @@
+"""Comparison of text answers with gold: whole answers, answers within sentences, and choices."""

@@ -1,0 +1,1 @@
+"""Published result tables of the four papers, their inconsistencies, and matching runs."""

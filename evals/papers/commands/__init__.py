@@ -1,0 +1,1 @@
+"""Commands of the papers: `emend papers`, `reproduce` and `sweep`."""

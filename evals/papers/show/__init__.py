@@ -1,0 +1,1 @@
+"""Rendering and export of published tables and reproduced figures."""

@@ -1,1 +1,0 @@
-"""The run: cases, edits and probes, evaluated and written."""

@@ -1,0 +1,1 @@
+"""Output of a run's traces, answers and overview on a terminal or as Markdown."""

@@ -1,1 +1,0 @@
-"""Streams of turns with questions between them, and the memory systems that are asked over them."""

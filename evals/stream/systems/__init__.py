@@ -1,1 +1,0 @@
-"""Memory systems that come with Emend, and adapters for those of others."""

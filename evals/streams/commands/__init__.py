@@ -1,0 +1,1 @@
+"""CLI commands of the streams: `emend stream` and `emend mcp`."""

@@ -1,0 +1,1 @@
+"""Sentences of generated streams: templates, and exact parsers of what they generate."""

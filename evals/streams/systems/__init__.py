@@ -1,0 +1,1 @@
+"""Emend's memory systems, and adapters for third-party ones."""

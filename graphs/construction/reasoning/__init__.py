@@ -1,0 +1,1 @@
+"""Steps of ReCoE's pipeline other than the question itself: facts, aliases and sample replies."""

@@ -1,0 +1,1 @@
+"""Retrieval strategies for conversations, such as windows of turns, dates and speakers."""

@@ -1,0 +1,1 @@
+"""Values in texts, such as dates, numbers, quantities and names, in a comparable form."""
