@@ -449,7 +449,6 @@ def calibrate(
     rows: Sequence[LabelledItem],
     judges: Sequence[str],
     ask_panel: AskPanel,
-    seed: int = 0,
     load: "Callable[[str], Judge]" = load_judge,
 ) -> list[Calibration]:
     """Measure the agreement for each kind of item that the labels have.
@@ -458,7 +457,6 @@ def calibrate(
         rows: labelled items.
         judges: names of the judges.
         ask_panel: function that asks the judges, see `panel_verdicts`; called once per kind.
-        seed: seed of the bootstrap over cases.
         load: function that loads the judge of a kind, with the user's prompt if there is one.
     """
     calibrations = []
@@ -467,7 +465,7 @@ def calibrate(
         labelled = [row for row in of_kind if row.label is not None]
         verdicts = ask_panel([row.item for row in labelled]) if labelled else [[]]
         calibrations.append(
-            _calibration(load(name).role, name, of_kind, labelled, judges, verdicts, seed)
+            _calibration(load(name).role, name, of_kind, labelled, judges, verdicts)
         )
     return calibrations
 
@@ -479,12 +477,10 @@ def _calibration(
     labelled: Sequence[LabelledItem],
     judges: Sequence[str],
     verdicts: Sequence[Sequence[Verdict]],
-    seed: int,
 ) -> Calibration:
     scales: dict[str, Any] = {
         "ordered": role.scale != "yes or no",
         "categories": role.scale != "share",
-        "seed": seed,
     }
     cases = [row.case for row in labelled]
     labels = [row.label for row in labelled if row.label is not None]
