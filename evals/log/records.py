@@ -366,17 +366,15 @@ def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[
 
 
 def read_parsed(
-    path: Path, parse: Callable[[bytes, str], Any], remedy: str = "", start: LinePlace = BEGINNING
+    path: Path, parse: Callable[[bytes, str], Any], remedy: str = ""
 ) -> Iterator[JsonLine]:
-    """Yield each whole line from a position on, like `read_models`, parsed by a function such as
-    that of `parser_of`.
-    """
+    """Yield each whole line like `read_models`, parsed by a function like those of `parser_of`."""
 
     def refuse(error: BadData) -> None:
         raise BadData(f"{error} {remedy}") from error
 
     with read_errors(path):
-        yield from parse_lines(path, refuse if remedy else _leave_out, parse=parse, start=start)
+        yield from parse_lines(path, refuse if remedy else _leave_out, parse=parse)
 
 
 def read_model(path: Path, model: type[M], remedy: str) -> M:
