@@ -69,8 +69,13 @@ class Results(Protocol):
         ...
 
 
-class PaidManifest(Protocol):
-    """A manifest with the costs of providers."""
+class RunManifest(Protocol):
+    """The part of a run's manifest that the engine reads and writes."""
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        ...
 
     @property
     def prices(self) -> dict[str, Any] | None:
@@ -184,7 +189,7 @@ class Summary(FrozenModel):
 
 
 def save_usage(
-    folder: Path, ledger: Ledger, read: Callable[[Path], PaidManifest] = Manifest.read
+    folder: Path, ledger: Ledger, read: Callable[[Path], RunManifest] = Manifest.read
 ) -> None:
     """Add this process's costs and prices to the manifest; warn if that fails.
 
@@ -224,7 +229,7 @@ def save_notes(folder: Path, notes: Sequence[str]) -> None:
 def spent_lines(
     folder: Path,
     spent: Mapping[str, ProviderUsage],
-    read: Callable[[Path], PaidManifest] = Manifest.read,
+    read: Callable[[Path], RunManifest] = Manifest.read,
 ) -> list[str]:
     """Format one line per model: calls, tokens, and cost if there is a price."""
     if not spent:
