@@ -20,7 +20,8 @@ def rare_collections() -> Iterator[None]:
     whose unreachable objects hold large arrays.
     """
     thresholds = gc.get_threshold()
-    gc.set_threshold(NEW_OBJECTS, *thresholds[1:])
+    if 0 < thresholds[0] < NEW_OBJECTS:  # 0 means never
+        gc.set_threshold(NEW_OBJECTS, *thresholds[1:])
     try:
         yield
     finally:
