@@ -15,7 +15,9 @@ def threshold(request):
     gc.set_threshold(*before)
 
 
-@pytest.mark.parametrize(("threshold", "inside"), [(700, NEW_OBJECTS), (90_000, 90_000), (0, 0)], indirect=["threshold"])
+@pytest.mark.parametrize(
+    ("threshold", "inside"), [(700, NEW_OBJECTS), (90_000, 90_000), (0, 0)], indirect=["threshold"]
+)
 def test_garbage_is_collected_rarely_inside_a_block_and_as_before_after_an_error(threshold, inside):
     with pytest.raises(ValueError, match="end"), rare_collections():
         assert gc.get_threshold()[0] == inside
