@@ -18,9 +18,18 @@ from emend.evals.config.limits import FailureLimit
 from emend.evals.jobs.failures import FATAL, Stopped
 from emend.evals.jobs.progress import Progress
 from emend.evals.jobs.queues import TaskQueue, units_at_once
-from emend.evals.jobs.results import Results, RunManifest, UnitResult, WorkUnit
+from emend.evals.jobs.results import PaidManifest, Results, UnitResult, WorkUnit
 from emend.evals.jobs.shared_answers import AnswerStore
 from emend.evals.log.manifest import Manifest
+
+
+class RunManifest(Protocol):
+    """The part of a run's manifest that the engine reads."""
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ class Job(Protocol):
         """
         ...
 
-    def read_manifest(self, folder: Path) -> RunManifest:
+    def read_manifest(self, folder: Path) -> PaidManifest:
         """Read the run's manifest, to add its costs."""
         return Manifest.read(folder)
 

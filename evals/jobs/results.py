@@ -69,13 +69,8 @@ class Results(Protocol):
         ...
 
 
-class RunManifest(Protocol):
-    """The part of a run's manifest that the engine reads and writes."""
-
-    @property
-    def units(self) -> int:
-        """Number of units."""
-        ...
+class PaidManifest(Protocol):
+    """A manifest with the costs of providers."""
 
     @property
     def prices(self) -> dict[str, Any] | None:
@@ -189,7 +184,7 @@ class Summary(FrozenModel):
 
 
 def save_usage(
-    folder: Path, ledger: Ledger, read: Callable[[Path], RunManifest] = Manifest.read
+    folder: Path, ledger: Ledger, read: Callable[[Path], PaidManifest] = Manifest.read
 ) -> None:
     """Add this process's costs and prices to the manifest; warn if that fails.
 
@@ -229,7 +224,7 @@ def save_notes(folder: Path, notes: Sequence[str]) -> None:
 def spent_lines(
     folder: Path,
     spent: Mapping[str, ProviderUsage],
-    read: Callable[[Path], RunManifest] = Manifest.read,
+    read: Callable[[Path], PaidManifest] = Manifest.read,
 ) -> list[str]:
     """Format one line per model: calls, tokens, and cost if there is a price."""
     if not spent:
