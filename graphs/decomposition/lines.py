@@ -21,7 +21,7 @@ def next_line(
         ModelReplyError: a line is empty.
     """
     limit = limit_of(probe, context.hops, context.hops_from)
-    earlier = [PastStep(hop["subquestion"], _learned(hop)) for hop in hops]
+    earlier = list(map(_past_step, hops))
     prompt = prompt_of(probe, context, "lines", transcript)
     step = take_step(
         context.model, prompt, stepwise_question(probe), earlier, limit, cloze_of(probe)
@@ -32,11 +32,11 @@ def next_line(
     return {"transcript": step.prompt.text, "hops": hops, "usage": step.usage}
 
 
-def _learned(hop: HopState) -> str:
-    """Return the answer of a hop, after its fact if the fact contradicts the tentative answer, and
-    so is about the subquestion.
+def _past_step(hop: HopState) -> PastStep:
+    """Return a hop with its fact if this contradicts the tentative answer, and so is about the
+    subquestion.
     """
-    return f"{hop['fact']} {hop['answer']}" if hop["contradicts"] else hop["answer"]
+    return PastStep(hop["subquestion"], hop["answer"], hop["fact"] if hop["contradicts"] else "")
 
 
 def check_line_by_line(
