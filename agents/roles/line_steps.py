@@ -129,16 +129,16 @@ def take_step(
     )
     start = next_start(question, len(earlier)) if chats and limit.steps > 1 else ""
     if start and earlier and not limit.exactly and goes_back(reply.text, question, earlier):
-        begun, usage = _begin(model, prompt, start, reply.usage)
-        if begun and not goes_back(begun, question, earlier):
-            return _answer(model, prompt, begun, usage)
+        subquestion, usage = _begin(model, prompt, start, reply.usage)
+        if subquestion and not goes_back(subquestion, question, earlier):
+            return _answer(model, prompt, subquestion, usage)
         reply = reply._replace(usage=usage)
     if not limit.exactly and (end := _end_in(reply.text, question, earlier, chats)):
         return LineStep(prompt, "", "", reply.usage, end)
     subquestion = first_line(reply.text, SUBQUESTION, reply.usage)
     if start and not earlier and len(open_words(question, [PastStep(subquestion)])) <= 1:
-        begun, usage = _begin(model, prompt, start, reply.usage)
-        return _answer(model, prompt, begun or subquestion, usage)
+        smaller, usage = _begin(model, prompt, start, reply.usage)
+        return _answer(model, prompt, smaller or subquestion, usage)
     return _answer(model, prompt, subquestion, reply.usage)
 
 
@@ -188,9 +188,9 @@ def goes_back(reply: str, question: str, earlier: Sequence[PastStep]) -> bool:
     if text.startswith(FINAL):
         return False
     line = before_label(text).partition("\n")[0]
-    asked = (question, *(step.subquestion for step in earlier))
+    questions = (question, *(step.subquestion for step in earlier))
     still_open = open_words(question, earlier).keys()
-    is_repeated = _plain(line) in map(_plain, asked)
+    is_repeated = _plain(line) in map(_plain, questions)
     return is_repeated or bool(still_open) and still_open.isdisjoint(stems(line))
 
 

@@ -84,9 +84,9 @@ class EarlierTexts:
         if count < FOLDED_MESSAGES:
             count = 0
         if count:
-            shown = [field(f"{name}, {role}", text) for role, text in messages[:count]]
+            lines = [field(f"{name}, {role}", text) for role, text in messages[:count]]
             folded = field(name, f"({count} messages as in step {where})")
-            yield folded._replace(markdown="\n\n".join(line.markdown for line in shown))
+            yield folded._replace(markdown="\n\n".join(line.markdown for line in lines))
         for role, text in messages[count:]:
             yield self.fold(field, f"{name}, {role}", text, step)
 
