@@ -82,6 +82,6 @@ class LimitedChat(Limited):
 def test_a_line_that_is_begun_for_a_local_chat_model_ends_with_the_line(begun: bool, stop: list[str] | None):
     """Behind `Final answer:` small models went on with further steps, and their answers counted as cut off."""
     turns = [{"role": "user", "content": "Question: Who?"}, {"role": "assistant", "content": "Final answer:"}]
-    state: RespondState = {"prompt": "Who?"} | ({"turns": turns} if begun else {})
+    state: RespondState = {"prompt": "Who?", "turns": turns if begun else []}
     model = LimitedChat(text="Bo", ends=[])
     assert respond(state, Runtime(context=RespondContext(model)))["reply"] == "Bo" and model.ends == [stop]
