@@ -1,8 +1,8 @@
 """Pages of the documentation site that are made from other sources: start page, commands, steps of papers, Python API.
 
 MkDocs calls these hooks (`hooks` in mkdocs.yml). README.md becomes the start page, the reference of the commands comes
-from Typer, that of the Python API from the public names, the steps of the papers from the constructions. Links to files outside `docs/` become links into the
-repository where `repo_url` is set, and plain code elsewhere.
+from Typer, that of the Python API from the public names, the steps of the papers from the constructions. Links to files
+outside `docs/` become links into the repository where `repo_url` is set, and plain code elsewhere.
 """
 
 import posixpath

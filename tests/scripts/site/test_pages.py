@@ -1,4 +1,4 @@
-"""Pages of the documentation site that are generated: links that lead out of `docs/`, commands, steps of papers, Python API."""
+"""Pages of the documentation site that are generated, and links that lead out of `docs/`."""
 
 import emend
 from emend.evals.cli.main import COMMANDS, old_names
