@@ -217,7 +217,8 @@ def _role(value: Mapping[str, Any], position: str) -> str:
         return ""
     if name not in ROLES:
         raise BadData(
-            f"{position}, field 'role': {shown(role)} is not user, assistant, system or tool. {REMEDY}"
+            f"{position}, field 'role': {shown(role)} is not user, assistant, system or tool. "
+            f"{REMEDY}"
         )
     return ROLES[name]
 

@@ -169,8 +169,8 @@ def _question_line(
     """
     if row.conversation and row.conversation not in chats:
         raise BadData(
-            f"{where}, field 'conversation': unknown conversation {shown(row.conversation)}; known: "
-            f"{', '.join(list(chats)[:5])}."
+            f"{where}, field 'conversation': unknown conversation {shown(row.conversation)}; "
+            f"known: {', '.join(list(chats)[:5])}."
         )
     names = [row.conversation] if row.conversation else list(chats)
     places = [_place(text, names, chats, where) for text in row.evidence]

@@ -129,6 +129,7 @@ def test_a_wrong_correction_names_its_remedy(folder: Path, capsys: Any, words: t
         ("a,b\n1,2\n", "no column 'unit'"),
         ("unit,probe,score,corrected,note\nu,p,contains,right,\n", "line 2: the run has no such answer"),
         (f"unit,probe,score,corrected,note\nu,p,contains,right,{'a' * 200_000}\n", "is not a table"),
+        ('unit,probe,score,corrected,note\nu,p,contains,right,"no\nu,p,contains,wrong,\n', "is not a table"),
         ("", "no column 'unit'"),
     ],
 )
