@@ -5,6 +5,7 @@ import struct
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -90,8 +91,8 @@ def test_a_sentencepiece_file_cuts_a_text_by_its_scores_with_a_begin_token(tmp_p
     assert token_count(own).counts(["abc"]) == [3]
 
 
-WORDS = {"type": "WordLevel", "vocab": {}, "unk_token": "[UNK]"}
-BROKEN = {
+WORDS: dict[str, Any] = {"type": "WordLevel", "vocab": {}, "unk_token": "[UNK]"}
+BROKEN: dict[str, Any] = {
     "no word for the unknown": {"model": WORDS},
     "a template without its token": {
         "model": WORDS | {"vocab": {"[UNK]": 0}},

@@ -64,7 +64,7 @@ class Other(Scorer):
 
 
 class Misspelt(Failing):
-    needs = ("baselines",)
+    needs = ("baselines",)  # type: ignore[assignment]
 
 
 class Taken(Failing):
