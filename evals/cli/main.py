@@ -32,6 +32,8 @@ PANELS = (EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP)
 # Commands that the help does not list: `emend run RUN` does the same, but messages name this one.
 HIDDEN = ("resume",)
 HERE = "emend.evals.cli.commands"
+# Maximum length of an error in characters.
+LONGEST_ERROR = 5_000
 # Commands by name: location of a Typer application or function, summary, and panel of the help.
 COMMANDS: Registry[Any] = Registry(
     kind="command",
@@ -290,6 +292,13 @@ def emend(
     """Edit what a language model knows, and evaluate the result."""
 
 
+def _shortened(message: str) -> str:
+    """Return a message without the middle if it is too long, as it may quote a file's value."""
+    if len(message) <= LONGEST_ERROR:
+        return message
+    return f"{message[: LONGEST_ERROR - 1_000]} [...] {message[-1_000:]}"
+
+
 def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     # otherwise waiting threads occupy the cores
@@ -314,7 +323,13 @@ def run_command_line() -> None:
     try:
         app()
     except EmendError as error:
-        print_text("error: " + " ".join(str(error).split()), err=True)
+        print_text("error: " + _shortened(" ".join(str(error).split())), err=True)
+        sys.exit(2)
+    except MemoryError:
+        print_text(
+            "error: there is not enough memory: use smaller files, or a machine with more.",
+            err=True,
+        )
         sys.exit(2)
     finally:
         signal.signal(signal.SIGTERM, previous)

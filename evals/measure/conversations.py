@@ -32,6 +32,7 @@ from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
 from emend.memory.probe import Probe
+from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Hit, Retriever, search_probe
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conversations.turns import TurnOrder
@@ -143,6 +144,11 @@ def measure_conversations(
     if config.calibrate is not None or config.keep is not None:
         raise BadSettings(
             f"--calibrate and --keep have no effect with {config.benchmark}: leave them out."
+        )
+    if unknown := [name for name in config.settings if name not in benchmark.settings]:
+        raise BadSettings(
+            f"{config.benchmark} has no setting '{unknown[0]}': "
+            f"{nearest(unknown[0], list(benchmark.settings))}"
         )
     factories = {name: load_retriever(name) for name in config.strategies or (STRATEGY,)}
     cases = list(benchmark.cases(benchmark.settings[0], config.limit, config.seed))
