@@ -61,7 +61,7 @@ from emend.evals.data.benchmarks.rows import (
     read_text,
     sample_in_shares,
 )
-from emend.evals.metrics.hops import hop_golds_tag
+from emend.evals.metrics.hops import distinct_golds
 from emend.memory.edit import Edit, Triplet
 from emend.memory.probe import Probe
 
@@ -366,10 +366,11 @@ def case_of(row: AkewRow, setting: str, ask: str, others: Interference, chains: 
         "edits": len(row.requested_rewrite),
         "contaminated": contaminated,
     }
-    if isinstance(row, MultiHopRow):
-        answers = (golds(hop.answer, hop.answer_alias) for hop in row.new_single_hops)
-        tags |= {"hops": row.hops, **hop_golds_tag(answers)}
-    return Case(edits=edits, probes=tuple(probes), tags=tags)
+    if not isinstance(row, MultiHopRow):
+        return Case(edits=edits, probes=tuple(probes), tags=tags)
+    tags["hops"] = row.hops
+    answers = distinct_golds(golds(hop.answer, hop.answer_alias) for hop in row.new_single_hops)
+    return Case(edits=edits, probes=tuple(probes), hop_golds=answers, tags=tags)
 
 
 def record_demonstrations(row: AkewRow, setting: str) -> Iterator[Demonstration]:

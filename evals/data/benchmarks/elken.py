@@ -272,8 +272,8 @@ def event_case(
             tags_of |= {"united_states": True} if q.answer.american else {}
             scope: dict[str, Any] = {"edit_ids": (edit.id,), "subject": q.subject}
             probes.append(_fact_probe(q, kind, q.answer.golds, ("elken_fact",), tags_of, **scope))
-        # Several events have the same out-of-scope question; the tag distinguishes the probes, and
-        # the unedited model's answer to each.
+        # Several events have the same out-of-scope question; `event_id` distinguishes the probes,
+        # and the unedited model's answer to each.
         for local in row.fact.local_qas:
             scope = {"in_scope": False, "subject": local.subject}
             scorers, gold = (
@@ -281,7 +281,7 @@ def event_case(
                 (local.answer.name, *local.answer.alias),
             )
             probes.append(
-                _fact_probe(local, "fact_local", gold, scorers, {"event": edit.id}, **scope)
+                _fact_probe(local, "fact_local", gold, scorers, {}, event_id=edit.id, **scope)
             )
     for block in (block for block in ("tendency_m", "tendency_g") if block in blocks):
         probes += [
@@ -289,7 +289,7 @@ def event_case(
             for n, q in enumerate(row.tendency.qas)
         ]
         probes += [
-            _tendency_probe(block, q, None, {"event": edit.id, "n": n})
+            _tendency_probe(block, q, edit, {"n": n}, in_scope=False)
             for n, q in enumerate(row.tendency.local_qas)
         ]
     return Case(
@@ -329,25 +329,27 @@ def _fact_probe(
     )
 
 
-def _tendency_probe(block: str, row: TendencyQuestion, edit: Edit | None, tags: Tags) -> Probe:
-    """Return a tendency question, in scope if it has an edit; a free answer is stored in full for a
-    judge.
-    """
+def _tendency_probe(
+    block: str, row: TendencyQuestion, edit: Edit, tags: Tags, in_scope: bool = True
+) -> Probe:
+    """Return a tendency question; a free answer is stored in full for a judge."""
     choose = block == "tendency_m"
     prompt = OPTION_PROMPT if choose else FREE_PROMPT
     kind = block if choose else OPEN
+    scope: dict[str, Any] = {"in_scope": True, "edit_ids": (edit.id,)}
+    if not in_scope:
+        scope = {"in_scope": False, "edit_ids": (), "event_id": edit.id}
     return Probe(
-        kind=kind if edit else f"{kind}_local",
+        kind=kind if in_scope else f"{kind}_local",
         prompt=prompt.format(question=row.question, candidate=row.candidate),
         style="raw",
         gold=(row.answer, row.right) if choose else (row.right,),
         choices=row.options if choose else (),
-        in_scope=edit is not None,
-        edit_ids=(edit.id,) if edit else (),
-        scorers=SCORERS[choose, edit is not None],
+        scorers=SCORERS[choose, in_scope],
         query=row.question,
         reading="line" if choose else "whole",
         tags=tags,
+        **scope,
     )
 
 

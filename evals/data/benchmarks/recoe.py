@@ -62,7 +62,7 @@ from emend.evals.data.benchmarks.rows import (
     require,
     sample_ids,
 )
-from emend.evals.metrics.published.recoe import ALIASES_TAG, number, shared_forms
+from emend.evals.metrics.published.recoe import number, shared_forms
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, MissingData
 from emend.memory.probe import Probe
@@ -326,12 +326,12 @@ def row_case(
 def _question_probe(
     row: ReCoERow, scheme: str, edits: tuple[Edit, ...], chain: bool, tags: Tags
 ) -> Probe:
-    tags = tags | ({ALIASES_TAG: "\n".join(row.originals[1:])} if len(row.originals) > 1 else {})
     return Probe(
         kind=scheme,
         **chain_fields(row.asked, shots(scheme) if chain else ""),
         gold=row.golds,
         rival=row.answer,
+        rival_aliases=row.originals[1:],
         edit_ids=tuple(edit.id for edit in edits),
         scorers=("correct_flip",),
         tags=tags | ({"shared_form": min(row.shared)} if row.shared else {}),
