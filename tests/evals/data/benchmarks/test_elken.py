@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.elken import BLOCKS, ELKEN, KNOWN, UNKNOWNS, TendencyQuestion
+from emend.evals.data.benchmarks.elken.benchmark import ELKEN
+from emend.evals.data.benchmarks.elken.cases import BLOCKS, KNOWN, UNKNOWNS
+from emend.evals.data.benchmarks.elken.rows import TendencyQuestion
 from emend.evals.evaluate.baseline import needs_baseline
 from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.probe import Answer
