@@ -41,7 +41,7 @@ def _hop_golds(text: object, where: str) -> tuple[tuple[str, ...], ...]:
         return _HOPS.validate_json(str(text))
     except ValidationError as error:
         raise BadData(
-            f"{where}, field tags.{HOP_GOLDS}: the answers of the hops are no lists of texts."
+            f"{where}, field tags.{HOP_GOLDS}: the answers of the hops must be lists of texts."
         ) from error
 
 
