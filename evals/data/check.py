@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from emend.evals.case import Benchmark
-from emend.evals.data.benchmarks.docter import (
+from emend.evals.data.benchmarks.docter.benchmark import (
     DIRECTIONS,
     DOCUMENTS,
     FACTS,

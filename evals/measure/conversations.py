@@ -18,7 +18,6 @@ from emend.evals.case import Case
 from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.data.benchmarks.registry import BENCHMARKS, is_built_folder
 from emend.evals.data.conversations.benchmark import ConversationBenchmark
-from emend.evals.data.conversations.conversation import NEWER, OUTDATED
 from emend.evals.data.conversations.corrections import CorrectionCount
 from emend.evals.data.facts.fact_formats import is_fact_file
 from emend.evals.evaluate.resources import load_benchmark
@@ -291,9 +290,7 @@ def newer_first(probe: Probe, ranked: Sequence[str]) -> float | None:
     None for questions that are not about an update, and if a turn has both statements. A statement
     that is not retrieved ranks behind all others.
     """
-    newer, outdated = (
-        set(filter(None, str(probe.tags.get(tag, "")).split(","))) for tag in (NEWER, OUTDATED)
-    )
+    newer, outdated = set(probe.newer_ids), set(probe.outdated_ids)
     if not newer or not outdated or newer & outdated:
         return None
     positions = {turn: position for position, turn in enumerate(ranked)}
