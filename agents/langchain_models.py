@@ -9,14 +9,8 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import (
-    API_DEFAULTS,
-    DEFAULT_BOUNDS,
-    SUPPORTED,
-    parse_bound,
-    provider_names,
-    split_address,
-)
+from emend.agents.api_models import API_DEFAULTS, DEFAULT_BOUNDS, parse_bound, split_address
+from emend.agents.llm import SUPPORTED, provider_names
 from emend.agents.providers.environment import clean_keys
 from emend.agents.providers.http_client import bound_exchanges
 from emend.memory.errors import BadSettings, MissingExtra

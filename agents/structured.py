@@ -99,22 +99,19 @@ def ask_structured(
     raise AssertionError("the last attempt returns or raises")
 
 
-def ask_in_words(
-    model: BaseChatModel, messages: Sequence[BaseMessage], new_tokens: int = NEW_TOKENS
-) -> tuple[str, Usage]:
+def ask_in_words(model: BaseChatModel, messages: Sequence[BaseMessage]) -> tuple[str, Usage]:
     """Return the model's reply as text, without a reasoning model's thoughts, and the usage.
 
     Args:
         model: any chat model.
         messages: the prompt.
-        new_tokens: minimum token limit of a local model, whose default is meant for short answers.
 
     Raises:
         ModelReplyError: the model declined, was cut off, or returned only thoughts.
         ModelError: the call failed.
     """
     try:
-        message = model.invoke(list(messages), **_room(model, new_tokens))
+        message = model.invoke(list(messages), **_room(model, NEW_TOKENS))
     except Exception as error:
         raise _known(error, model) from error
     if (refusal := refusal_error(message)) is not None:

@@ -113,7 +113,6 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
             "Like memit, projected onto the null space of preserved keys (Fang et al. 2025).",
         ),
     },
-    aliases={"ice": "in_context"},
 )
 
 

@@ -184,14 +184,13 @@ class Registry(Generic[T]):
     """Finds components by name and imports them when they are loaded.
 
     `builtin` maps a name to (`module:attr`, one-line summary); the summary is stored here so that
-    listing imports nothing. The rows of Emend's own products for the group are added. `aliases`
-    maps further names to built-in ones; `interfaces` and `parameters` are as in `load_attribute`.
+    listing imports nothing. The rows of Emend's own products for the group are added. `interfaces`
+    and `parameters` are as in `load_attribute`.
     """
 
     kind: str
     group: str
     builtin: dict[str, Row] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
     interfaces: tuple[tuple[str, ...], ...] = ()
     parameters: tuple[str, ...] = ()
 
@@ -202,8 +201,7 @@ class Registry(Generic[T]):
     def plugins(self) -> dict[str, EntryPoint]:
         """Entry points of installed packages; they cannot replace a built-in name."""
         points = entry_points(group=self.group)
-        own_names = self.builtin.keys() | self.aliases.keys()
-        return {point.name: point for point in points if point.name not in own_names}
+        return {point.name: point for point in points if point.name not in self.builtin}
 
     def names(self) -> list[str]:
         """Return all names that can be loaded."""
@@ -211,7 +209,7 @@ class Registry(Generic[T]):
 
     def installed(self, name: str) -> bool:
         """Return whether the name is built in or an entry point of an installed package."""
-        return name in self.builtin or name in self.aliases or name in self.plugins
+        return name in self.builtin or name in self.plugins
 
     def load(self, name: str) -> T:
         """Return the component with that name or at that `module:attr`.
@@ -219,8 +217,8 @@ class Registry(Generic[T]):
         Raises:
             BadSettings: unknown name, or a plug-in that cannot be imported.
         """
-        if (known := self.aliases.get(name, name)) in self.builtin:
-            return self._resolve(name, self.builtin[known][0])
+        if name in self.builtin:
+            return self._resolve(name, self.builtin[name][0])
         if name in self.plugins:
             return self._resolve(name, self.plugins[name].value)
         if ":" in name:

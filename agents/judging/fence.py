@@ -55,13 +55,13 @@ def neutralise(text: str, names: Sequence[str] = ()) -> str:
     return plain.strip()
 
 
-def shorten(text: str, longest: int = LONGEST) -> str:
+def shorten(text: str) -> str:
     """Return the text, or the beginning and end of a too long text with a note of the omitted
     length.
     """
-    if len(text) <= longest:
+    if len(text) <= LONGEST:
         return text
-    half = longest // 2
+    half = LONGEST // 2
     return f"{text[:half]}\n[{len(text) - 2 * half} characters are left out here]\n{text[-half:]}"
 
 

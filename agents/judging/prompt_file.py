@@ -18,7 +18,8 @@ from emend.memory.files import read_input
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-_NAME = re.compile(r"\{(\w+)\}")
+# A name in braces, in whose place a value is filled in.
+NAME = re.compile(r"\{(\w+)\}")
 _NUMERALS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 # Names in `ask` that number the items of a call; without them each item is asked in a call of its
 # own.
@@ -51,7 +52,7 @@ class JudgePrompt(FrozenModel):
     @property
     def names(self) -> frozenset[str]:
         """Names that are filled in for each item."""
-        return frozenset(_NAME.findall(self.ask))
+        return frozenset(NAME.findall(self.ask))
 
     @property
     def example_reply(self) -> str:
@@ -76,7 +77,7 @@ class JudgePrompt(FrozenModel):
 
         turns: list[BaseMessage] = []
         for example in self.examples:
-            question = _filled(_unnumbered(self.ask), example)
+            question = filled(_unnumbered(self.ask), example)
             turns += [HumanMessage(question), AIMessage(example[self.example_reply])]
         lines = (self._line(number, texts) for number, texts in enumerate(items, 1))
         turns.append(HumanMessage("\n".join(lines)))
@@ -86,9 +87,7 @@ class JudgePrompt(FrozenModel):
 
     def _line(self, number: int, texts: Mapping[str, Sequence[str]]) -> str:
         values = {name: shorten(neutralise("\n".join(parts))) for name, parts in texts.items()}
-        return _filled(
-            self.ask, {"numeral": _NUMERALS[number - 1], "number": str(number), **values}
-        )
+        return filled(self.ask, {"numeral": _NUMERALS[number - 1], "number": str(number), **values})
 
 
 def _unnumbered(ask: str) -> str:
@@ -96,8 +95,9 @@ def _unnumbered(ask: str) -> str:
     return re.sub(r"^\{(?:numeral|number)\}[.):]?\s*", "", ask)
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _NAME.sub(lambda hit: values.get(hit[1], hit[0]), text)
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with values in the place of names in braces; other braces stay."""
+    return NAME.sub(lambda hit: values.get(hit[1], hit[0]), text)
 
 
 EXAMPLE = '[equivalence], and in it ask = "Question: {question} Reply: {reply} Gold: {reference}"'

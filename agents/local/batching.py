@@ -165,32 +165,20 @@ def _settle(future: Future[Result], result: Result | Exception) -> None:
         future.set_result(result)
 
 
-def pack(
-    lengths: Sequence[int], budget: int, groups: Sequence[Hashable] | None = None
-) -> list[list[int]]:
+def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Group rows of similar length into batches of at most `budget` tokens after padding (rows x
     longest).
 
     Args:
         lengths: number of tokens of each row.
         budget: maximum tokens of a padded batch; a longer row is a batch of its own.
-        groups: rows of one group stay in one batch if they fit.
 
     Returns:
         Batches of row indices, shortest first; every row is in exactly one batch.
     """
-    together: dict[Hashable, list[int]] = defaultdict(list)
-    for row, group in enumerate(range(len(lengths)) if groups is None else groups):
-        together[group].append(row)
     batches: list[list[int]] = []
-    longest = 0
-    for members in sorted(together.values(), key=lambda rows: max(lengths[row] for row in rows)):
-        width = max(lengths[row] for row in members)
-        size = max(1, budget // max(1, width))
-        for part in (members[at : at + size] for at in range(0, len(members), size)):
-            if not batches or (len(batches[-1]) + len(part)) * max(longest, width) > budget:
-                batches.append([])
-                longest = 0
-            batches[-1] += part
-            longest = max(longest, width)
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not batches or (len(batches[-1]) + 1) * lengths[row] > budget:
+            batches.append([])
+        batches[-1].append(row)
     return batches

@@ -168,14 +168,6 @@ class BoundedNetwork:
         )
         return BoundedStream(stream, self)
 
-    def connect_unix_socket(self, *args: Any, **settings: Any) -> BoundedStream:
-        """Connect to a Unix socket."""
-        return BoundedStream(self._network.connect_unix_socket(*args, **settings), self)
-
-    def sleep(self, seconds: float) -> None:
-        """Wait between two attempts to connect."""
-        time.sleep(_left(seconds))
-
 
 class BoundedTransport:
     """A transport with deadlines, whose connections have a pool each.

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import TypeAdapter
 
 from emend.agents.calls import score_targets
+from emend.agents.judging.prompt_file import NAME, filled
 from emend.agents.parsing.messages import answer_text, read_finish_reason, read_usage
 from emend.agents.roles.completion import invoke
 from emend.agents.roles.conversation import Prompt
@@ -28,7 +29,6 @@ CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens"})
 OPENING = re.compile(r"\W*(?:answer\W+)?(true|false|yes|no)\b", re.IGNORECASE)
 DECISION = re.compile(r"\b(true|false)\b", re.IGNORECASE)
 AGAIN = "(An earlier attempt was not accepted: {problem}. Write another one that avoids this.)"
-_NAME = re.compile(r"\{(\w+)\}")
 BOTH = re.compile(r"\W*true\W+(?:and|or)\W+false\b", re.IGNORECASE)
 # Introductory words of a chat model before the text itself.
 _LEAD = re.compile(
@@ -61,7 +61,7 @@ class AuthorPrompt(FrozenModel):
     @property
     def names(self) -> frozenset[str]:
         """Names that are filled in."""
-        return frozenset(_NAME.findall(self.ask))
+        return frozenset(NAME.findall(self.ask))
 
     def fill(self, again: str = "", **values: str) -> Prompt:
         """Fill in the values; braces in the values are not replaced.
@@ -70,21 +70,17 @@ class AuthorPrompt(FrozenModel):
             again: the problem with an earlier reply; empty for the first attempt.
             values: values by name.
         """
-        task, turns, text = _filled(self.task, values), list[BaseMessage](), ""
+        task, turns, text = filled(self.task, values), list[BaseMessage](), ""
         for example in self.examples:
-            question = _filled(self.ask, example)
+            question = filled(self.ask, example)
             turns += [HumanMessage(question), AIMessage(example["reply"])]
             text += f"{question}\n{self.label} {example['reply']}\n\n"
-        question = _filled(self.ask, values) + (
+        question = filled(self.ask, values) + (
             f"\n\n{AGAIN.format(problem=again)}" if again else ""
         )
         turns.append(HumanMessage(question))
         turns[0] = HumanMessage(f"{task}\n\n{turns[0].text}")
         return Prompt(f"{task}\n\n{text}{question}\n{self.label}", tuple(turns))
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _NAME.sub(lambda hit: values.get(hit[1], hit[0]), text)
 
 
 Prompts = Mapping[str, AuthorPrompt]

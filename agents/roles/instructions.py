@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import TypeAdapter
 
-from emend.agents.judging.prompt_file import JudgePrompt, read_tables
+from emend.agents.judging.prompt_file import NAME, JudgePrompt, filled, read_tables
 from emend.agents.roles.conversation import Prompt
 from emend.memory.edit import prompt_id
 from emend.memory.errors import BadData
@@ -19,7 +19,6 @@ from emend.memory.probe import Probe
 SEPARATOR = "|"
 # The table for kinds of probes without their own table.
 ANY = "any"
-_NAME = re.compile(r"\{(\w+)\}")
 NAMES = frozenset({"question", "prompt", "facts", "options", "subject"})
 EXAMPLE = '[fact], and in it ask = "Event: {facts} Question: {question} Answer:"'
 
@@ -120,10 +119,10 @@ def instructed_prompt(prompt: JudgePrompt, probe: Probe, facts: Sequence[str]) -
     turns: list[BaseMessage] = []
     texts = [prompt.system.strip(), prompt.task.strip()]
     for example in prompt.examples:
-        question = _filled(prompt.ask, example)
+        question = filled(prompt.ask, example)
         turns += [HumanMessage(question), AIMessage(example["reply"])]
         texts.append(f"{question} {example['reply']}")
-    last = _filled(prompt.ask, values)
+    last = filled(prompt.ask, values)
     turns.append(HumanMessage(last))
     if prompt.task:
         turns[0] = HumanMessage(f"{prompt.task.strip()}\n\n{turns[0].text}")
@@ -138,7 +137,7 @@ def read_form(prompt: JudgePrompt, reply: str) -> str | None:
 
     A form has one field in braces. With `words`, the answer is the value of the word in the field.
     """
-    before, _, after = _NAME.sub("\0", prompt.form).partition("\0")
+    before, _, after = NAME.sub("\0", prompt.form).partition("\0")
     lines = list(_rests(before.split(), reply))
     after = after.strip().casefold()
     for line in reversed(lines):
@@ -165,7 +164,3 @@ def _rests(before: Sequence[str], reply: str) -> Iterator[str]:
 def _letter(number: int) -> str:
     """Return the letter of an option, or its number from 27 on."""
     return ascii_uppercase[number] if number < len(ascii_uppercase) else str(number + 1)
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _NAME.sub(lambda hit: values.get(hit[1], hit[0]), text)

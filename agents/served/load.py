@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from emend.agents.llm import split_address
+from emend.agents.api_models import split_address
 from emend.agents.providers.environment import clean_key
 from emend.agents.served.chat_model import ServedChatModel
 from emend.agents.served.client import CompletionsClient

@@ -161,7 +161,7 @@ class Session:
                 "docs/how-to/extend.md."
             )
             reported: EmendError
-            if self._config.editor not in EDITORS.builtin | EDITORS.aliases:
+            if self._config.editor not in EDITORS.builtin:
                 reported = BadData(f"editor '{self._config.editor}' {message}")
             elif self._config.model.partition(":")[0] not in MODELS.builtin:
                 reported = ModelError(f"model '{self._config.model}' {message}")

@@ -172,7 +172,7 @@ def settle(
     trust: TrustJudge = None,
 ) -> None:
     """Settle a run's disputed verdicts with human labels."""
-    from emend.evals.judging.calibration import read_labels
+    from emend.evals.judging.calibration.labels import read_labels
     from emend.evals.judging.settlement import settle_by_people
     from emend.memory.registry import trust_names
 

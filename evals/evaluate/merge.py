@@ -163,9 +163,9 @@ def _write_files(shares: Sequence[ShareFolder], log: AppendLog) -> int:
     """Write all files except the manifest, and return the number of baseline conflicts."""
     _copy(log, CASES, shares[:1], [(0, LineSpan(0, (shares[0].path / CASES).stat().st_size))])
     units = sorted(
-        (place, number, unit)
+        (position, number, unit)
         for number, share in enumerate(shares)
-        for unit, (place, _) in share.units.items()
+        for unit, (position, _) in share.units.items()
     )
     _copy(
         log, RECORDS, shares, ((number, shares[number].units[unit][1]) for _, number, unit in units)

@@ -1,13 +1,11 @@
 """Folders of a run's shares: their manifests must agree, and each unit must be one of the run."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.case import Record, pass_id, unit_key
+from emend.evals.case import Record
 from emend.evals.log.lines import (
     CASES,
     ERRORS,
@@ -18,21 +16,16 @@ from emend.evals.log.lines import (
     parser_of,
     record_head,
 )
-from emend.evals.log.manifest import MANIFEST, Manifest, SharePart, changes, decisive_fields
+from emend.evals.log.manifest import Manifest, SharePart, changes, decisive_fields
 from emend.evals.log.records import parse_fields, read_errors
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.json_files import JsonLine, parse_lines
 
 REMEDY = "Restore the file from a copy, or evaluate the share again in another folder."
-MAX_REPEATS = 10_000
 
 
-class Place(NamedTuple):
-    """Position of a unit in the merged run: numbers of pass, checkpoint and case."""
-
-    pass_number: int
-    checkpoint: int
-    case: int
+# Position of a unit in the merged run: numbers of setting, repeat, editor, checkpoint and case.
+UnitPosition = tuple[int, int, int, int, int]
 
 
 class LineSpan(NamedTuple):
@@ -51,15 +44,12 @@ class FinishedUnit(NamedTuple):
 
 @dataclass
 class SharePlan:
-    """Manifest of the first share, with the case and pass numbers that all shares have in common.
-
-    `keys` holds the pass ids by number.
+    """Manifest of the first share, with the case numbers by setting and id that all shares have in
+    common.
     """
 
     manifest: Manifest
     cases: dict[tuple[str, str], int]
-    passes: dict[tuple[str, int, str], int]
-    keys: Sequence[str]
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest) -> "SharePlan":
@@ -68,34 +58,17 @@ class SharePlan:
         Raises:
             BadData: the share's list of cases is damaged.
         """
-        cases = read_cases(folder)
-        config = manifest.config
-        if config.repeats > MAX_REPEATS:
-            raise BadData(
-                f"'{folder}': {config.repeats} repeats, but at most {MAX_REPEATS} can be merged."
-            )
-        triples = list(product(manifest.cases, range(config.repeats), config.editors))
-        keys = [
-            pass_id(
-                editor,
-                manifest.editors[setting][editor],
-                manifest.model,
-                setting,
-                manifest.mode,
-                repeat,
-            )
-            for setting, repeat, editor in triples
-        ]
-        return cls(manifest, cases, {triple: number for number, triple in enumerate(triples)}, keys)
+        lines = (line.fields for line in lines_of(folder, CASES))
+        return cls(manifest, {(each["setting"], each["case"]): each["number"] for each in lines})
 
-    def place_of(self, record: Record) -> Place | None:
-        """Return the position of a record's unit; None if the run has no such unit or key."""
-        number = self.passes.get((record.setting, record.repeat, record.editor))
+    def position_of(self, record: Record) -> UnitPosition | None:
+        """Return the position of a record's unit; None if the run has no such unit."""
+        settings, config = [*self.manifest.cases], self.manifest.config
         case = self.cases.get((record.setting, record.case))
-        if number is None or case is None or record.checkpoint < 0:
+        if case is None or record.setting not in settings or record.editor not in config.editors:
             return None
-        is_of_run = record.unit == unit_key(record.case, self.keys[number], record.checkpoint)
-        return Place(number, record.checkpoint, case) if is_of_run else None
+        setting, editor = settings.index(record.setting), config.editors.index(record.editor)
+        return setting, record.repeat, editor, record.checkpoint, case
 
 
 @dataclass
@@ -105,7 +78,7 @@ class ShareFolder:
     path: Path
     manifest: Manifest
     part: SharePart
-    units: dict[str, tuple[Place, LineSpan]] = field(default_factory=dict)
+    units: dict[str, tuple[UnitPosition, LineSpan]] = field(default_factory=dict)
     events: dict[str, list[LineSpan]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
@@ -125,7 +98,7 @@ class ShareFolder:
             BadData: a file is damaged, or a unit is unknown or comes twice.
         """
         for unit in finished_units(self.path):
-            self.units[unit.head.unit] = self._place(plan, unit.head, unit_keys), unit.lines
+            self.units[unit.head.unit] = self._position(plan, unit.head, unit_keys), unit.lines
             unit_keys.add(unit.head.unit)
         for line in lines_of(self.path, EVENTS):
             spans = self.events.setdefault(line.fields.get("unit", ""), [])
@@ -137,12 +110,12 @@ class ShareFolder:
             line.fields["unit"] for line in lines_of(self.path, ERRORS)
         } - self.units.keys()
 
-    def _place(self, plan: SharePlan, record: Record, unit_keys: set[str]) -> Place:
-        place = plan.place_of(record)
-        if place is not None and record.unit not in unit_keys:
-            return place
+    def _position(self, plan: SharePlan, record: Record, unit_keys: set[str]) -> UnitPosition:
+        position = plan.position_of(record)
+        if position is not None and record.unit not in unit_keys:
+            return position
         # A run writes neither; files that were copied from share to share do.
-        reason = "does not belong to this run" if place is None else "occurs twice"
+        reason = "does not belong to this run" if position is None else "occurs twice"
         raise BadData(
             f"'{self.path / RECORDS}' has unit {record.unit[:40]} of case {record.case[:40]}, "
             f"editor '{record.editor[:40]}', setting '{record.setting[:40]}', which {reason}. "
@@ -176,7 +149,6 @@ def open_shares(folders: Sequence[Path], any_versions: bool = False) -> list[Sha
                 f"'{same.path}' and '{folder}' are both share {part.number} of {part.of}: merge "
                 "each share once."
             )
-        _check_editors(folder, manifest)
         shares[part.number] = ShareFolder(folder, manifest, part)
     ordered = [shares[number] for number in sorted(shares)]
     for share in ordered[1:]:
@@ -184,37 +156,6 @@ def open_shares(folders: Sequence[Path], any_versions: bool = False) -> list[Sha
         if not any_versions:
             _refuse_other_versions(ordered[0], share)
     return ordered
-
-
-def read_cases(folder: Path) -> dict[tuple[str, str], int]:
-    """Return a share's case numbers by setting and id.
-
-    Raises:
-        BadData: the list is damaged.
-    """
-    cases: dict[tuple[str, str], int] = {}
-    counts = Counter[str]()
-    for line in lines_of(folder, CASES):
-        setting, case, number = line.fields["setting"], line.fields["case"], line.fields["number"]
-        counts[setting] += 1
-        if number != counts[setting]:
-            raise BadData(
-                f"'{folder / CASES}', line {line.number}: case {number} of '{setting}' where "
-                f"case {counts[setting]} is expected. {REMEDY}"
-            )
-        cases[setting, case] = number
-    return cases
-
-
-def _check_editors(folder: Path, manifest: Manifest) -> None:
-    if any(
-        manifest.editors.get(setting, {}).keys() != set(manifest.config.editors)
-        for setting in manifest.cases
-    ):
-        raise BadData(
-            f"'{folder / MANIFEST}' has settings for other editors than its configuration names "
-            f"({', '.join(manifest.config.editors)[:80]}). {REMEDY}"
-        )
 
 
 def _refuse_other_versions(first: ShareFolder, share: ShareFolder) -> None:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from emend.agents.judging.fence import shorten
-from emend.evals.judging.calibration import LabelLine
+from emend.evals.judging.calibration.labels import LabelLine
 from emend.evals.judging.spreadsheet import spreadsheet_rows
 from emend.evals.judging.study import AnnotationItem, SheetQuestion, Study
 from emend.evals.log.records import json_line, read_model, replace, write_errors

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.conversations import ABSTENTION
-from emend.evals.judging.calibrations import read_calibration
+from emend.evals.judging.calibration.stored import read_calibration
 from emend.evals.judging.calls import ask_calls, make_calls
 from emend.evals.judging.disputes import EquivalenceScorer
 from emend.evals.judging.items import judge_inputs, plan

@@ -10,7 +10,7 @@ from emend.evals.jobs.job import JobContext, Lane, UnitJob
 from emend.evals.jobs.line import count_lines
 from emend.evals.jobs.results import UnitResult, WorkUnit
 from emend.evals.jobs.runner import run_job
-from emend.evals.judging.calibration import LabelledItem
+from emend.evals.judging.calibration.labels import LabelledItem
 from emend.evals.judging.disputes import PEOPLE
 from emend.evals.judging.judgement import Judgement
 from emend.evals.judging.scorings.line import call_labels, judgement_line

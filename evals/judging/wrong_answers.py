@@ -21,7 +21,6 @@ KINDS: tuple[WrongKind, ...] = ("specific", "vague")
 PlantedKind = Literal["right", "specific", "vague"]
 PLANTED_KINDS: tuple[PlantedKind, ...] = ("right", *KINDS)
 NONE_MADE = "no wrong answer can be made from the other answers of the run"
-EMPTY = "the model wrote no answer"
 RIGHT = "the generated answer contains specifics of the right one"
 _ASKED = re.compile(
     r"\b(who|whose|whom|where|when|why|how)\b(?!\s+(?:many|much|long|often|old|far))"

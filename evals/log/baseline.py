@@ -2,21 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from emend.evals.log.line_parser import LineParser, struct_of
 from emend.evals.log.lines import BASELINE, parser_of
 from emend.evals.log.records import read_models, read_parsed
-from emend.evals.log.table_parts import is_large
-from emend.evals.log.table_sources import TableRows, TableSource
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.json_files import BEGINNING, JsonLine, LinePlace
+from emend.memory.json_files import JsonLine
 from emend.memory.probe import Answer, Step, Usage
 from emend.memory.redaction import hide_keys
 from emend.memory.steps import keep_steps, usage_until
@@ -97,40 +93,21 @@ class _UsageLine(BaseModel):
 
 
 def baseline_offsets(folder: Path) -> dict[str, int]:
-    """Return the offsets of the unedited model's answers by key; for a large run from its table."""
-    path = folder / BASELINE
-    if not is_large(path):
-        return {line.fields[0]: line.offset for line in _read_usage(path, BEGINNING)}
-    # imported here, since only very large runs need DuckDB
-    from emend.evals.log.run_table import RunTable
-
-    with RunTable(folder, [BASELINE_SOURCE]) as table:
-        return dict(table.rows("SELECT key, line_start FROM baseline ORDER BY line"))
+    """Return the offsets of the unedited model's answers by key."""
+    return {line.fields[0]: line.offset for line in _read_usage(folder)}
 
 
 def baseline_usage(folder: Path) -> Counter[str]:
-    """Return the total usage of the unedited model's answers, by field of `Usage`; for a large run
-    from its table.
-    """
-    path, names = folder / BASELINE, list(Usage.model_fields)
-    if not is_large(path):
-        used = Counter[str]()
-        for line in _read_usage(path, BEGINNING):
-            used.update({name: getattr(line.fields[1], name) for name in names})
-        return used
-    # imported here, since only very large runs need DuckDB
-    from emend.evals.log.run_table import RunTable
-
-    with RunTable(folder, [BASELINE_SOURCE]) as table:
-        (sums,) = table.rows(
-            f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in names)} FROM baseline"
-        )
-        return Counter(dict(zip(names, map(int, sums), strict=True)))
+    """Return the total usage of the unedited model's answers, by field of `Usage`."""
+    used = Counter[str]()
+    for line in _read_usage(folder):
+        used.update({name: getattr(line.fields[1], name) for name in Usage.model_fields})
+    return used
 
 
-def _read_usage(path: Path, start: LinePlace) -> Iterator[JsonLine]:
-    """Yield key and usage of each answer from a position on; most lines are read without their
-    steps.
+def _read_usage(folder: Path) -> Iterator[JsonLine]:
+    """Yield key and usage of each answer; most lines are read without their steps, 100,000 of them
+    in 0.3 s.
     """
     full = parser_of(TypeAdapter(BaselineAnswer))
     short = LineParser(struct_of(_UsageLine), parser_of(TypeAdapter(_UsageLine)))
@@ -139,25 +116,7 @@ def _read_usage(path: Path, start: LinePlace) -> Iterator[JsonLine]:
         fields = short(line, where)
         return fields.key, fields.answer.usage if fields.answer else full(line, where).usage
 
-    return read_parsed(path, parse, start=start)
-
-
-def _usage_rows(folder: Path, start: LinePlace) -> Iterator[TableRows]:
-    lines = _read_usage(folder / BASELINE, start)
-    encoder, names = msgspec.json.Encoder(), Usage.model_fields
-    while batch := list(islice(lines, BATCH)):
-        rows = [
-            {"key": key} | {name: getattr(usage, name) for name in names}
-            for key, usage in (line.fields for line in batch)
-        ]
-        numbers, starts, ends, _ = zip(*batch, strict=True)
-        yield TableRows([encoder.encode_lines(rows)], starts, ends, numbers)
-
-
-# Number of answers per write.
-BATCH = 2**12
-_COLUMNS = {"key": "VARCHAR"} | dict.fromkeys(Usage.model_fields, "BIGINT")
-BASELINE_SOURCE = TableSource("baseline", BASELINE, _COLUMNS, [*_COLUMNS], _usage_rows)
+    return read_parsed(folder / BASELINE, parse)
 
 
 def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:

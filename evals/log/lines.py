@@ -11,7 +11,6 @@ from datetime import datetime
 from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Annotated, Any, Protocol, Required, TypeVar, cast
 
 from msgspec import Meta
@@ -53,7 +52,6 @@ class UnitLine(Protocol):
         ...
 
 
-L = TypeVar("L", bound=UnitLine)
 record_head: Callable[[UnitLine], Head] = attrgetter("unit", "of")
 fields_head: Callable[[dict[str, Any]], Head] = itemgetter("unit", "of")
 
@@ -72,23 +70,6 @@ def complete_units(lines: Iterable[T | None], head: Callable[[T], Head]) -> Iter
         size = min(key[1], sys.maxsize) if key else 0
         while size > 0 and len(unit := cast("list[T]", list(islice(group, size)))) == size:
             yield unit
-
-
-def count_once(units: Iterable[list[L]], path: Path) -> Iterator[L]:
-    """Yield the lines of units, skipping repeated units with a warning.
-
-    Args:
-        units: complete units of lines.
-        path: file that holds them.
-    """
-    keys = set[str]()
-    for unit in units:
-        key = unit[0].unit
-        if key in keys:
-            warn_once(f"{path}: the records of unit {key} occur twice; only the first ones count")
-        else:
-            yield from unit
-        keys.add(key)
 
 
 @cache

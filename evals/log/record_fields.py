@@ -71,7 +71,7 @@ def _from_table(
     ).decode
     columns = ", ".join([f"to_json({{{fields}}})" if others else "'{}'", *map(_column, texts)])
     with RunTable(folder) as table:
-        query = f"SELECT {columns} FROM record_lines WHERE {' AND '.join(conditions)}{table.order}"
+        query = f"SELECT {columns} FROM record_lines WHERE {' AND '.join(conditions)}"
         for line, *values in table.stream(query):
             record = decode(line)
             for name, value in zip(texts, values, strict=True):

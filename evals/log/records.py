@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -36,12 +37,11 @@ from emend.evals.log.lines import (
     BaselineLine,
     JudgementPlace,
     JudgeStepPlace,
-    L,
     RecordHead,
     RecordPlace,
+    UnitLine,
     UnitPlace,
     complete_units,
-    count_once,
     parser_of,
     record_head,
     warn_once,
@@ -59,6 +59,7 @@ from emend.memory.json_files import (
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
+L = TypeVar("L", bound=UnitLine)
 
 NO_NUMBER = "the value is not a finite number"
 _RECORD = parser_of(TypeAdapter(Record))
@@ -367,17 +368,15 @@ def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[
 
 
 def read_parsed(
-    path: Path, parse: Callable[[bytes, str], Any], remedy: str = "", start: LinePlace = BEGINNING
+    path: Path, parse: Callable[[bytes, str], Any], remedy: str = ""
 ) -> Iterator[JsonLine]:
-    """Yield each whole line from a position on, like `read_models`, parsed by a function such as
-    that of `parser_of`.
-    """
+    """Yield each whole line like `read_models`, parsed by a function like those of `parser_of`."""
 
     def refuse(error: BadData) -> None:
         raise BadData(f"{error} {remedy}") from error
 
     with read_errors(path):
-        yield from parse_lines(path, refuse if remedy else _leave_out, parse=parse, start=start)
+        yield from parse_lines(path, refuse if remedy else _leave_out, parse=parse)
 
 
 def read_model(path: Path, model: type[M], remedy: str) -> M:
@@ -416,7 +415,7 @@ def read_records(
     path = folder / RECORDS
     lines = read_parsed(path, parse, DAMAGED_RECORD.format(folder=folder))
     units = complete_units((line.fields for line in lines), record_head)
-    yield from (record for record in count_once(units, path) if record.probe)
+    yield from (record for record in chain.from_iterable(units) if record.probe)
 
 
 def read_job_lines(folder: Path, model: type[L], remedy: str = DAMAGED_RECORD) -> Iterator[L]:
@@ -434,7 +433,7 @@ def read_job_lines(folder: Path, model: type[L], remedy: str = DAMAGED_RECORD) -
     require_records(folder)
     path = folder / RECORDS
     lines = read_parsed(path, parser_of(TypeAdapter(model)), remedy.format(folder=folder))
-    yield from count_once(complete_units((line.fields for line in lines), record_head), path)
+    yield from chain.from_iterable(complete_units((line.fields for line in lines), record_head))
 
 
 def require_records(folder: Path) -> None:

@@ -13,6 +13,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
@@ -31,7 +32,6 @@ from emend.evals.log.lines import (
     SCORING_RECORDS,
     StepLine,
     complete_units,
-    count_once,
     parser_of,
     record_head,
 )
@@ -171,8 +171,7 @@ class RunIndex:
         """
         require_records(self.folder)
         units = complete_units(self._records(case), record_head)
-        records = count_once(units, self.folder / RECORDS)
-        yield from (record for record in records if record.probe)
+        yield from (record for record in chain.from_iterable(units) if record.probe)
 
     def _records(self, case: str) -> Iterator[Record | None]:
         """Yield the case's records, and None for lines of other cases between them."""

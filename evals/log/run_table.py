@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import duckdb
 
-from emend.evals.log.lines import RECORDS, warn_once
 from emend.evals.log.table_parts import (
     Part,
     draft_in,
@@ -161,9 +160,6 @@ OPTIONS: dict[str, Any] = {
     # whose sum exceeds it.
     "disabled_optimizers": "statistics_propagation",
 }
-SAME = "OVER (PARTITION BY unit ORDER BY line)"
-# If a unit occurs twice, its first records count.
-FIRST_ONES = f' QUALIFY row_number() {SAME} <= first_value("of") {SAME}'
 
 
 class RunTable:
@@ -197,9 +193,6 @@ class RunTable:
         self.ends: dict[str, LinePlace] = {}
         """By table, the place in its file up to which it has the lines."""
         self.parts: list[Path] = []
-        self.order = ""
-        """Clause that puts records in the order of their lines; empty where they come in it, as
-        rows of files do."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -248,7 +241,6 @@ class RunTable:
 
     def _open(self) -> None:
         self.parts = []
-        self.order = ""
         for source in self._sources:
             parts = self._parts(source)
             self.ends[source.table] = parts[-1].end if parts else BEGINNING
@@ -264,18 +256,7 @@ class RunTable:
         if parts:
             files = ", ".join(text(str(part.path)) for part in parts)
             content = f"SELECT * FROM read_parquet([{files}])"
-        view = f"CREATE OR REPLACE VIEW {source.table} AS {content}"
-        self.connection.execute(view)
-        if source.file == RECORDS and (unit := self._repeated_unit(source.table)):
-            path = self.folder / source.file
-            warn_once(f"{path}: the records of unit {unit} occur twice; only the first ones count")
-            self.connection.execute(view + FIRST_ONES)
-            self.order = " ORDER BY line"
-
-    def _repeated_unit(self, table: str) -> str | None:
-        repeated = 'HAVING count(*) > arg_min("of", line) ORDER BY min(line) LIMIT 1'
-        query = f"SELECT unit FROM {table} GROUP BY unit {repeated}"
-        return next((unit for (unit,) in self.connection.execute(query).fetchall()), None)
+        self.connection.execute(f"CREATE OR REPLACE VIEW {source.table} AS {content}")
 
     def _parts(self, source: TableSource) -> list[Part]:
         """Return the parts of a table after adding missing lines of the file."""

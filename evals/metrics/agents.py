@@ -1,14 +1,13 @@
-"""Scores of agents: trajectories of tool calls, and states of a memory, against gold.
+"""Scores of agents: tool calls, and states of a memory, against gold.
 
-A trajectory is a sequence of turns, each with the parallel tool calls of a model. pass^k is defined
-as in tau-bench (Yao et al. 2024): the probability that k attempts all succeed, with its unbiased
-estimate from n attempts.
+pass^k is defined as in tau-bench (Yao et al. 2024): the probability that k attempts all succeed,
+with its unbiased estimate from n attempts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import comb
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage, messages_from_dict
 
@@ -17,10 +16,6 @@ from emend.agents.roles.tools import CHANGE
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Step
-
-MatchMode = Literal["strict", "unordered", "subset", "superset"]
-ArgumentRule = Literal["exact", "ignore", "subset", "superset"]
-Same = Callable[["ToolCall", "ToolCall"], bool]
 
 
 class ToolCall(FrozenModel):
@@ -34,29 +29,10 @@ class ToolCall(FrozenModel):
     edit_ids: tuple[str, ...] = ()
 
 
-Turns = Sequence[Sequence[ToolCall]]
-
-
-class TrajectoryCounts(FrozenModel):
-    """Counts of tool calls compared with gold.
-
-    `needless` calls match no remaining gold call; `repeated` calls equal an earlier call; `missing`
-    gold calls were not made; `invalid` calls could not be run; `recovered` counts the invalid calls
-    followed by a valid call of the same tool, or of any tool if the tool does not exist.
-    """
-
-    calls: int
-    needless: int
-    repeated: int
-    missing: int
-    invalid: int
-    recovered: int
-
-
-def read_turns(
+def read_calls(
     messages: Sequence[AnyMessage], edits: Mapping[str, str] | None = None
-) -> list[list[ToolCall]]:
-    """Return the turns of a conversation that have tool calls.
+) -> list[ToolCall]:
+    """Return the tool calls of a conversation.
 
     Args:
         messages: the conversation; the result of a call that could not be run has the `status`
@@ -64,10 +40,8 @@ def read_turns(
         edits: edit ids by the text of the edit.
     """
     results = {each.tool_call_id: each for each in messages if isinstance(each, ToolMessage)}
-    turns = [
-        list(_calls(each, results, edits or {})) for each in messages if isinstance(each, AIMessage)
-    ]
-    return [turn for turn in turns if turn]
+    answers = [each for each in messages if isinstance(each, AIMessage)]
+    return [call for answer in answers for call in _calls(answer, results, edits or {})]
 
 
 def _calls(
@@ -90,48 +64,6 @@ def _calls(
             name=broken["name"] or "",
             problem=broken["error"] or "the arguments are not a JSON object",
         )
-
-
-def matches(
-    turns: Turns,
-    gold: Turns,
-    mode: MatchMode,
-    arguments: ArgumentRule = "exact",
-    by_tool: Mapping[str, ArgumentRule] | None = None,
-) -> bool:
-    """Return whether a trajectory matches gold.
-
-    Args:
-        turns: the trajectory, including calls that could not be run.
-        gold: the gold trajectory.
-        mode: `strict` has the same turns in the same order, `unordered` the same calls, `subset` no
-            other calls than gold, `superset` all calls of gold.
-        arguments: how the arguments of two calls must agree; with `subset`, a call has no arguments
-            that gold lacks.
-        by_tool: rules for the arguments of single tools, by tool name.
-
-    Raises:
-        BadSettings: unknown mode or rule.
-    """
-
-    def same(call: ToolCall, other: ToolCall) -> bool:
-        return _same_call(call, other, (by_tool or {}).get(call.name, arguments))
-
-    if mode == "strict":
-        equal = len(turns) == len(gold)
-        return equal and not any(
-            any(_left_over(*pair, same)) for pair in zip(turns, gold, strict=True)
-        )
-    needless, missing = _left_over(_flat(turns), _flat(gold), same)
-    if mode == "unordered":
-        return not needless and not missing
-    if mode == "superset":
-        return not missing
-    if mode == "subset":
-        return not needless
-    raise BadSettings(
-        f"unknown mode '{mode}' of trajectories: strict, unordered, subset or superset."
-    )
 
 
 class StateComparison(FrozenModel):
@@ -166,66 +98,6 @@ def compare_states(facts: Iterable[Hashable], gold: Iterable[Hashable]) -> State
     present, expected = set(facts), set(gold)
     right = len(present & expected)
     return StateComparison(right=right, wrong=len(present) - right, missing=len(expected) - right)
-
-
-def _is_part(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    return all(name in others and others[name] == value for name, value in arguments.items())
-
-
-RULES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]] = {
-    "exact": lambda arguments, gold: arguments == gold,
-    "ignore": lambda arguments, gold: True,
-    "subset": _is_part,
-    "superset": lambda arguments, gold: _is_part(gold, arguments),
-}
-
-
-def _same_call(call: ToolCall, gold: ToolCall, rule: ArgumentRule) -> bool:
-    if rule not in RULES:
-        raise BadSettings(f"unknown rule '{rule}' of arguments: {', '.join(RULES)}.")
-    return call.name == gold.name and RULES[rule](call.arguments, gold.arguments)
-
-
-def _flat(turns: Turns) -> list[ToolCall]:
-    return [call for turn in turns for call in turn]
-
-
-def _left_over(
-    calls: Sequence[ToolCall], gold_calls: Sequence[ToolCall], same: Same
-) -> tuple[list[ToolCall], list[ToolCall]]:
-    """Return the calls without a matching gold call, and the gold calls without a matching call, by
-    maximum matching.
-    """
-    partner: dict[int, int] = {}
-
-    def place(at: int, tried: set[int]) -> bool:
-        for number, call in enumerate(calls):
-            if number not in tried and same(call, gold_calls[at]):
-                tried.add(number)
-                if number not in partner or place(partner[number], tried):
-                    partner[number] = at
-                    return True
-        return False
-
-    missing = [each for at, each in enumerate(gold_calls) if not place(at, set())]
-    return [call for number, call in enumerate(calls) if number not in partner], missing
-
-
-def count_calls(turns: Turns, gold: Turns, arguments: ArgumentRule = "exact") -> TrajectoryCounts:
-    """Count needless, repeated, missing, invalid and recovered calls compared with gold."""
-    calls = _flat(turns)
-    valid = [call for call in calls if not call.problem]
-    needless, missing = _left_over(
-        valid, _flat(gold), lambda call, other: _same_call(call, other, arguments)
-    )
-    return TrajectoryCounts(
-        calls=len(calls),
-        needless=len(needless),
-        repeated=count_repeated(valid),
-        missing=len(missing),
-        invalid=len(calls) - len(valid),
-        recovered=count_recovered(calls),
-    )
 
 
 def count_repeated(calls: Sequence[ToolCall]) -> int:
@@ -276,7 +148,7 @@ def score_calls(edit_ids: Collection[str], answer: Answer) -> dict[str, float]:
     `invalid_calls` the number that could not be run, and `recovered` the share of these that was
     recovered.
     """
-    calls = _flat(_turns_of_steps(answer.steps))
+    calls = _calls_of_steps(answer.steps)
     if not calls or not edit_ids:
         return {}
     relevant, returned, needless = set(edit_ids), set[str](), 0
@@ -296,8 +168,8 @@ def score_calls(edit_ids: Collection[str], answer: Answer) -> dict[str, float]:
     return values | ({"recovered": count_recovered(calls) / invalid} if invalid else {})
 
 
-def _turns_of_steps(steps: Sequence[Step]) -> list[list[ToolCall]]:
-    """Return the turns of the conversation in a graph's state; none for a graph without one."""
+def _calls_of_steps(steps: Sequence[Step]) -> list[ToolCall]:
+    """Return the calls of the conversation in a graph's state; none for a graph without one."""
     stored = next(
         (step.update["messages"] for step in reversed(steps) if step.update.get("messages")), None
     )
@@ -307,4 +179,4 @@ def _turns_of_steps(steps: Sequence[Step]) -> list[list[ToolCall]]:
         edits = {strip_delimiters(hit["text"], CHANGE): hit["edit_id"] for hit in hits or ()}
     except Exception:  # a user's graph may have other values under these names
         return []
-    return read_turns(messages, edits)
+    return read_calls(messages, edits)

@@ -270,7 +270,6 @@ def _all_draws(seed: int, size: int, resamples: int) -> tuple[NDArray[np.int32],
 def harmonic(
     kinds: Sequence[tuple[Sequence[float], Sequence[Hashable]]],
     *,
-    seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Estimate:
     """Compute the harmonic mean of several means over cases, e.g. CounterFact's S, with a bootstrap
@@ -282,7 +281,6 @@ def harmonic(
 
     Args:
         kinds: values and cases (same length) of each mean; all use the same samples of cases.
-        seed: random seed of the resampling.
         resamples: number of bootstrap samples.
     """
     n = sum(len(values) for values, _ in kinds)
@@ -299,7 +297,7 @@ def harmonic(
     mean = _harmonic(shares.sum(axis=1) / observed.sum(axis=1))
     if len(place) < 2:
         return Estimate(mean=mean, n=n)
-    low, high = percentile_interval(_drawn(shares, observed, seed, resamples))
+    low, high = percentile_interval(_drawn(shares, observed, resamples))
     wide_low, wide_high = _propagated(
         [row[mask] for row, mask in zip(shares, observed, strict=True)]
     )
@@ -331,11 +329,11 @@ def _propagated(shares: Sequence[Floats]) -> tuple[float, float]:
     return max(0.0, centre - low), min(1.0, centre + high)
 
 
-def _drawn(shares: Floats, observed: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
+def _drawn(shares: Floats, observed: NDArray[np.bool_], resamples: int) -> Floats:
     """Return the harmonic mean of each bootstrap sample; samples without any value of some mean are
     omitted.
     """
-    rng, size, means = np.random.default_rng(seed), shares.shape[1], []
+    rng, size, means = np.random.default_rng(0), shares.shape[1], []
     for _ in range(resamples):
         drawn = rng.integers(0, size, size=size)
         counts = observed[:, drawn].sum(axis=1)

@@ -284,12 +284,7 @@ def _flipped(table: PairTable, per: str, seed: int, flips: int) -> float:
     return (extreme + 1) / (flips + 1)
 
 
-def relative_drop(
-    pairs: Sequence[Pair],
-    per: str = "record",
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-) -> Estimate:
+def relative_drop(pairs: Sequence[Pair], per: str = "record") -> Estimate:
     """Return the relative drop from the first mean to the second, 1 - second / first, with a
     bootstrap over cases.
 
@@ -299,8 +294,6 @@ def relative_drop(
     Args:
         pairs: `a` is the value under the first condition, `b` that under the second.
         per: as in `compare_pairs`.
-        seed: random seed of the resampling.
-        resamples: bootstrap samples.
     """
     scored, unscored, per = _scored(pairs, per)
     if not scored:
@@ -312,8 +305,7 @@ def relative_drop(
     result = Estimate(mean=1 - float(second / first), n=len(scored), unscored=unscored)
     size = table.counts.shape[1]
     draws = [
-        (weights @ table.a[0], weights @ table.b[0])
-        for weights in case_weights(seed, size, resamples)
+        (weights @ table.a[0], weights @ table.b[0]) for weights in case_weights(0, size, RESAMPLES)
     ]
     firsts, seconds = (np.concatenate(side) for side in zip(*draws, strict=True))
     if size < 2 or not firsts.all() or np.ptp(seconds / firsts) == 0:

@@ -15,11 +15,6 @@ ROWS = {
             "Run your own grid of models, settings and options.",
             "Evaluate",
         ),
-        "papers": (
-            f"{COMMANDS}.published:papers",
-            "emend reproduce TABLE --published",
-            "Old names",
-        ),
     },
     "emend.analyses": {
         "drop": (

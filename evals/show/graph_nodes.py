@@ -68,9 +68,7 @@ def find_graph(name: str) -> "Graph":
         BadSettings: the name is unknown, or the component cannot be created or has no graph.
     """
     registries = [registry_of(kind) for kind in DRAWN if LISTS.installed(kind)]
-    fitting = (
-        registry for registry in registries if name in (*registry.names(), *registry.aliases)
-    )
+    fitting = (registry for registry in registries if name in registry.names())
     registry = next(fitting, registry_of("graphs"))
     part = registry.load(name)
     with registry.plugin_errors(name):

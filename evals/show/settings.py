@@ -194,7 +194,7 @@ def _of_local_model(name: str) -> Iterator[SettingRow]:
 def _of_api_model(name: str) -> Iterator[SettingRow]:
     from langchain_core.language_models import BaseChatModel
 
-    from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS
+    from emend.agents.api_models import API_DEFAULTS, DEFAULT_BOUNDS
 
     for setting, bound in DEFAULT_BOUNDS.items():
         summary = API_SUMMARIES[setting]

@@ -125,15 +125,12 @@ def judge_by_rules(question: StreamQuestion, answer: str) -> bool:
     return expected_of(question).read(answer).right
 
 
-def judge_by_model(model: BaseChatModel, kind: str = "equivalence") -> Judge:
-    """Return a judge that lets a chat model compare an answer with gold by a criterion.
+def judge_by_model(model: BaseChatModel) -> Judge:
+    """Return a judge that lets a chat model compare an answer with gold.
 
     An unusable verdict does not accept the answer.
-
-    Raises:
-        BadSettings: there is no such criterion.
     """
-    judge = load_judge(kind)
+    judge = load_judge("equivalence")
 
     def accept(question: StreamQuestion, answer: str) -> bool:
         record = JudgeInput(

@@ -1,9 +1,7 @@
 import sys
-from typing import Any
 
 import pytest
 
-from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry, nearest, summary_of, trust_names
 
@@ -97,14 +95,9 @@ def test_a_broken_plugin_is_refused_on_load_and_listed_as_broken(registry, insta
     assert rows["broken"].startswith("broken: ")
 
 
-def test_listing_built_in_parts_imports_none_and_an_alias_is_loaded_and_not_listed():
+def test_listing_built_in_parts_imports_none():
     registry: Registry[object] = Registry("part", "emend.test_nothing", {"a": ("no_such_module_x:a", "A part.")})
     assert list(registry.rows()) == [{"name": "a", "summary": "A part."}]
-    aliased: Registry[Any] = Registry(
-        kind="part", group="emend.nothing", builtin={"loads": ("json:loads", "Reads JSON.")}, aliases={"read": "loads"}
-    )
-    assert aliased.load("read") is aliased.load("loads") and aliased.names() == ["loads"]
-    assert EDITORS.load("ice") is EDITORS.load("in_context")
 
 
 def test_a_part_that_is_an_object_says_by_itself_what_it_is():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emend.agents.providers.policy import CallPolicy
-    from emend.evals.judging.calibration import Calibration
+    from emend.evals.judging.calibration.agreement import Calibration
     from emend.evals.judging.panel import Panel
     from emend.evals.judging.score_run import ScoreSummary
 
@@ -206,9 +206,10 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Measure how far judges agree with human labels, and store the result for reports."""
-    from emend.evals.judging.calibration import calibrate as calibrate_on
-    from emend.evals.judging.calibration import panel_verdicts, read_labels, store_calibration
-    from emend.evals.judging.calibrations import read_calibration
+    from emend.evals.judging.calibration.agreement import calibrate as calibrate_on
+    from emend.evals.judging.calibration.agreement import panel_verdicts, store_calibration
+    from emend.evals.judging.calibration.labels import read_labels
+    from emend.evals.judging.calibration.stored import read_calibration
     from emend.memory.registry import trust_names
 
     trust_names(trust or (), checked=True)
@@ -255,8 +256,8 @@ def stress(
     as_json: Json = False,
 ) -> None:
     """Test judges with texts that try to influence them; exit code 1 if one succeeds."""
-    from emend.evals.judging.calibration import own_cases
-    from emend.evals.judging.calibration import stress as stress_judges
+    from emend.evals.judging.calibration.stress import own_cases
+    from emend.evals.judging.calibration.stress import stress as stress_judges
     from emend.evals.show.report.judges import show_stress
     from emend.memory.registry import trust_names
 

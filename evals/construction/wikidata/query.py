@@ -11,7 +11,6 @@ import re
 import sqlite3
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import date
@@ -28,6 +27,7 @@ from emend.agents.parsing.passages import sentences
 from emend.agents.providers.errors.rejection import BadExchange
 from emend.agents.providers.http_client import BoundedExchanges
 from emend.agents.providers.retry_after import pause_in_headers
+from emend.evals.construction.sources.stored_items import in_turn
 from emend.evals.construction.wikidata.entities import (
     ANY_LANGUAGE,
     EntityDecoder,
@@ -371,7 +371,7 @@ def query_updates(
     find = partial(
         _changes, client, rule, relations, language, min(limit * ROWS_FOR_ONE, MOST_ROWS), counts
     )
-    changes = _in_turn([find(relation) for relation in relations.by_id])
+    changes = in_turn([find(relation) for relation in relations.by_id])
     labels, left = EntityDecoder((), language), limit
     while batch := list(islice(changes, min(left, LABELS // 2))):
         ids = dict.fromkeys(id_ for change in batch for id_ in (change.old_id, change.new_id))
@@ -473,13 +473,3 @@ def _items(client: WikiClient, ids: Sequence[str], decoder: EntityDecoder) -> di
 
 def _batches(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (values[start : start + size] for start in range(0, len(values), size))
-
-
-def _in_turn(iterators: list[Iterator[T]]) -> Iterator[T]:
-    """Yield the values of all iterators in round-robin order until all are exhausted."""
-    waiting = deque(iterators)
-    while waiting:
-        iterator = waiting.popleft()
-        for value in islice(iterator, 1):
-            yield value
-            waiting.append(iterator)

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, NonNegativeInt, model_validator
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.config.limits import FailureLimit, Limits
-from emend.evals.judging.calibrations import read_calibration
+from emend.evals.judging.calibration.stored import read_calibration
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.scorings.choice import ItemChoice
 from emend.evals.log.records import read_model, replace

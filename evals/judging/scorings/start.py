@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from emend.agents.judging.base import Item
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.evaluate.resources import model_fingerprint
-from emend.evals.judging.calibrations import read_calibration
+from emend.evals.judging.calibration.stored import read_calibration
 from emend.evals.judging.disputes import EquivalenceScorer
 from emend.evals.judging.items import judged_items
 from emend.evals.judging.panel import Panel

@@ -86,7 +86,6 @@ PER_TURN = (
         summary="output tokens per turn",
     ),
 )
-ALL_COSTS = (*PER_PROBE, *PER_EDIT, *PER_TURN)
 # Cost metrics by the unit that they are divided by.
 COST_TABLES = {"probe": PER_PROBE, "edit": PER_EDIT, "turn": PER_TURN}
 
@@ -111,7 +110,7 @@ class RunCost(FrozenModel):
 
 
 def costs_of(gathered: RecordTable, folder: Path, editors: Sequence[str]) -> list[MetricRow]:
-    """Return a row per result group and measured cost of `ALL_COSTS`, editors in the run's order.
+    """Return a row per result group and measured cost, editors in the run's order.
 
     Retries get rows only if there were any.
     """

@@ -213,7 +213,7 @@ class Report(FrozenModel):
     forgetting: tuple[ForgettingRow, ...] = ()
     """Metrics at the checkpoints of a sequence."""
     costs: tuple[MetricRow, ...] = ()
-    """Cost of a probe, an edit and a turn under each editor; the metrics are `costs.ALL_COSTS`."""
+    """Cost of a probe, an edit and a turn under each editor; see `costs.COST_TABLES`."""
     perplexity: tuple[PerplexityRow, ...] = ()
     """Perplexity of held-out texts under weight edits."""
     ability: tuple[AbilityRow, ...] = ()

@@ -235,10 +235,8 @@ _CELL = 12.2  # width of a character in rich's SVG export
 def write_svg(
     render: Callable[[Console], RenderableType],
     path: Path,
-    title: str = "emend",
-    width: int = WIDTH,
 ) -> None:
-    """Write an SVG picture of tables in a terminal of `width` columns.
+    """Write an SVG picture of tables in a terminal of `WIDTH` columns.
 
     Raises:
         BadSettings: the file does not end in .svg, or cannot be written.
@@ -246,10 +244,10 @@ def write_svg(
     if path.suffix.lower() != ".svg":
         raise BadSettings(f"--svg {path}: the ending must be .svg.")
     console = Console(
-        record=True, file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor"
+        record=True, file=io.StringIO(), width=WIDTH, force_terminal=True, color_system="truecolor"
     )
     console.print(render(console))
-    drawn = _INDENTED.sub(_moved, _REMOTE_FONTS.sub("", console.export_svg(title=title)))
+    drawn = _INDENTED.sub(_moved, _REMOTE_FONTS.sub("", console.export_svg(title="emend")))
     try:
         path.write_text(drawn, encoding="utf-8")
     except OSError as error:

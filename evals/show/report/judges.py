@@ -9,7 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from emend.evals.judging.annotation import AnnotationKey, AnnotationResults
-from emend.evals.judging.calibration import Calibration, Outcome, Relation, StressReport, StressRow
+from emend.evals.judging.calibration.agreement import Calibration
+from emend.evals.judging.calibration.stress import Outcome, Relation, StressReport, StressRow
 from emend.evals.judging.leniency import LeniencyReport
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate

@@ -92,7 +92,7 @@ class Pace:
         return max(0.0, self._seconds[editor] - self._spent(editor)) / self._units[editor]
 
 
-EVERY_SECONDS = 5.0
+EVERY_SECONDS, UPDATE_SECONDS = 5.0, 0.5
 
 
 class RunProgress(Progress):
@@ -258,11 +258,11 @@ class Bar(RunProgress):
 
 
 class NotebookBar(RunProgress):
-    """Progress as a bar below a notebook cell, updated every half second."""
+    """Progress as a bar below a notebook cell, updated every `UPDATE_SECONDS`."""
 
-    def __init__(self, every: float = 0.5) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._every, self._last = every, float("-inf")
+        self._last = float("-inf")
 
     def start(self, total: int, skipped: int) -> None:
         """Show the bar."""
@@ -271,7 +271,7 @@ class NotebookBar(RunProgress):
 
     def show(self) -> None:
         """Update the bar if the last update is old enough."""
-        if time.monotonic() - self._last >= self._every:
+        if time.monotonic() - self._last >= UPDATE_SECONDS:
             self._last = time.monotonic()
             self._display.update(self._shown())
 
@@ -297,12 +297,9 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def progress_on(file: TextIO | None = None) -> Progress:
-    """Return a bar if the stream (default: standard error) is a terminal, else plain lines."""
-    stream = file or sys.stderr
-    if stream.isatty():
-        return Bar(stream)
-    return Lines(stream)
+def progress_on() -> Progress:
+    """Return a bar if standard error is a terminal, else plain lines."""
+    return Bar() if sys.stderr.isatty() else Lines()
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class Library:
         """Return the status while tables and index of a run are not usable yet; else None."""
         if self.patient:
             return None
-        if not self.results.is_running("tables", [location.folder]):
+        if not self.results.is_running("tables", location.folder):
             with self.index(location) as index:
                 lag = index.lag()
             for source in SOURCES:

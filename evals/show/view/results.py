@@ -246,9 +246,9 @@ class ResultCache:
             return result.value, Status(state="computing", text=_text(result))
         return result.value, Status()
 
-    def is_running(self, kind: str, folders: Sequence[Path], *words: str) -> bool:
-        """Return True while a result is being computed."""
-        job = self._result(ResultKey(kind, tuple(folders), words)).job
+    def is_running(self, kind: str, folder: Path) -> bool:
+        """Return True while a result of one run is being computed."""
+        job = self._result(ResultKey(kind, (folder,))).job
         return job is not None and not job.done()
 
     def _result(self, key: ResultKey) -> _Result:

@@ -37,17 +37,15 @@ def find_duplicates(texts: Sequence[str], threshold: float = THRESHOLD) -> dict[
     )
 
 
-def find_same_meaning(
-    texts: Sequence[str], embedding: Embedding, threshold: float = SIMILARITY
-) -> dict[int, int]:
+def find_same_meaning(texts: Sequence[str], embedding: Embedding) -> dict[int, int]:
     """Return the positions of near duplicates by meaning.
 
     Keys are positions of dropped texts, values those of earlier, kept texts with a cosine
-    similarity above the threshold.
+    similarity above `SIMILARITY`.
     """
     vectors = embedding.documents(texts)
     return _find_near(
-        len(texts), lambda first, second: float(vectors[first] @ vectors[second]) > threshold
+        len(texts), lambda first, second: float(vectors[first] @ vectors[second]) > SIMILARITY
     )
 
 

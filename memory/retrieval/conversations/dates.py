@@ -16,7 +16,6 @@ from emend.memory.retrieval.exact import ExactCorpus
 MONTHS = tuple(
     "january february march april may june july august september october november december".split()
 )
-WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
 _ISO = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?")
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
 _NAMED = re.compile(

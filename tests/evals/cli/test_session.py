@@ -248,7 +248,6 @@ def test_an_editors_graph_is_drawn_by_the_editors_name():
     assert RUN.invoke(app, ["graph", "input_aug"]).stdout == RUN.invoke(app, ["graph", "rag"]).stdout
     for name in ("unedited", "rome"):  # a model with edited weights is asked as it stands
         assert RUN.invoke(app, ["graph", name]).stdout == RUN.invoke(app, ["graph", "direct"]).stdout
-    assert RUN.invoke(app, ["graph", "ice"]).stdout == RUN.invoke(app, ["graph", "in_context"]).stdout
 
 
 # --- one question a line

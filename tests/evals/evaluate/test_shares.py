@@ -255,10 +255,6 @@ def _rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any] | Non
     path.write_text("".join(json.dumps(line) + "\n" for line in lines if line is not None))
 
 
-def _replace_keys(shares: list[Path]) -> None:
-    _rewrite(shares[1] / RECORDS, lambda line: line | {"unit": line["unit"][::-1]})
-
-
 def _make_units_of_one_record(shares: list[Path]) -> None:
     _rewrite(shares[1] / RECORDS, lambda line: line | {"of": 1})
 
@@ -278,41 +274,26 @@ def _double_the_records(shares: list[Path]) -> None:
     path.write_bytes(2 * path.read_bytes())
 
 
-def _double_the_cases(shares: list[Path]) -> None:
-    path = shares[0] / CASES
-    path.write_bytes(2 * path.read_bytes())
-
-
 def _replace_a_case(shares: list[Path]) -> None:
     _rewrite(shares[0] / CASES, lambda line: line | {"case": "0" * 16} if line["number"] == 3 else line)
 
 
-def _name_another_editor(shares: list[Path]) -> None:
-    for share in shares:
-        content = json.loads((share / MANIFEST).read_text())
-        content["config"]["editors"] += ["rag"]
-        (share / MANIFEST).write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize(
-    ("tamper", "name"),
+    "tamper",
     [
-        (_replace_keys, RECORDS),
-        (_make_units_of_one_record, RECORDS),
-        (_leave_out_probes, RECORDS),
-        (_double_each_record, RECORDS),
-        (_double_the_records, RECORDS),
-        (_double_the_cases, CASES),
-        (_replace_a_case, RECORDS),
-        (_name_another_editor, MANIFEST),
+        _make_units_of_one_record,
+        _leave_out_probes,
+        _double_each_record,
+        _double_the_records,
+        _replace_a_case,
     ],
 )
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_tampered_share_is_refused(
-    shares: list[Path], tmp_path: Path, tamper: Callable[[list[Path]], None], name: str, partial: bool
+    shares: list[Path], tmp_path: Path, tamper: Callable[[list[Path]], None], partial: bool
 ) -> None:
     tamper(shares)
-    with pytest.raises(BadData, match=name):
+    with pytest.raises(BadData, match=RECORDS):
         merge(shares, tmp_path / "x", partial)
     assert not (tmp_path / "x").exists()
 

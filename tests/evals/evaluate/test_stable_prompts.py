@@ -44,7 +44,7 @@ def prompts_of(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_all_editors_that_ask_a_provider_are_walked() -> None:
     asking = {name for name in EDITORS.names() if not getattr(EDITORS.load(name), "needs_weights", False)}
-    assert asking - {"unedited", "ice"} <= set(IN_PROMPTS), "add the new editor"
+    assert asking - {"unedited"} <= set(IN_PROMPTS), "add the new editor"
 
 
 @pytest.mark.usefixtures("keys")

@@ -22,7 +22,7 @@ from emend.evals.judging.annotation import (
     write_labels,
     write_sheets,
 )
-from emend.evals.judging.calibration import read_labels
+from emend.evals.judging.calibration.labels import read_labels
 from emend.evals.judging.study import AnnotationItem, draw, load_study, shipped_studies
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals.command_line import emend

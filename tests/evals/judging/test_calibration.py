@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.cli.main import app
-from emend.evals.judging.calibration import Verdict, calibrate, panel_verdicts, parts_of, read_labels, store_calibration
-from emend.evals.judging.calibrations import read_calibration
+from emend.evals.judging.calibration.agreement import Verdict, calibrate, panel_verdicts, store_calibration
+from emend.evals.judging.calibration.labels import read_labels
+from emend.evals.judging.calibration.stored import read_calibration
+from emend.evals.judging.calibration.stress import parts_of
 from emend.evals.judging.panel import Panel, load_judge
 from emend.evals.results.aggregate.judged import describe_calibration
 from emend.evals.show.report.judges import render_calibration

@@ -8,7 +8,7 @@ import pytest
 from emend.agents.judging.base import Item, Verdict
 from emend.agents.judging.evidence import NOT_QUOTED, VAGUE
 from emend.evals.judging.annotation import AnnotationKey, read_key, read_sheets, write_labels, write_sheets
-from emend.evals.judging.calibration import read_labels
+from emend.evals.judging.calibration.labels import read_labels
 from emend.evals.judging.disputes import CONTRADICTED, DISPUTED, PEOPLE, find_dispute
 from emend.evals.judging.judgement import Judgement
 from emend.evals.judging.panel import Panel

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.cli.main import app
-from emend.evals.judging.calibrations import read_calibration
+from emend.evals.judging.calibration.stored import read_calibration
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.results.aggregate.rows import report

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from emend.agents.judging.base import Item
-from emend.evals.judging.calibration import TOLERANCE, case_of, stress, variants
-from emend.evals.judging.calibrations import judge_id
+from emend.evals.judging.calibration.stored import judge_id
+from emend.evals.judging.calibration.stress import TOLERANCE, case_of, stress, variants
 from emend.evals.judging.calls import ask_calls, make_calls
 from emend.evals.judging.judgement import Judgement
 from emend.evals.judging.panel import Panel

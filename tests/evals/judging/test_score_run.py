@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from emend.agents.llm import MODELS
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.cli.main import app
-from emend.evals.judging.calibrations import judge_id
+from emend.evals.judging.calibration.stored import judge_id
 from emend.evals.judging.items import question_of
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run

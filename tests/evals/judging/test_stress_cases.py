@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from emend.evals.judging.calibration import StressCase
+from emend.evals.judging.calibration.stress import StressCase
 
 
 def test_a_case_of_two_texts_has_the_rules_between_them_and_of_one_is_refused():

@@ -339,7 +339,7 @@ def test_a_scoring_of_a_stranger_is_refused_cleanly(folder: Path) -> None:
 @pytest.mark.parametrize("size", ["1234567890123456789012", "12345678901", "0", "-1"])
 def test_an_impossible_number_of_records_is_named_and_no_empty_table(folder: Path, size: str) -> None:
     (folder / RECORDS).write_text(re.sub('"of":[0-9]+', f'"of":{size}', (folder / RECORDS).read_text()))
-    for command in ("report", "query SELECT", "trace 1"):
+    for command in ("report", "report --sql SELECT", "trace 1"):
         message = ends(folder, command)
         assert f"{RECORDS}, line 1" in message and "of" in message, (command, message)
 
@@ -348,4 +348,4 @@ def test_an_impossible_number_of_records_is_named_and_no_empty_table(folder: Pat
 def test_a_fifo_is_no_empty_table(folder: Path, name: str) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    assert f"{name}' is a FIFO" in ends(folder, "query SELECT")
+    assert f"{name}' is a FIFO" in ends(folder, "report --sql SELECT")

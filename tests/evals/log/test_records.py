@@ -162,14 +162,6 @@ def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path: P
         assert folder == tmp_path
 
 
-def test_a_unit_that_stands_there_twice_counts_once_and_is_told_of(tmp_path: Path, caplog) -> None:
-    write(tmp_path, "a", "b")
-    whole = (tmp_path / RECORDS).read_bytes()
-    (tmp_path / RECORDS).write_bytes(whole + b"".join(whole.splitlines(keepends=True)[:3]))
-    assert [r.unit for r in read_records(tmp_path)] == ["a"] * 3 + ["b"] * 3
-    assert "the records of unit a occur twice" in caplog.text
-
-
 def test_a_line_in_the_middle_that_cannot_be_read_is_told_of(tmp_path: Path, caplog) -> None:
     write(tmp_path, "a", "b")
     lines = (tmp_path / EVENTS).read_bytes().splitlines(keepends=True)

@@ -15,9 +15,8 @@ import pytest
 from emend.evals.evaluate import units
 from emend.evals.judging.judged_run import open_run
 from emend.evals.log import run_table, table_parts
-from emend.evals.log.baseline import baseline_offsets, baseline_usage
 from emend.evals.log.folder import finished_units
-from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
+from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.run_table import RunTable
 from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.results.aggregate.record_table import gather_run
@@ -60,8 +59,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 def read_all(folder: Path) -> tuple[object, ...]:
     """What the readers of tables make of a run."""
-    usage = baseline_offsets(folder), baseline_usage(folder)
-    results = [report(folder), overview(folder), finished_units(folder), *usage, inventory(open_run(folder))]
+    results = [report(folder), overview(folder), finished_units(folder), inventory(open_run(folder))]
     for compute in (partial(compare, folder, editor_a="unedited", editor_b="rag"), partial(retrieved_first, folder)):
         try:
             results.append(compute())
@@ -84,7 +82,7 @@ def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ..
 
 def lines_of_parts(folder: Path, table: str = "record_lines") -> list[int]:
     """The number of lines up to the end of each kept part."""
-    name = {"record_lines": RECORDS, "baseline": BASELINE, "step_lines": EVENTS}[table]
+    name = {"record_lines": RECORDS, "step_lines": EVENTS}[table]
     return [part.end.lines for part in find_parts(parts_folder(folder), table, folder / name)]
 
 
@@ -92,7 +90,7 @@ def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monk
     first = report(folder)
     assert first.records == 144 and first.rows and first.costs and first.reasons
     files = list(parts_folder(folder).iterdir())
-    assert len(files) == 2 and all(path.stat().st_mode & 0o777 == 0o600 for path in files)
+    assert len(files) == 1 and all(path.stat().st_mode & 0o777 == 0o600 for path in files)
     assert parts_folder(folder).stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(run_table.PartWriter, "write", None)
     assert report(folder) == first
@@ -274,13 +272,6 @@ def test_a_damaged_record_is_named(folder) -> None:
     (folder / RECORDS).write_bytes(b"".join([lines[0], b'{"unit": "u", "of": 1}\n', *lines[1:]]))
     with pytest.raises(BadData, match=r"records\.jsonl, line 2, field case: .*emend resume"):
         report(folder)
-
-
-def test_a_damaged_answer_is_named_at_every_reading(folder) -> None:
-    lines = (folder / BASELINE).read_bytes().splitlines(keepends=True)
-    (folder / BASELINE).write_bytes(b"".join([lines[0], b"{}\n", *lines[2:]]))
-    assert len(baseline_offsets(folder)) == len(lines) - 1
-    assert not lines_of_parts(folder, "baseline")
 
 
 @pytest.mark.slow

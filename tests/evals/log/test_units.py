@@ -1,12 +1,8 @@
 """Which lines make a complete unit."""
 
-import logging
-from pathlib import Path
-
 import pytest
 
-from emend.evals.log.lines import complete_units, count_once
-from tests.evals.made import record
+from emend.evals.log.lines import complete_units
 
 Line = tuple[str, int, str]
 
@@ -34,9 +30,5 @@ def test_a_unit_without_its_last_lines_is_not_complete() -> None:
     assert units_of(("u", 3, "a"), ("u", 3, "b"), ("v", 2, "c")) == []
 
 
-def test_a_unit_that_is_there_twice_is_yielded_twice_and_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_unit_that_is_there_twice_is_yielded_twice() -> None:
     assert units_of(("u", 1, "a"), ("u", 1, "b")) == ["a", "b"]
-    first, again, other = record("1"), record("1"), record("2")
-    with caplog.at_level(logging.WARNING):
-        assert list(count_once([[first], [again], [other]], Path("again.jsonl"))) == [first, other]
-    assert first.unit in caplog.text

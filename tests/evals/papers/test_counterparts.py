@@ -8,7 +8,7 @@ from emend.evals.data.benchmarks.akew.benchmark import Akew
 from emend.evals.data.benchmarks.docter.benchmark import DocTER
 from emend.evals.data.benchmarks.elken.benchmark import ELKEN
 from emend.evals.data.benchmarks.recoe.benchmark import SCHEMES, ReCoE
-from emend.evals.papers.compare_published import DERIVED
+from emend.evals.papers.derived_figures import DERIVED
 from emend.evals.papers.tables import NAMES, _toml, paper, papers, rules, same_model
 from emend.evals.results.aggregate.judged import judged_columns
 from tests.paths import DATA

@@ -39,7 +39,7 @@ def test_report_and_trace_show_it():
 @pytest.mark.parametrize(
     "words",
     [
-        ("query", str(OLD), "SELECT editor, count(*) AS n FROM records GROUP BY editor"),
+        ("report", str(OLD), "--sql", "SELECT editor, count(*) AS n FROM records GROUP BY editor"),
         ("compare", str(OLD), "--editor-a", "grep", "--editor-b", "empty"),
         ("analyse", str(OLD), "memory"),
         ("report", str(OLD), "--all"),

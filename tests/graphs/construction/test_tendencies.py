@@ -12,7 +12,6 @@ from emend.graphs.construction.tendencies import (
     COUNT,
     FOLLOWS,
     NO_IMPACT,
-    SAMPLE_EVENTS,
     STEADY,
     UNGUESSABLE,
     build,
@@ -20,8 +19,8 @@ from emend.graphs.construction.tendencies import (
     event_fault,
     filters,
     question_fault,
-    sample,
 )
+from emend.graphs.construction.tendency_drafts import SAMPLE_EVENTS, sample
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
 

@@ -11,15 +11,8 @@ import pytest
 
 from emend.agents.roles.author import SHIPPED
 from emend.graphs.construction.pipeline import ConstructionContext
-from emend.graphs.construction.tendencies import (
-    FOLLOWS,
-    NO_EVENT,
-    STEADY,
-    UNGUESSABLE,
-    TendencyDraft,
-    TendencyDrafts,
-    build,
-)
+from emend.graphs.construction.tendencies import FOLLOWS, STEADY, UNGUESSABLE, build
+from emend.graphs.construction.tendency_drafts import NO_EVENT, TendencyDraft, TendencyDrafts
 from emend.graphs.execution import run_graph
 from tests.fakes import ScriptedChatModel
 from tests.graphs.construction.zoo import check_keeping, named, once, read_specimens

@@ -12,7 +12,7 @@ from emend.evals.construction.build import build
 from emend.evals.construction.sources.elken_tendencies import read_source
 from emend.evals.evaluate.run import run
 from emend.evals.results.aggregate.rows import report
-from emend.graphs.construction.tendencies import sample
+from emend.graphs.construction.tendency_drafts import sample
 from emend.memory.errors import BadData
 from tests.evals.construction.sources.tables import PEOPLE
 from tests.fakes import ScriptedChatModel

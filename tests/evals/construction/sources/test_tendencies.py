@@ -14,7 +14,7 @@ from emend.evals.construction.sources.elken_tendencies import REGIONS, read_sour
 from emend.evals.evaluate.resources import load_benchmark
 from emend.evals.evaluate.run import run
 from emend.evals.results.aggregate.rows import report
-from emend.graphs.construction.tendencies import sample
+from emend.graphs.construction.tendency_drafts import sample
 from emend.memory.errors import BadData
 from tests.evals.judged_runs import scored
 from tests.fakes import ScriptedChatModel

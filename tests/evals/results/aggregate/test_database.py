@@ -85,10 +85,10 @@ def test_older_names_and_left_out_fields_are_read_as_records_are(run: Path) -> N
     assert row == [(as_record.from_baseline, as_record.active_edits, as_record.checkpoint, as_record.answer, [])]
 
 
-def test_a_torn_or_incomplete_or_repeated_unit_counts_as_in_the_report(run: Path) -> None:
-    twice = record("4", unit="u", of=2).model_dump_json() + "\n"
+def test_a_torn_or_incomplete_unit_is_left_out_as_in_the_report(run: Path) -> None:
+    incomplete = record("4", unit="u", of=2).model_dump_json() + "\n"
     with (run / RECORDS).open("a", encoding="utf-8") as file:
-        file.write(LINES[0].model_dump_json() + "\n" + twice + '{"unit": "torn')
+        file.write(incomplete + '{"unit": "torn')
     assert rows_of(run, "SELECT count(*), count(DISTINCT unit) FROM records") == [(4, 4)]
     assert len(list(read_records(run))) == 4
 

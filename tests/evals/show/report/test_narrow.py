@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from emend.evals.judging.calibration import Calibration, Relation, StressReport, StressRow
+from emend.evals.judging.calibration.agreement import Calibration
+from emend.evals.judging.calibration.stress import Relation, StressReport, StressRow
 from emend.evals.measure.retrieval import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.metrics.agreement import Coefficient
 from emend.evals.metrics.estimate import Estimate

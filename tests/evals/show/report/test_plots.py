@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.judging.calibration import Calibration
+from emend.evals.judging.calibration.agreement import Calibration
 from emend.evals.measure.retrieval import RetrievalReport, RetrievalRow
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow, PlotStyle

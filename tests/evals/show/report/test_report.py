@@ -156,7 +156,7 @@ def test_a_model_without_probabilities_has_unscored_counts_and_the_picture_asks_
 
 def test_the_picture_is_svg_that_asks_no_server(tmp_path: Path) -> None:
     found = made(two_editors(), ES, NEM)
-    write_svg(lambda console: render(found, console), tmp_path / "table.svg", title="emend")
+    write_svg(lambda console: render(found, console), tmp_path / "table.svg")
     drawn = (tmp_path / "table.svg").read_text()
     assert drawn.startswith("<svg") and "100.0" in drawn
     assert "@font-face" not in drawn and "url(&quot;" not in drawn and "cdnjs" not in drawn

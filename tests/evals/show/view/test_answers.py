@@ -72,15 +72,6 @@ def test_a_torn_line_and_half_a_unit_are_left_out(run):
     assert answers(run).totals.records == first["of"] == len(list(read_records(run)))
 
 
-def test_a_unit_that_is_there_twice_counts_once(run):
-    path = run / "records.jsonl"
-    before = answers(run).totals
-    with path.open("ab") as file:
-        file.write(b"".join(path.read_bytes().splitlines(keepends=True)[: 2 * 3]))
-    again = answers(run)
-    assert again.totals == before and content(again) == expected(run)
-
-
 def truncate(path, content):
     os.truncate(path, len(content) // 2)
 

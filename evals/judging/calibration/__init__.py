@@ -1,0 +1,1 @@
+"""Calibration and stress test of judges."""
