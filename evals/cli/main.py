@@ -27,10 +27,12 @@ EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP = (
     ("Edits and memory"),
     "Setup",
 )
+# Panel of old names, which are hidden in the help; the summary of such a row is the new call.
+OLD_NAMES = "Old names"
 # Panels of `emend --help` in their order; commands of other packages come last.
 PANELS = (EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP)
-# Commands that the help does not list: `emend run RUN` does the same, but messages name this one.
-HIDDEN = ("resume",)
+# Old name that messages still use, since it is descriptive.
+RESUME = "resume"
 HERE = "emend.evals.cli.commands"
 # Maximum length of an error in characters.
 LONGEST_ERROR = 5_000
@@ -136,7 +138,11 @@ COMMANDS: Registry[Any] = Registry(
             "Check the installation, keys, devices, data and a model.",
             SETUP,
         ),
-        "resume": (f"{HERE}.run:resume", "emend run RUN", EVALUATE),
+        "resume": (f"{HERE}.run:resume", "emend run RUN", OLD_NAMES),
+        "query": (f"{HERE}.report:query", "emend report RUN --sql SQL", OLD_NAMES),
+        "train": (f"{HERE}.measure:train", "emend prepare scope|encoder", OLD_NAMES),
+        "tune": (f"{HERE}.measure:tune", "emend prepare tune", OLD_NAMES),
+        "covariance": (f"{HERE}.covariance:covariance", "emend prepare covariance", OLD_NAMES),
     },
 )
 
@@ -151,13 +157,18 @@ class CommandSummary(NamedTuple):
 
 def command_summaries() -> list[CommandSummary]:
     """Return the commands in the order of the help, without importing any of them."""
-    rows = {name: row for name, row in COMMANDS.builtin.items() if name not in HIDDEN}
+    rows = {name: row for name, row in COMMANDS.builtin.items() if row[2] != OLD_NAMES}
     listed = [CommandSummary(name, row[2], row[1]) for name, row in rows.items()]
     listed.sort(key=lambda command: PANELS.index(command.panel))
     for name, point in COMMANDS.plugins.items():
         package = point.dist.name if point.dist else point.value
         listed.append(CommandSummary(name, "Other packages", f"A command of {package}."))
     return listed
+
+
+def old_names() -> dict[str, str]:
+    """Return the new call by old name, as used by older commands and scripts."""
+    return {name: row[1] for name, row in COMMANDS.builtin.items() if row[2] == OLD_NAMES}
 
 
 @cache
@@ -229,8 +240,8 @@ class LazyGroup(TyperGroup):
         super().__init__(**settings)
         for name, panel, summary in command_summaries():
             self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
-        for name in HIDDEN:
-            self.add_command(TyperCommand(name, help=f"{COMMANDS.builtin[name][1]}.", hidden=True))
+        for name, new_call in old_names().items():
+            self.add_command(TyperCommand(name, help=f"{new_call}.", hidden=True))
         _without_types_of_flags(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -242,6 +253,8 @@ class LazyGroup(TyperGroup):
                     "a text in a file."
                 )
         name, stub, rest = super().resolve_command(ctx, args)
+        if name in old_names() and name != RESUME and not ctx.resilient_parsing:
+            print_text(f"note: emend {name} is now {old_names()[name]}", err=True)
         return name, stub and load_command(stub.name or ""), rest
 
     def invoke(self, ctx: Any) -> Any:

@@ -15,6 +15,11 @@ ROWS = {
             "Run your own grid of models, settings and options.",
             "Evaluate",
         ),
+        "papers": (
+            f"{COMMANDS}.published:papers",
+            "emend reproduce TABLE --published",
+            "Old names",
+        ),
     },
     "emend.analyses": {
         "drop": (

@@ -66,6 +66,19 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
             "emend.memory.retrieval.conversations.speaker:Speaker",
             "Ranks turns of the speaker that the query names higher: default>speaker.",
         ),
+        "feedback": (
+            "emend.memory.retrieval.conversations.feedback:Feedback",
+            "Expands the query with words of the first hits: bm25(tokens=stems)>feedback.",
+        ),
+        "bridge": (
+            "emend.memory.retrieval.conversations.feedback:Bridge",
+            "Expands the query with names in the first hits, for multi-hop questions: "
+            "default>bridge.",
+        ),
+        "diverse": (
+            "emend.memory.retrieval.conversations.diverse:Diverse",
+            "Prefers hits from different sessions: default>diverse(penalty=0.4).",
+        ),
         "newest": (
             "emend.memory.retrieval.conversations.newest:Newest",
             "Ranks the newer of two hits about the same fact first: default>newest.",

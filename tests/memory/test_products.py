@@ -18,7 +18,7 @@ def anew() -> Iterator[None]:
 
 def test_rows_of_products_are_loaded_by_name_as_built_in_ones() -> None:
     commands: Registry[object] = Registry(kind="command", group="emend.commands")
-    assert {"stream", "mcp", "reproduce", "sweep"} <= set(commands.names())
+    assert {"stream", "mcp", "reproduce", "papers"} <= set(commands.names())
     assert commands.load("stream").info.name == "stream"  # type: ignore[attr-defined]
 
 

@@ -136,11 +136,16 @@ def _measure_conversations(
     )
 
 
+train = typer.Typer(
+    name="train", help="Train scope classifiers and sentence encoders.", no_args_is_help=True
+)
+
 Out = Annotated[
     Path, typer.Option("--out", metavar="FOLDER", help="New folder for the trained weights.")
 ]
 
 
+@train.command()
 @grouped
 def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
     """Train SERAC's scope classifier on a benchmark's questions in and out of scope, and choose its
@@ -154,6 +159,7 @@ def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
     emit(rows, as_json, lambda console: show_scope(rows, out, console))
 
 
+@train.command()
 @grouped
 def encoder(config: EncoderConfig, out: Out, as_json: Json = False) -> None:
     """Fine-tune a sentence encoder on a benchmark's questions and their relevant edits, as a LoRA

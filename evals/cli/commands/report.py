@@ -10,6 +10,7 @@ import typer
 from pydantic import BaseModel, Field
 
 from emend.evals.cli.options import (
+    Json,
     Junit,
     Require,
     ScoringId,
@@ -208,6 +209,22 @@ def _corrected(reports: "Sequence[LabelledReport]") -> dict[str, list[dict[str, 
 
 def _all_rows(report: "Report") -> "Iterator[BaseModel]":
     return chain(report.rows, report.forgetting, report.perplexity, report.ability, report.costs)
+
+
+def query(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
+    sql: Annotated[
+        str | None,
+        typer.Argument(metavar="SQL", help="DuckDB SELECT; default: list the tables."),
+    ] = None,
+    out: QueryFile = None,
+    as_json: Json = False,
+) -> None:
+    """Query a run's records, scores, cases, edits and errors with SQL.
+
+    A query can only read the run's tables, no files or servers.
+    """
+    _ask(run, sql or "", out, as_json)
 
 
 def _ask(run: Path, sql: str, out: Path | None, as_json: bool) -> None:

@@ -1,1 +1,1 @@
-"""Commands of the papers: `emend reproduce` and `emend sweep`."""
+"""Commands of the papers: `emend papers`, `reproduce` and `sweep`."""

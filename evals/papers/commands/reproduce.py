@@ -14,6 +14,7 @@ from emend.evals.cli.output import emit, print_rich, print_text
 from emend.evals.cli.panels import SUBJECTS, in_panels
 from emend.evals.config.presets import PRESET
 from emend.evals.config.run_config import RunConfig
+from emend.evals.papers.commands.published import show_published
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trust_typed
@@ -151,7 +152,7 @@ def reproduce(
     if name is None and (options or choice != TableRunChoice() or runs != SeveralRuns()):
         raise BadSettings("no table is given: name one, such as akew:2; see: emend reproduce")
     if output.published or name is None:
-        _show_published(name, output.as_json)
+        show_published(name, output.as_json)
         return
     exclusive({"--format": runs.format, "--json": output.as_json, "--cells": output.cells})
     if runs.format is not None:
@@ -383,26 +384,3 @@ def _show_list(name: str | None, output: FigureOutput) -> None:
         return
     counted = coverage_rows(tables)
     emit(counted, output.as_json, lambda console: console.print(render_coverage(counted)))
-
-
-def _show_published(name: str | None, as_json: bool) -> None:
-    """Print a published table, or list those of a paper or of all.
-
-    Raises:
-        BadSettings: there is no such table or paper.
-    """
-    from emend.evals.papers.show.published import render_paper_table, show_list
-    from emend.evals.papers.tables import paper, table
-    from emend.evals.papers.tables import papers as all_papers
-
-    if name is not None and ":" in name:
-        published = table(name)
-        cells = [{"table": published.id} | cell.as_row() for cell in published.cells]
-        emit(cells, as_json, lambda console: console.print(render_paper_table(published, console)))
-        return
-    if name is None:
-        listed = all_papers()
-    else:
-        listed = [paper(name)]
-    rows = [row.as_row() for each in listed for row in each.tables]
-    emit(rows, as_json, lambda console: show_list(listed, console))

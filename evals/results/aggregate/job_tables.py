@@ -11,7 +11,7 @@ from emend.memory.registry import Registry
 
 
 class JobTable(NamedTuple):
-    """A table of a job's lines, for `emend report RUN --sql`.
+    """A table of a job's lines, for `emend query`.
 
     Attributes:
         line: type of its lines; each field is a column.

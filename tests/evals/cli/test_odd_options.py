@@ -20,7 +20,7 @@ from tests.evals.toys import enlist
 
 COUNT = 60
 QUICK = (
-    "run", "resume", "judge run", "judge calibrate", "judge stress", "report", "trace", "compare", "analyse",
+    "run", "resume", "judge run", "judge calibrate", "judge stress", "report", "trace", "compare", "analyse", "papers",
     "memory add", "memory show", "memory stats", "memory import", "data check", "list", "graph",
 )  # fmt: skip
 """Commands that load no real model."""
@@ -69,13 +69,12 @@ def test_an_empty_path_is_refused(folder: Path, option: str) -> None:
 
 
 def test_the_checker_sees_tracebacks_and_wrong_exit_codes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = OddCall(("reproduce", "akew:2", "--published"), "name", numeric=False)
-    assert problem(table) == ""
-    assert problem(OddCall(("reproduce", "nan", "--published"), "name", numeric=True)) == ""
+    assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == ""
+    assert problem(OddCall(("papers", "nan"), "name", numeric=True)) == ""
     monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: 1 / 0)
-    assert problem(table).startswith("ZeroDivisionError")
+    assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)).startswith("ZeroDivisionError")
     monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: exec("raise SystemExit(3)"))
-    assert problem(table) == "exit code 3"
+    assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == "exit code 3"
 
 
 def test_a_pipe_is_read_to_its_end_and_one_without_a_writer_is_not_waited_for(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from emend.evals.cli.main import COMMANDS, HIDDEN, load_command
+from emend.evals.cli.main import COMMANDS, load_command, old_names
 from emend.evals.cli.panels import COMMON, MORE, in_panels
 
 
@@ -32,7 +32,7 @@ def test_the_help_of_run_begins_with_twelve_common_options() -> None:
     assert panels[COMMON][:4] == ["--benchmark", "--editor", "--model", "--setting"] and len(panels[COMMON]) == 12
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS.names() if name not in HIDDEN])
+@pytest.mark.parametrize("name", [name for name in COMMANDS.names() if name not in old_names()])
 def test_no_panel_of_any_command_has_more_than_twenty_options(name: str) -> None:
     command = load_command(name)
     for each in (command, *getattr(command, "commands", {}).values()):

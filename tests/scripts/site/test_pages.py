@@ -1,7 +1,7 @@
 """Pages of the documentation site that are generated, and links that lead out of `docs/`."""
 
 import emend
-from emend.evals.cli.main import COMMANDS, HIDDEN
+from emend.evals.cli.main import COMMANDS, old_names
 from emend.evals.construction.paper_steps import paper_recipes
 from scripts.site.pages import api_page, commands_page, paper_steps_page, rewrite_links
 
@@ -29,7 +29,7 @@ def test_addresses_and_anchors_stay() -> None:
 
 def test_every_command_and_every_public_name_has_an_entry() -> None:
     commands, api = commands_page(), api_page()
-    current = set(COMMANDS.names()) - set(HIDDEN)
+    current = set(COMMANDS.names()) - set(old_names())
     assert [name for name in current if f"### emend {name}\n" not in commands] == []
     public = set(emend.__all__) - {"__version__"}
     assert [name for name in public if f"heading: emend.{name}\n" not in api] == []

@@ -94,6 +94,19 @@ def test_the_speaker_who_is_named_comes_earlier():
     assert found("bm25(tokens=stems)>speaker(bonus=9)", "What does Tom say of rowing?")[0] == "c:D1:10"
 
 
+def test_names_in_the_first_hits_become_a_second_query():
+    plain = found("bm25(tokens=stems)", "Who was at the harbour?")
+    assert "c:D2:2" not in plain
+    assert "c:D2:2" in found("bm25(tokens=stems)>bridge(first=1)", "Who was at the harbour?")
+    assert "c:D2:2" in found("bm25(tokens=stems)>feedback(first=1)", "Who was at the harbour?")
+
+
+def test_hits_of_one_session_make_room_for_others():
+    assert found("bm25(tokens=stems)>diverse(penalty=9)", "rowing in Brask", 2) == ["c:D3:1", "c:D1:9"] or (
+        found("bm25(tokens=stems)>diverse(penalty=9)", "rowing in Brask", 2) == ["c:D1:9", "c:D3:1"]
+    )
+
+
 def test_the_newer_of_two_statements_comes_first_if_the_present_is_asked_for():
     query = "How many members has the rowing club in Brask?"
     for strategy in ("bm25(tokens=stems)>newest", "conversation"):

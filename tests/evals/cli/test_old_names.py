@@ -1,17 +1,23 @@
-"""Commands that take a run folder: `emend run` continues it, and `emend report` answers in SQL."""
+"""Names of older commands work, are in no help, and say which command they are now."""
 
 from typing import Any
 
 import pytest
 
-from emend.evals.cli.main import command_summaries
+from emend.evals.cli.main import command_summaries, old_names
 from tests.evals.toy_runs import RUN, TRUST, go
 
 
-def test_the_help_does_not_list_a_hidden_command(emend: Any) -> None:
+def test_the_help_lists_no_old_name(emend: Any) -> None:
     listed = {command.name for command in command_summaries()}
-    assert "resume" not in listed and {"prepare", "reproduce", "report"} <= listed
-    assert emend("resume", "--help").code == 0
+    assert not listed & old_names().keys() and {"prepare", "reproduce", "report"} <= listed
+    assert " covariance " not in emend("--help").out
+
+
+@pytest.mark.parametrize("name", [name for name in old_names() if name != "resume"])
+def test_an_old_name_answers_with_the_new_one(emend: Any, name: str) -> None:
+    output = emend(name, "--help")
+    assert output.code == 0 and output.err == f"note: emend {name} is now {old_names()[name]}\n"
 
 
 def test_run_with_a_run_folder_continues_it_as_resume_does(emend: Any) -> None:
