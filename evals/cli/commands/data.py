@@ -75,7 +75,7 @@ def pull(
 
 @data.command()
 def chats(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Files of chat messages.")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG", help="Files of chat messages.")],
     questions: Annotated[
         Path,
         typer.Option(
@@ -89,13 +89,15 @@ def chats(
     LangChain.
     """
     from emend.evals.data.conversations.chats import make_chats
+    from emend.evals.show.report.layout import counted
     from emend.memory.escape import one_line
 
     counts = make_chats(logs, questions, out)
     line = (
-        f"{counts.file}: {counts.conversations} conversations, {counts.sessions} sessions, "
-        f"{counts.messages} messages ({counts.undated} without a time), "
-        f"{counts.questions} questions ({counts.without_evidence} without evidence)"
+        f"{counts.file}: {counted(counts.conversations, 'conversation')}, "
+        f"{counted(counts.sessions, 'session')}, "
+        f"{counted(counts.messages, 'message')} ({counts.undated} without a time), "
+        f"{counted(counts.questions, 'question')} ({counts.without_evidence} without evidence)"
     )
     emit([counts], as_json, lambda console: console.print(one_line(line), markup=False))
 
