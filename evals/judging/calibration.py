@@ -27,7 +27,7 @@ from emend.evals.log.records import replace, write_errors
 from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings, problem_of
+from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
 from emend.memory.files import open_file, private_folder
 from emend.memory.registry import nearest
 
@@ -164,7 +164,7 @@ def own_cases(path: Path) -> dict[str, StressCase]:
         with open_file(path, links=True) as file:
             content = tomllib.loads(file.read().decode("utf-8-sig"))
     except (BadData, OSError, ValueError, RecursionError) as error:
-        raise BadData(f"cannot read the cases '{path}': {error}. {like}") from error
+        raise BadData(f"cannot read the cases '{path}': {reason_of(error)}. {like}") from error
     by_kind: dict[str, StressCase] = {}
     cases = content.get("case")
     if not isinstance(cases, list) or not cases:
@@ -343,7 +343,8 @@ def read_labels(path: Path) -> list[LabelledItem]:
             )  # not splitlines: JSON may have \u2028
     except (BadData, OSError, UnicodeDecodeError) as error:
         raise BadData(
-            f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}."
+            f"cannot read the labels '{path}': {reason_of(error)}. Each line is to be like "
+            f"{FORMAT}."
         ) from error
     rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not rows:

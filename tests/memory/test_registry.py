@@ -60,7 +60,7 @@ def test_parts_are_found_by_attribute_and_entry_point_but_not_under_a_built_in_n
 @pytest.mark.parametrize("path", ["no_such_module_x:thing", "json:no_such_thing", "json:"])
 def test_a_missing_module_or_attribute_is_refused(registry, path):
     trust_names([path])
-    with pytest.raises(BadSettings, match="cannot be loaded from .* correct the module:attribute"):
+    with pytest.raises(BadSettings, match="cannot be loaded: .* correct the module:attribute"):
         registry.load(path)
 
 

@@ -201,9 +201,9 @@ def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: A
         (("run", "--benchmark", BENCHMARK, "--editor", "unedited", "--model", "tinny"), "unknown model 'tinny'"),
         (("list", "editor"), "cannot list 'editor': did you mean 'editors'?"),
         (("list", "rag"), "cannot list 'rag': it belongs to editors; its settings: emend list settings rag."),
-        (("report", "nowhere"), "'nowhere' is not a run folder"),
-        (("resume", "nowhere"), "'nowhere' is not a run folder"),
-        (("trace", "nowhere", "1"), "'nowhere' is not a run folder"),
+        (("report", "nowhere"), "the run folder 'nowhere' does not exist"),
+        (("resume", "nowhere"), "the run folder 'nowhere' does not exist"),
+        (("trace", "nowhere", "1"), "the run folder 'nowhere' does not exist"),
         (("demo", "--edits", "0"), "limit is 0"),
     ],
 )
