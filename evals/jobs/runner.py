@@ -22,7 +22,7 @@ from emend.evals.log.records import RunLog
 from emend.evals.log.run_index import keep_index
 from emend.evals.log.table_parts import is_large
 from emend.memory.errors import BudgetReached, RunRefused
-from emend.memory.process_memory import highest_memory
+from emend.memory.process_memory import highest_memory, rare_collections
 
 # Files that may already exist when a run is rejected while starting.
 START_FILES = frozenset({f"{MANIFEST}.new"})
@@ -74,6 +74,7 @@ def run_job(
         journal = None
         if job.calls_providers:
             journal = stack.enter_context(run_journal(out, finished.union(answers.keys)))
+            stack.enter_context(rare_collections())
         started = StartedJob(job, log, answers, finished, journal)
         try:
             return _run(started, manifest, progress or Progress())

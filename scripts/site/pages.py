@@ -1,8 +1,8 @@
-"""Pages of the documentation site that are made from other sources: start page, commands, Python API.
+"""Pages of the documentation site that are made from other sources: start page, commands, steps of papers, Python API.
 
 MkDocs calls these hooks (`hooks` in mkdocs.yml). README.md becomes the start page, the reference of the commands comes
-from Typer, that of the Python API from the public names. Links to files outside `docs/` become links into the
-repository where `repo_url` is set, and plain code elsewhere.
+from Typer, that of the Python API from the public names, the steps of the papers from the constructions. Links to files
+outside `docs/` become links into the repository where `repo_url` is set, and plain code elsewhere.
 """
 
 import posixpath
@@ -20,6 +20,7 @@ from typer.main import get_command
 
 import emend
 from emend.evals.cli.main import command_summaries, load_command
+from emend.evals.construction.paper_steps import steps_table
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -35,6 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": (ROOT / "README.md").read_text("utf-8"),
         "reference/commands.md": commands_page(),
         "reference/api.md": api_page(),
+        "reference/paper-steps.md": paper_steps_page(),
     }
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
@@ -93,6 +95,14 @@ def commands_page() -> str:
         for command in summaries:
             if command.panel == panel:
                 lines += _command_lines(f"emend {command.name}", load_command(command.name))
+    return "\n".join(lines)
+
+
+def paper_steps_page() -> str:
+    """Return the table of the papers' steps beside recipe `paper` of `emend build`."""
+    lines = ["# Steps of the papers", ""]
+    lines += ["How recipe `paper` of `emend build` implements each step of a paper, and where it differs. A dash marks"]
+    lines += ["steps that rules take before the graph runs, or that people take.", "", *steps_table(), ""]
     return "\n".join(lines)
 
 

@@ -24,11 +24,9 @@ from emend.evals.jobs.workers.shared import (
     TaskResults,
 )
 from emend.memory.errors import EmendError
+from emend.memory.process_memory import rare_collections
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import trust_names
-
-# Number of new objects that triggers garbage collection; each call in flight has hundreds.
-YOUNG = 20_000
 
 
 class LoadedJob(NamedTuple):
@@ -90,7 +88,8 @@ class Worker:
                 loaded = self._load(stack)
                 # exclude loaded objects from garbage collection, which would cost a tenth of a call
                 gc.freeze()
-                gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+                if loaded.job.calls_providers:
+                    stack.enter_context(rare_collections())
                 self._port.send("ready")
                 self._evaluate(loaded)
         except Stopped:

@@ -42,12 +42,6 @@ def test_each_body_is_sorted_by_its_meaning_and_shown(row):
     assert f"HTTP {row['status']}): " in str(known) and "{'" not in str(known) and "<html" not in str(known)
 
 
-def test_the_page_names_every_provider_and_what_becomes_of_its_words():
-    lines = [line.split(" | ") for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    named = {(cells[2], provider) for cells in lines if len(cells) > 3 for provider in cells[1].split(", ")}
-    assert {(f"`{row['error']}`", row["provider"]) for row in REJECTIONS} <= named
-
-
 def read_table() -> list[list[str]]:
     """The rows of the table in the documentation."""
     with TABLE.open(encoding="utf-8", newline="") as file:

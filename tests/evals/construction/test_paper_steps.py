@@ -1,12 +1,9 @@
-"""The steps of the papers beside the graphs of recipe `paper`: none is left out, and the documentation has them."""
-
-from pathlib import Path
+"""The steps of the papers beside the graphs of recipe `paper`: none is left out."""
 
 import pytest
 
-from emend.evals.construction.paper_steps import compared_steps, paper_recipes, steps_table
+from emend.evals.construction.paper_steps import compared_steps, paper_recipes
 from emend.evals.construction.registry import CONSTRUCTIONS
-from tests.paths import ROOT
 
 
 @pytest.mark.parametrize("kind", list(paper_recipes()))
@@ -22,8 +19,3 @@ def test_all_kinds_after_a_paper_have_steps_and_others_none():
     assert {*paper_recipes()} == kinds - {"questions", "facts", "chains"}
     assert compared_steps("chains") == ()
     assert "4.2: leads of the pages of subject and object: as in the paper" in compared_steps("wikiupdate")
-
-
-def test_the_documentation_has_the_table():
-    page = Path(ROOT / "docs" / "how-to" / "build.md").read_text("utf-8")
-    assert "\n".join(steps_table()) in page

@@ -1,8 +1,9 @@
-"""Pages of the documentation site that are generated: links that lead out of `docs/`, commands, Python API."""
+"""Pages of the documentation site that are generated, and links that lead out of `docs/`."""
 
 import emend
 from emend.evals.cli.main import COMMANDS, old_names
-from scripts.site.pages import api_page, commands_page, rewrite_links
+from emend.evals.construction.paper_steps import paper_recipes
+from scripts.site.pages import api_page, commands_page, paper_steps_page, rewrite_links
 
 
 def test_links_within_the_documentation_are_relative_to_their_page() -> None:
@@ -32,3 +33,10 @@ def test_every_command_and_every_public_name_has_an_entry() -> None:
     assert [name for name in current if f"### emend {name}\n" not in commands] == []
     public = set(emend.__all__) - {"__version__"}
     assert [name for name in public if f"heading: emend.{name}\n" not in api] == []
+
+
+def test_every_step_of_a_paper_has_a_row() -> None:
+    page = paper_steps_page()
+    steps = [step for recipe in paper_recipes().values() for step in recipe.steps]
+    assert len(steps) == page.count("\n| ") - 2
+    assert [step.step for step in steps if step.step not in page] == []
