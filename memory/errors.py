@@ -92,10 +92,10 @@ def place_of(error: BaseException) -> str:
     if isinstance(error, EmendError):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if f"{os.sep}lib{os.sep}python" not in frame.filename]
-    if not (own or frames):
+    outside = [frame for frame in frames if f"{os.sep}lib{os.sep}python" not in frame.filename]
+    if not (outside or frames):
         return ""
-    last = (own or frames)[-1]
+    last = (outside or frames)[-1]
     return f", in {os.path.basename(last.filename)}, line {last.lineno}"
 
 

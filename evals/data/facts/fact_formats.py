@@ -74,9 +74,9 @@ def read_facts(name: str, complete: Complete | None = None) -> list[FactRow]:
         if len(faults) > MAX_FAULTS:
             omitted = f"; and {len(faults) - MAX_FAULTS} more"
         remedy = f"All faults: emend data check {name}; all fields: emend data schema"
-        shown = "; ".join(fault.removesuffix(".") for fault in faults[:MAX_FAULTS]) + omitted
-        stop = "" if shown.endswith("?") else "."
-        raise BadData(f"{shown}{stop} {remedy}")
+        text = "; ".join(fault.removesuffix(".") for fault in faults[:MAX_FAULTS]) + omitted
+        stop = "" if text.endswith("?") else "."
+        raise BadData(f"{text}{stop} {remedy}")
     if not rows:
         raise BadData(f"{name} has no rows: write a template with emend data new FILE.")
     return rows
