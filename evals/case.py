@@ -24,7 +24,11 @@ class Case(FrozenModel):
     id: str = ""
     edits: tuple[Edit, ...]
     probes: tuple[Probe, ...]
+    hop_golds: tuple[tuple[str, ...], ...] = ()
+    """For each hop of the chain that all multi-hop questions of the case follow the accepted
+    answers; a question's own `hop_golds` come before them."""
     tags: dict[str, str | int | float | bool] = {}
+    """Labels by which results are grouped and filtered."""
 
     @model_validator(mode="before")
     @classmethod
@@ -81,7 +85,13 @@ class Record(FrozenModel):
     repeat: int = 0
     prompt: str
     gold: tuple[str, ...]
+    hop_golds: tuple[tuple[str, ...], ...] = ()
+    """Accepted answers of each hop of a multi-hop question; empty if the data has none."""
     rival: str | None = None
+    rubric: tuple[str, ...] = ()
+    """Statements that a right answer contains, for a judge."""
+    criterion: str = ""
+    """Name of the criterion by which a judge compares the answer with gold."""
     answer: str | None = None
     passage: str | None = None
     """Sentences of the reply that contain the answer, if they differ from `answer`."""

@@ -10,18 +10,19 @@ edit.
   the answer to one of these facts.
 - If no fact is about the entity, the model recalls this hop and the rest of the plan in one call;
   an edit of a recalled entity is still followed instead.
-- A small model may omit hops from its plan, so an edit of the current entity is also followed if
-  the question asks for it and the plan lacks it.
+- A small model may omit hops from its plan or list them in another order, so an edit of the current
+  entity is also followed if the question asks for it and it is not next in the plan. The plan may
+  also have only a part of the first entity's name, which an edit then completes.
 - A question about an edit's own fact is answered by that edit, without a plan.
 - The walk ends when its hops have all words of the question.
 - If no edit is on the path, the probe is asked unchanged, since the recalled facts would only
   distract the model.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
@@ -41,21 +42,25 @@ from emend.agents.roles.relation_chain import (
 )
 from emend.graphs.execution import Graph
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits
-from emend.graphs.relation_similarity import (
-    ASKED,
-    OTHER,
-    SAME,
-    RelationSimilarity,
-    relation_wording,
-    without_name,
-)
 from emend.graphs.respond import prompt_state, respond
-from emend.memory.edit import Edit, Triplet
+from emend.graphs.walk.edit_links import (
+    EditLink,
+    alike_links,
+    edit_links,
+    first_entity,
+    is_named,
+    named_subjects,
+    names,
+    speaks_of,
+    triplets_of,
+)
+from emend.graphs.walk.relation_choice import same_relation, unplanned_relation, worded_relation
+from emend.graphs.walk.relation_similarity import RelationSimilarity, without_name
+from emend.memory.edit import Edit
 from emend.memory.errors import ModelReplyError, ReplyRefused
-from emend.memory.relations.edit_question import asks_for, plain_name, prepositions
+from emend.memory.relations.edit_question import asks_for
 from emend.memory.retrieval.base import search, search_probe
-from emend.memory.retrieval.tokens import missing_stems, stems, whole
-from emend.memory.typography import fold_text
+from emend.memory.retrieval.tokens import missing_stems, stems
 
 # Number of entries to retrieve for a hop.
 CANDIDATES = 5
@@ -82,10 +87,12 @@ class KgWalkState(RagState, total=False):
     """State of `rag`, with the plan and the hops so far; `stopped` is the reason of a walk that was
     given up.
 
-    `recalled` are the model's answers to the next hops, which are discarded once an edit is
-    followed. `ended` is true when the plan is done and there is no further edit to follow.
+    `subjects` are those of retrieved edits that the question names. `recalled` are the model's
+    answers to the next hops, which are discarded once an edit is followed. `ended` is true when the
+    plan is done and there is no further edit to follow.
     """
 
+    subjects: list[str]
     entity: str
     relations: list[str]
     hops: list[WalkHop]
@@ -110,46 +117,6 @@ class KgWalkContext(RagContext):
     similarity: RelationSimilarity | None = None
 
 
-class EditLink(NamedTuple):
-    """Triplet of an edit with the edit and its retrieved entry; `order` is the edit's position in
-    the order of application.
-    """
-
-    order: int
-    hit: HitState
-    triplet: Triplet
-    edit: Edit
-
-
-def edit_links(
-    hits: Sequence[HitState], entity: str | None, edits: Mapping[str, Edit]
-) -> Iterator[EditLink]:
-    """Yield the triplets of the retrieved edits whose subject is the entity; for None all."""
-    order = {edit_id: place for place, edit_id in enumerate(edits)}
-    for hit in hits:
-        edit = edits.get(hit["edit_id"])
-        for triplet in triplets_of(edit):
-            if edit is not None and (
-                entity is None or plain_name(triplet.subject) == plain_name(entity)
-            ):
-                yield EditLink(order[edit.id], hit, triplet, edit)
-
-
-def alike_links(
-    hits: Sequence[HitState], entity: str, edits: Mapping[str, Edit]
-) -> Iterator[EditLink]:
-    """Yield the triplets whose subject contains the entity's name as whole words, or is contained
-    in it.
-
-    A model may recall an entity as `United States` where an edit has `United States of America`.
-    """
-    name = f" {plain_name(entity)} "
-    for each in edit_links(hits, None, edits):
-        subject = f" {plain_name(each.triplet.subject)} "
-        if name.strip() and subject.strip() and (name in subject or subject in name):
-            yield each
-
-
 def begin(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> Literal["match", "compose"]:
     """Route to the match; without applied edits, or with an empty list of targets, directly to the
     prompt.
@@ -163,7 +130,11 @@ def match(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     hits = as_hits(search_probe(context.retriever, state["probe"], CANDIDATES), CANDIDATES)
     links = edit_links(hits, None, context.edits)
     if not (answers := [each for each in links if asks_for(question, each.triplet, each.edit)]):
-        return {"hops": [], "hits": []}
+        return {
+            "hops": [],
+            "hits": [],
+            "subjects": named_subjects(hits, question, context.edits),
+        }
     last = max(answers, key=lambda each: each.order)
     hop: WalkHop = {
         "entity": last.triplet.subject,
@@ -186,7 +157,8 @@ def after_match(state: KgWalkState) -> Literal["plan", "compose"]:
 
 
 def plan(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
-    """Parse the plan from the question, or ask the model for it.
+    """Parse the plan from the question, or ask the model for it; its entity is replaced by the
+    subject of an edit if the plan has it in part (see `first_entity`).
 
     With `falls_back`, a question that is a chain of nouns is parsed without a call; and if there is
     no plan, the hits are one retrieved fact whose subject the question names, or none.
@@ -212,7 +184,7 @@ def plan(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
             "usage": error.usage,
         }
     return {
-        "entity": chain.entity,
+        "entity": first_entity(chain.entity, question, state["subjects"]),
         "relations": list(chain.relations),
         "hops": [],
         "hits": [],
@@ -254,7 +226,11 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
                 hop["relation"] = relation
     if followed is not None:
         hop |= {"fact": followed.hit["text"], "answer": followed.triplet.object}
-        return {"hops": [*hops, hop], "hits": [*state["hits"], followed.hit], "recalled": []}
+        return {
+            **_reordered(state, hop, followed, context.similarity),
+            "hits": [*state["hits"], followed.hit],
+            "recalled": [],
+        }
     if not relation:
         return {"ended": True}
     if not about and hops and "fact" not in hops[-1]:
@@ -269,97 +245,29 @@ def link(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
     return {"hops": [*hops, hop], "hits": [*state["hits"], *about], "recalled": recalled[1:]}
 
 
+def _reordered(
+    state: KgWalkState, hop: WalkHop, followed: EditLink, similarity: RelationSimilarity | None
+) -> KgWalkState:
+    """Return the hops with a hop that follows an edit, and the plan; if the edit has a later
+    relation of the plan than the next one, that relation is moved to this hop.
+
+    A small model may list the relations in the order in which the question names them.
+    """
+    position, relations = sum("relation" in hop for hop in state["hops"]), list(state["relations"])
+    if "relation" not in hop:
+        for place, relation in enumerate(relations[position + 1 :], position + 1):
+            if same_relation([followed], relation, similarity):
+                relations.insert(position, relations.pop(place))
+                hop = {**hop, "relation": relation}
+                break
+    update: KgWalkState = {"hops": [*state["hops"], hop]}
+    return update if relations == state["relations"] else {**update, "relations": relations}
+
+
 def next_relation(state: KgWalkState) -> str:
     """Return the next relation of the plan; empty after the last one."""
     planned = sum("relation" in hop for hop in state["hops"])
     return state["relations"][planned] if planned < len(state["relations"]) else ""
-
-
-def speaks_of(hit: HitState, entity: str, edits: Mapping[str, Edit]) -> bool:
-    """Return whether an entry is about an entity: a subject of its edit, or for an edit without
-    triplets a name in its text.
-    """
-    name = plain_name(entity)
-    subjects = [plain_name(triplet.subject) for triplet in triplets_of(edits.get(hit["edit_id"]))]
-    return (
-        name in subjects
-        if subjects
-        else bool(name) and whole(name).search(fold_text(hit["text"])) is not None
-    )
-
-
-def is_named(hit: HitState, question: str, edits: Mapping[str, Edit]) -> bool:
-    """Return whether a question names a subject of an entry's edit; true for an edit without
-    triplets.
-    """
-    subjects = [plain_name(triplet.subject) for triplet in triplets_of(edits.get(hit["edit_id"]))]
-    return not subjects or any(
-        subject and whole(subject).search(fold_text(question)) for subject in subjects
-    )
-
-
-def same_relation(
-    links: Sequence[EditLink], relation: str, similarity: RelationSimilarity | None
-) -> EditLink | None:
-    """Return the link with all words of a relation, else the most similar one, ties to the last
-    applied; None if there is none.
-    """
-    exact = [each for each in links if says_relation(relation, each.triplet, each.edit)]
-    if exact or similarity is None:
-        return max(exact, key=lambda each: each.order, default=None)
-    scores = [similarity.compare(relation, each.triplet, each.edit) for each in links]
-    best = max(
-        zip(scores, links, strict=True), key=lambda pair: (pair[0], pair[1].order), default=None
-    )
-    return best[1] if best and best[0] >= SAME else None
-
-
-def unplanned_relation(
-    links: Sequence[EditLink], relation: str, question: str, similarity: RelationSimilarity
-) -> EditLink | None:
-    """Return the link that the question most clearly asks for, among those with a relation other
-    than the planned one; None if there is none.
-    """
-    others = [(each, relation_wording(each.triplet, each.edit)) for each in links]
-    others = [
-        (each, wording) for each, wording in others if similarity.cosine(relation, wording) < OTHER
-    ]
-    scores = [(similarity.cosine(question, wording), each) for each, wording in others]
-    best = max(scores, key=lambda pair: (pair[0], pair[1].order), default=None)
-    return best[1] if best and best[0] >= ASKED else None
-
-
-def worded_relation(
-    links: Sequence[EditLink], open_words: Set[str], is_nested: bool
-) -> EditLink | None:
-    """Return the link whose statement, without subject and object, has only words of the question;
-    of several, the one with the most words.
-
-    "Who is the mayor of the city where Acme has its seat?" has all words of `Acme has its seat in
-    the city of`, whatever relation the plan begins with.
-
-    Args:
-        links: edits of the current entity.
-        open_words: stems of the question that no earlier hop has.
-        is_nested: require further words in the question; "When was Ana born?" does not ask where.
-    """
-    scores: list[tuple[int, int, EditLink]] = []
-    for edge in links:
-        statement = statement_stems(edge)
-        is_asked = bool(statement) and statement <= open_words
-        subject = set(stems(edge.triplet.subject))
-        if is_asked and not (is_nested and open_words <= statement | subject):
-            scores.append((len(statement), edge.order, edge))
-    return max(scores, key=lambda score: score[:2])[-1] if scores else None
-
-
-def statement_stems(link: EditLink) -> Set[str]:
-    """Return the stems of an edit's statement without its subject; for a further triplet of the
-    edit, the stems of the relation.
-    """
-    is_main = link.triplet.subject == link.edit.subject
-    wording = link.edit.cloze if is_main else link.triplet.relation
-    return set(stems(wording)) - set(stems(link.triplet.subject))
 
 
 def is_reworded(state: KgWalkState, open_words: Set[str]) -> bool:
@@ -373,30 +281,6 @@ def is_reworded(state: KgWalkState, open_words: Set[str]) -> bool:
     if not relations or set(stems(relations[0])) <= open_words:
         return False
     return bool(state["hops"]) or len(relations) > 1
-
-
-def triplets_of(edit: Edit | None) -> Iterator[Triplet]:
-    """Yield the triplets of an edit that have an object; none for None or a document without
-    triplets.
-    """
-    if edit is None:
-        return
-    if not edit.triplets and edit.subject and edit.target_new:
-        yield Triplet(subject=edit.subject, relation=edit.prompt, object=edit.target_new)
-    yield from (triplet for triplet in edit.triplets if triplet.object.strip())
-
-
-def says_relation(relation: str, triplet: Triplet, edit: Edit) -> bool:
-    """Return whether the triplet's relation with the edit's prompt and question has all words and
-    prepositions of a relation.
-    """
-    wording = " ".join((triplet.relation, edit.prompt, edit.question))
-    needed = set(stems(relation))
-    return (
-        bool(needed)
-        and needed <= set(stems(wording))
-        and prepositions(relation) <= prepositions(wording)
-    )
 
 
 def after_link(state: KgWalkState) -> Literal["recall", "link", "compose"]:
@@ -450,14 +334,6 @@ def recall(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:
         lambda pair: not abstains(*pair), zip(reply.further, relations[1:], strict=False)
     )
     return {"hops": hops, "recalled": [answer for answer, _ in known], "usage": reply.usage}
-
-
-def names(answer: str, triplet: Triplet) -> bool:
-    """Return whether an answer, which may be a sentence of a small model, contains a triplet's
-    object as whole words.
-    """
-    name = plain_name(triplet.object)
-    return bool(name) and whole(name).search(fold_text(answer)) is not None
 
 
 def compose(state: KgWalkState, runtime: Runtime[KgWalkContext]) -> KgWalkState:

@@ -20,7 +20,7 @@ from emend.agents.parsing.answers import (
 from emend.agents.parsing.messages import answer_text, read_usage
 from emend.agents.roles.chain import ANSWER, conclude
 from emend.agents.roles.completion import Completion, invoke
-from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json
+from emend.agents.roles.conversation import Prompt, as_json, as_text, from_json, lead_of
 from emend.agents.scoring import (
     LimitedModel,
     ScoringModel,
@@ -123,6 +123,9 @@ def _generated(
         options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     elif has_limit(model) and is_chat_model(model):
         options = {"max_new_tokens": _times(SENTENCE, model)}
+        if not isinstance(prompt, str) and lead_of(prompt):
+            # The line is begun for the model, which may continue with further lines.
+            options["stop"] = ["\n"]
     message = invoke(model, prompt, **options)
     answer = answer_text(message)  # raises if there are thoughts only
     if reading == "thoughts" and is_chat_model(model) and not thoughts_and_answer(answer)[1]:

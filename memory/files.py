@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 
 from emend.memory.errors import BadData
 
+# Maximum size in bytes of a file or pipe that the user names.
+LARGEST_INPUT = 1 << 30
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
 _creation = threading.Lock()
@@ -83,6 +85,7 @@ def read_input(path: Path) -> bytes:
     """Return the content of a file or pipe that the user names; a pipe without a writer is empty.
 
     Raises:
+        BadData: it is longer than `LARGEST_INPUT`, as a device such as /dev/zero is.
         OSError: it does not exist, or cannot be read.
     """
     # otherwise opening a FIFO without a writer would block
@@ -90,7 +93,10 @@ def read_input(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
-        return without_mark(file.read())
+        content = file.read(LARGEST_INPUT + 1)
+    if len(content) > LARGEST_INPUT:
+        raise BadData(f"'{path}' has more than {LARGEST_INPUT:,} bytes: name another file.")
+    return without_mark(content)
 
 
 def without_mark(content: bytes) -> bytes:

@@ -1,5 +1,7 @@
 """Probes, answers, steps and model calls: the records that editors and evaluations share."""
 
+import json
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, Field, model_validator
@@ -19,6 +21,16 @@ NAME_WORDS = 10
 # `plain`: the model continues the prompt as text, even if it has a chat template; `chat`: the
 # prompt is a message.
 Form = Literal["", "plain", "chat"]
+
+
+# Fields of a question that were tags in earlier versions, with the tag's name.
+FORMER_TAGS = {
+    "event_id": "event",
+    "rival_aliases": "original_aliases",
+    "hop_golds": "hop_golds",
+}
+# Fields that earlier versions did not have, or had as tags that no id contains.
+_LATER_FIELDS = ("rubric", "criterion", "abstains", "newer_ids", "outdated_ids")
 
 
 class Probe(FrozenModel):
@@ -41,10 +53,27 @@ class Probe(FrozenModel):
     all_golds: bool = False
     """The gold answers, or what a single one has between its commas, are parts of one answer, all
     of which are wanted in any order, and not alternatives."""
+    hop_golds: tuple[tuple[str, ...], ...] = ()
+    """For each hop to the answer of a multi-hop question the accepted answers, by which the steps
+    of stepwise editors are scored; if empty, those of the case count."""
     rival: str | None = None
+    rival_aliases: tuple[str, ...] = ()
+    """Other forms of the rival."""
     choices: tuple[str, ...] = ()
+    rubric: tuple[str, ...] = ()
+    """Statements that a right answer contains, for a judge or in order."""
+    criterion: str = ""
+    """Name of the criterion by which a judge compares the answer with gold."""
+    abstains: bool = False
+    """True if a conversation does not answer the question, so that it is right to abstain."""
     in_scope: bool = True
     edit_ids: tuple[str, ...] = ()
+    event_id: str = ""
+    """Id of the edit beside which a question out of scope is asked, for editors that show it."""
+    newer_ids: tuple[str, ...] = ()
+    """Ids of the edits with the new statement, for a question about an update."""
+    outdated_ids: tuple[str, ...] = ()
+    """Ids of the edits with the outdated statement, for a question about an update."""
     scorers: tuple[str, ...] = ("exact_match",)
     query: str = ""
     subject: str = ""
@@ -54,20 +83,55 @@ class Probe(FrozenModel):
     """Maximum length of a `whole` reply in tokens; 0 leaves it to the model."""
     form: Form = ""
     tags: dict[str, str | int | float | bool] = {}
+    """Labels by which results are grouped and filtered."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_id(cls, values: Any) -> Any:
         if isinstance(values, dict) and not values.get("id"):
-            return values | {
-                "id": content_id("probe", {k: v for k, v in values.items() if k != "id"})
-            }
+            content = _hashed_content({k: v for k, v in values.items() if k != "id"})
+            return values | {"id": content_id("probe", content)}
         return values
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The fields as JSON, from which keys of stored answers are made; see `_hashed_content`."""
+        return _hashed_content(self.model_dump(mode="json"))
 
     @property
     def retrieval_query(self) -> str:
         """The query for a retriever: `query`, or else the prompt."""
         return self.query or self.prompt
+
+
+def _hashed_content(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a probe as earlier versions had them, so that ids and keys, and with
+    them finished units and stored answers of older runs, stay the same.
+
+    Fields of `FORMER_TAGS` are tags, and empty fields that earlier versions did not have are left
+    out.
+    """
+    content = dict(fields)
+    tags = {
+        tag: _tag_text(value)
+        for name, tag in FORMER_TAGS.items()
+        if (value := content.pop(name, None))
+    }
+    if tags:
+        content["tags"] = dict(content.get("tags") or {}) | tags
+    for name in _LATER_FIELDS:
+        if not content.get(name):
+            content.pop(name, None)
+    return content
+
+
+def _tag_text(value: Any) -> Any:
+    """Return the value of a field as the tag had it: a list in lines, lists of lists as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple | list) and all(isinstance(text, str) for text in value):
+        return "\n".join(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 class Usage(FrozenModel):

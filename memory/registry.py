@@ -241,7 +241,7 @@ class Registry(Generic[T]):
             yield
         except EmendError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if name in self.builtin:
                 raise
             raise BadSettings(
@@ -256,10 +256,17 @@ class Registry(Generic[T]):
                 load_attribute, path, self.kind, *self.interfaces, parameters=self.parameters
             )
             component: Any = load() if from_user else _imported(path)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
+        except EmendError:
+            raise
+        # a user's module may raise anything, or end the process with a code that means success
+        except (Exception, SystemExit) as error:
+            is_usual = isinstance(error, ImportError | AttributeError | TypeError | ValueError)
+            if name in self.builtin and not is_usual:
+                raise
+            problem = str(error) if is_usual else f"{type(error).__name__}: {error}"
             source = "" if path == name else f" from '{path}'"
             raise BadSettings(
-                f"{self.kind} '{name}' cannot be loaded{source}: {error}. "
+                f"{self.kind} '{name}' cannot be loaded{source}: {problem}. "
                 "Install its package, or correct the module:attribute."
             ) from error
         return component  # type: ignore[no-any-return]

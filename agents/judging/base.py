@@ -24,8 +24,6 @@ PROMPTS: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")
 )
 Scale = Literal["yes or no", "1 to 5", "share"]
-# Probe tags: what a judge looks for in a reply, one item per line, and the name of its criterion.
-RUBRIC, CRITERION = "rubric", "criterion"
 # Tag of a stream's question: its kind in the original benchmark.
 CATEGORY = "category"
 

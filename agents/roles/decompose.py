@@ -26,7 +26,9 @@ VERDICTS = ("contradicts", "does not contradict")
 # Text after the verdict in the line of the check.
 VERDICT_END = " to generated answer, so the intermediate answer is:"
 # Part of the prompt id if a model generates one line at a time.
-LINES_END = "a probe with choices is put again, a fact is checked by its likelihood"
+LINES_END = (
+    "a probe with choices is put again, a fact is checked by its likelihood, a step is begun"
+)
 # Placeholder for the fact if retrieval has no hits.
 NOTHING = "None."
 MISSING = "Your reply could not be read: {problem} Go on in the form of the examples."

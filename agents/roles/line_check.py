@@ -28,7 +28,7 @@ from emend.agents.roles.line_steps import first_line
 from emend.agents.scoring import ScoringModel, TextModel, is_chat_model
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
-from emend.memory.retrieval.tokens import missing_stems
+from emend.memory.retrieval.tokens import missing_stems, stems
 
 # Minimum increase in log-likelihood, in nats per character, of a fact that answers the subquestion.
 #
@@ -44,9 +44,9 @@ def check_in_line(
     """Check the last fact in a line that is begun for the model; returns the check and its cost.
 
     For a chat model with likelihoods, these decide whether the fact answers the subquestion; the
-    fact contradicts if it does and lacks words of the tentative answer. A base model, which may
-    have been trained on these lines, writes the line itself; likelihoods decide only if the line
-    cannot be parsed.
+    fact contradicts if it does and does not agree with the tentative answer (see `agrees`). A base
+    model, which may have been trained on these lines, writes the line itself; likelihoods decide
+    only if the line cannot be parsed.
 
     Args:
         model: a model that continues plain text or the beginning of a reply.
@@ -84,13 +84,28 @@ def _write_line(model: BaseChatModel, prompt: Prompt) -> tuple[FactCheck, Usage]
     return verdict, reply.usage
 
 
+def agrees(tentative: str, fact: str, subquestion: str) -> bool:
+    """Return whether a tentative answer has only words of the fact and the subquestion, and not
+    merely repeats the subquestion.
+
+    >>> fact = "Emma was written by Bo Li."
+    >>> agrees("Bo Li", fact, "Who wrote Emma?")
+    True
+    >>> agrees("The author of Emma", fact, "Who is the author of Emma?")
+    False
+    """
+    added = missing_stems(fact, subquestion).keys()
+    is_repetition = bool(added) and added.isdisjoint(stems(tentative))
+    return not missing_stems(tentative, fact, subquestion) and not is_repetition
+
+
 def contradicts_by_likelihood(
     model: Any, subquestion: str, tentative: str, fact: str
 ) -> tuple[bool, Usage]:
     """Return whether a fact answers a subquestion differently from the tentative answer, and the
     cost.
     """
-    if fact == NOTHING or not missing_stems(tentative, fact, subquestion):
+    if fact == NOTHING or agrees(tentative, fact, subquestion):
         return False, Usage()
     plain = model.plain() if isinstance(model, TextModel) else model
     after = score_targets(plain, f"{SUBQUESTION} {subquestion}\n{RETRIEVED}", [fact])

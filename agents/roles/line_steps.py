@@ -8,7 +8,8 @@ one repeats an earlier one, is the final answer, or contains none of the questio
 step beyond the answer does (tiny asks for the spouse of an author after *Who wrote it?*). A
 question that is a chain of nouns has as many steps as nouns, however the model words them. A cloze,
 which is its own subquestion, takes one step. A small chat model repeats the whole question as its
-first step; it is then given the beginning of a smaller question, taken from the question's clauses.
+first step, and its first step as its second one; it is then given the beginning of the next smaller
+question, taken from the question's clauses, the innermost one first.
 A base model writes the label of its next line itself, and so can end the chain, since it may have
 been trained on these lines, as `tiny` was.
 """
@@ -27,7 +28,7 @@ from emend.agents.roles.relation_chain import parse_nested
 from emend.agents.scoring import is_chat_model, join_target
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
-from emend.memory.retrieval.tokens import missing_stems, stems
+from emend.memory.retrieval.tokens import FUNCTION_WORDS, missing_stems, stems, words
 from emend.memory.typography import fold_text
 
 # What ended a chain: the given number of steps, the maximum number, or its subquestions, see above.
@@ -72,10 +73,11 @@ class StepLimit(NamedTuple):
 
 
 class PastStep(NamedTuple):
-    """A subquestion with its results: the answer, and the fact that contradicted the model."""
+    """A subquestion with its answer, and the fact that contradicted the model, if one did."""
 
     subquestion: str
-    learned: str = ""
+    answer: str = ""
+    fact: str = ""
 
 
 class LineStep(NamedTuple):
@@ -125,49 +127,81 @@ def take_step(
     reply = continue_text(
         model, prompt if writes_label else prompt.plus(SUBQUESTION), ["\n"], LINE_TOKENS
     )
+    start = next_start(question, len(earlier)) if chats and limit.steps > 1 else ""
+    if start and earlier and not limit.exactly and goes_back(reply.text, question, earlier):
+        subquestion, usage = _begin(model, prompt, start, reply.usage)
+        if subquestion and not goes_back(subquestion, question, earlier):
+            return _answer(model, prompt, subquestion, usage)
+        reply = reply._replace(usage=usage)
     if not limit.exactly and (end := _end_in(reply.text, question, earlier, chats)):
         return LineStep(prompt, "", "", reply.usage, end)
     subquestion = first_line(reply.text, SUBQUESTION, reply.usage)
-    start = "" if earlier or not chats or limit.steps == 1 else nested_start(question)
-    if start and len(open_words(question, [PastStep(subquestion)])) <= 1:
-        return _begin_smaller(model, prompt, subquestion, start, reply.usage)
+    if start and not earlier and len(open_words(question, [PastStep(subquestion)])) <= 1:
+        smaller, usage = _begin(model, prompt, start, reply.usage)
+        return _answer(model, prompt, smaller or subquestion, usage)
     return _answer(model, prompt, subquestion, reply.usage)
 
 
-def nested_start(question: str) -> str:
-    """Return the first words of the subquestion contained in a question; "" if there is none.
+def next_start(question: str, steps: int = 0) -> str:
+    """Return the first words of the subquestion after a number of steps, for a question that
+    contains smaller ones; "" if there is none.
 
-    >>> nested_start("Who is the mayor of the city where Acme Motors has its seat?")
-    'Which city'
-    >>> nested_start("What sport does Ann Rell's spouse play?")
+    These are its nested phrases, the innermost first, and then the question up to them.
+
+    >>> question = "Who is the mayor of the city where Acme Motors has its seat?"
+    >>> next_start(question), next_start(question, steps=1)
+    ('Which city', 'Who is the mayor of')
+    >>> next_start("What sport does Ann Rell's spouse play?")
     "Who or what is Ann Rell's spouse"
-    >>> nested_start("What is the capital of the birthplace of Ann Rell?")
+    >>> next_start("What is the capital of the birthplace of Ann Rell?")
     'Who or what is the birthplace of Ann Rell'
-    >>> nested_start("What is the capital of Peru?")
+    >>> next_start("What is the capital of Peru?")
     ''
     """
-    starts = [
+    phrases = [
         (match.start(), form.format(**match.groupdict()))
-        for phrases, form in NESTED_PHRASES
-        for match in phrases.finditer(question)
+        for pattern, form in NESTED_PHRASES
+        for match in pattern.finditer(question)
     ]
-    start = max(starts, default=(0, ""))[1]
-    return start if missing_stems(question, UNASKED, start) else ""
+    phrases.sort(reverse=True)
+    if not phrases or not missing_stems(question, UNASKED, phrases[0][1]):
+        return ""
+    starts = [start for _, start in phrases]
+    outer = question[: phrases[-1][0]].rstrip()
+    if words(outer, FUNCTION_WORDS):
+        starts.append(outer)
+    return starts[steps] if steps < len(starts) else ""
 
 
-def _begin_smaller(
-    model: BaseChatModel, prompt: Prompt, whole: str, start: str, usage: Usage
-) -> LineStep:
-    """Return the first step of a model that repeats the question, given the beginning of a smaller
-    one; the whole question if the model does not continue it.
+def goes_back(reply: str, question: str, earlier: Sequence[PastStep]) -> bool:
+    """Return whether a reply repeats an earlier subquestion or the whole question, or asks for none
+    of the question's open words.
+
+    >>> question = "Who founded the company that makes the Corolla?"
+    >>> earlier = [PastStep("Which company makes the Corolla?", "Brenner")]
+    >>> goes_back("Who makes the Corolla?", question, earlier)
+    True
+    >>> goes_back("Who founded Brenner?", question, earlier)
+    False
+    """
+    text = reply.strip().removeprefix(SUBQUESTION).strip()
+    if text.startswith(FINAL):
+        return False
+    line = before_label(text).partition("\n")[0]
+    questions = (question, *(step.subquestion for step in earlier))
+    still_open = open_words(question, earlier).keys()
+    is_repeated = _plain(line) in map(_plain, questions)
+    return is_repeated or bool(still_open) and still_open.isdisjoint(stems(line))
+
+
+def _begin(model: BaseChatModel, prompt: Prompt, start: str, usage: Usage) -> tuple[str, Usage]:
+    """Return a subquestion that is begun for the model, "" if the model does not continue it, and
+    the usage including its own.
     """
     reply = continue_text(model, prompt.plus(f"{SUBQUESTION} {start}"), ["\n"], LINE_TOKENS)
-    usage = usage.plus(reply.usage)
     rest = before_label(reply.text).partition("\n")[0].rstrip()
     subquestion = join_target(start, rest) if rest[:1].isalnum() else f"{start}{rest}"
-    if not rest.strip():
-        subquestion = whole
-    return _answer(model, prompt, subquestion, usage)
+    return subquestion if rest.strip() else "", usage.plus(reply.usage)
 
 
 def find_end(
@@ -193,11 +227,23 @@ def open_words(question: str, earlier: Sequence[PastStep]) -> Counter[str]:
     """Return the stems of a question that occur neither in the subquestions so far nor in their
     results.
 
+    A fact about other open words than its subquestion has not answered this, whose words then stay
+    open.
+
     >>> list(open_words("Which person leads Peru?", [PastStep("Who is Peru's president?")]))
     ['lead']
+    >>> step = PastStep("What is the capital of Acme?", "Texas", "Acme lies in the state of Texas.")
+    >>> list(open_words("What is the capital of the state where Acme lies?", [step]))
+    ['capit']
     """
     terse = SORT.sub("", question)
-    return missing_stems(terse, UNASKED, *(text for step in earlier for text in step))
+    texts = [UNASKED]
+    for step in earlier:
+        others = missing_stems(terse, *texts, step.subquestion).keys()
+        if others.isdisjoint(stems(step.fact)):
+            texts.append(step.subquestion)
+        texts += [step.answer, step.fact]
+    return missing_stems(terse, *texts)
 
 
 def _end_in(reply: str, question: str, earlier: Sequence[PastStep], chats: bool) -> End:
@@ -230,7 +276,7 @@ def leads_away(
     nested = parse_nested(question)
     if nested is not None:
         return len(earlier) >= len(nested.relations)
-    return len(earlier) >= (2 if chats and nested_start(question) else 1)
+    return len(earlier) >= (2 if chats and next_start(question) else 1)
 
 
 def _plain(question: str) -> str:

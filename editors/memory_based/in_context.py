@@ -55,10 +55,6 @@ class InContext(Unedited):
         yield graph_answerer(self.app, context, self.context.model)
 
 
-# Tag of an out-of-scope probe that holds the id of its case's edit.
-EVENT_TAG = "event"
-
-
 class FactSelector:
     """Selector of the applied edits that a probe is shown."""
 
@@ -68,7 +64,7 @@ class FactSelector:
 
     def __call__(self, probe: Probe) -> list[str]:
         """Return the texts of relevant edits, of the probe's own event, or of the nearest edit."""
-        event = (probe.tags.get(EVENT_TAG),) if self._own_event else ()
+        event = (probe.event_id,) if self._own_event else ()
         relevant = [self.edits[name].text for name in probe.edit_ids or event if name in self.edits]
         return relevant or self._nearest(probe)
 

@@ -10,7 +10,7 @@ from emend.agents.structured import supports_structure
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor
 from emend.graphs.kg_walk import KgWalkContext
-from emend.graphs.relation_similarity import RelationSimilarity
+from emend.graphs.walk.relation_similarity import RelationSimilarity
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Retriever

@@ -34,6 +34,8 @@ PANELS = (EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP)
 # Old name that messages still use, since it is descriptive.
 RESUME = "resume"
 HERE = "emend.evals.cli.commands"
+# Maximum length of an error in characters.
+LONGEST_ERROR = 5_000
 # Commands by name: location of a Typer application or function, summary, and panel of the help.
 COMMANDS: Registry[Any] = Registry(
     kind="command",
@@ -316,6 +318,13 @@ def emend(
     """Edit what a language model knows, and evaluate the result."""
 
 
+def _shortened(message: str) -> str:
+    """Return a message without the middle if it is too long, as it may quote a file's value."""
+    if len(message) <= LONGEST_ERROR:
+        return message
+    return f"{message[: LONGEST_ERROR - 1_000]} [...] {message[-1_000:]}"
+
+
 def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     # otherwise waiting threads occupy the cores
@@ -340,7 +349,13 @@ def run_command_line() -> None:
     try:
         app()
     except EmendError as error:
-        print_text("error: " + " ".join(str(error).split()), err=True)
+        print_text("error: " + _shortened(" ".join(str(error).split())), err=True)
+        sys.exit(2)
+    except MemoryError:
+        print_text(
+            "error: there is not enough memory: use smaller files, or a machine with more.",
+            err=True,
+        )
         sys.exit(2)
     finally:
         signal.signal(signal.SIGTERM, previous)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from emend.evals.case import Benchmark
-from emend.evals.data.benchmarks.docter import (
+from emend.evals.data.benchmarks.docter.benchmark import (
     DIRECTIONS,
     DOCUMENTS,
     FACTS,
@@ -53,7 +53,8 @@ def records(path: Path, name: str) -> tuple[list[object], Fault | None]:
         return whole, Fault(file=name, record=str(len(whole)), problem=problem)
     rows = content.get("data") if isinstance(content, dict) else content
     if isinstance(rows, list):
-        return rows, None
+        empty = Fault(file=name, problem="it contains no record. Fetch the file again")
+        return rows, None if rows else empty
     problem = (
         f"a list of records expected, but it holds {type(content).__name__}. Fetch the file again"
     )

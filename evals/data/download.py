@@ -9,6 +9,7 @@ of another server is not the published one.
 import errno
 import hashlib
 import logging
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 import pooch
 import requests
 from pydantic import AfterValidator, ValidationError
-from urllib3.exceptions import MaxRetryError
+from urllib3.exceptions import HTTPError, MaxRetryError
 
 from emend.evals.data.benchmarks.rows import sha256
 from emend.memory.distribution import installed_version
@@ -207,6 +208,8 @@ RETRIES = 3
 # Timeouts in seconds for connecting and between two packets.
 TIMEOUT = (15.0, 30.0)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# Minimum number of bytes per second, averaged over so many seconds.
+LEAST_RATE, SLOW_SECONDS = 500, 60.0
 TRANSIENT = (408, 416, 425, 429)
 # Maximum size in bytes of a file of unknown size; ten times the largest source.
 LARGEST = 1 << 30
@@ -325,13 +328,15 @@ class ResumingDownloader:
         else:
             total = None
         most = self.remote.size or LARGEST
+        rate = _Rate(size)
         with self.part.open("ab" if size else "wb") as file:
-            for chunk in response.iter_content(_CHUNK):  # decompressed if the server compresses
+            while chunk := _read(response):
                 file.write(chunk)
                 file.flush()
                 size += len(chunk)
                 if size > most:
                     break
+                rate.check(size)
                 self._report(size, total)
         if size > most:
             self.part.unlink()
@@ -359,6 +364,47 @@ class ResumingDownloader:
         ):
             self.part.unlink()
             raise ValueError(f"expected {expected} but got {actual}.")
+
+
+def _read(response: requests.Response) -> bytes:
+    """Return what has arrived, decompressed if the server compresses; empty at the end.
+
+    Raises:
+        requests.ConnectionError: the transfer was interrupted.
+    """
+    raw: Any = response.raw
+    try:
+        # urllib3 before 2.1 lacks `read1` and waits for the whole chunk
+        content: bytes = getattr(raw, "read1", raw.read)(_CHUNK, decode_content=True)
+    except HTTPError as error:
+        raise requests.ConnectionError(error) from error
+    return content
+
+
+class _Rate:
+    """Guard against servers that send so slowly that a download would not end.
+
+    Args:
+        size: bytes at the beginning.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._began, self._size = time.monotonic(), size
+
+    def check(self, size: int) -> None:
+        """Compare the bytes received in each `SLOW_SECONDS` with the least that are accepted.
+
+        Raises:
+            requests.ConnectionError: too few were received.
+        """
+        now = time.monotonic()
+        if now - self._began < SLOW_SECONDS:
+            return
+        if size - self._size < SLOW_SECONDS * LEAST_RATE:
+            raise requests.ConnectionError(
+                f"fewer than {LEAST_RATE:,} bytes per second in {SLOW_SECONDS:g} s"
+            )
+        self._began, self._size = now, size
 
 
 def _check_redirect(response: requests.Response, *args: object, **kwargs: object) -> None:

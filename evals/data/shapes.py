@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.evals.data.benchmarks import akew, counterfact, docter, elken, halluedit, mquake, recoe
+from emend.evals.data.benchmarks import counterfact, halluedit, mquake
+from emend.evals.data.benchmarks.akew import benchmark as akew
+from emend.evals.data.benchmarks.docter import benchmark as docter
 from emend.evals.data.benchmarks.editing import knowedit, uniedit, wikibigedit
-from emend.evals.data.benchmarks.elken import BLOCKS, EventRow, KnowledgeQuestion
+from emend.evals.data.benchmarks.elken import benchmark as elken
+from emend.evals.data.benchmarks.elken.cases import BLOCKS
+from emend.evals.data.benchmarks.elken.rows import EventRow, KnowledgeQuestion
 from emend.evals.data.benchmarks.mquake import ChainRow
-from emend.evals.data.benchmarks.recoe import ROWS as RECOE_ROWS
+from emend.evals.data.benchmarks.recoe import benchmark as recoe
+from emend.evals.data.benchmarks.recoe.rows import ROWS as RECOE_ROWS
 from emend.evals.data.benchmarks.rows import BenchmarkRow
 from emend.evals.data.conversations import beam, locomo, longmemeval, memory_agent_bench
 

@@ -5,13 +5,18 @@ a BPE model of the package `tokenizers`, and both cut texts alike.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.memory.errors import BadSettings
 
+# Limits of files: the largest published tokenizers have 35 MB, and SentencePiece cuts pieces at 16
+# characters unless told otherwise.
+LARGEST = 200_000_000
+LONGEST_PIECE = 256
 # The mark for a space in the pieces of SentencePiece.
 SPACE = "\u2581"
 REMEDY = (
@@ -48,8 +53,13 @@ class TokenCount(NamedTuple):
     """Number of tokens that the model's tokenizer puts before a text, and this one does not."""
 
     def counts(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, with those that stand around a text."""
-        encoded = self.tokenizer.encode_batch(list(texts))
+        """Return the number of tokens of each text, with those that stand around a text.
+
+        Raises:
+            BadSettings: the tokenizer cannot encode one of the texts.
+        """
+        with _errors_named(self.name):
+            encoded = self.tokenizer.encode_batch(list(texts))
         return [len(encoding.ids) + self.begin for encoding in encoded]
 
 
@@ -63,6 +73,8 @@ def token_count(path: Path) -> TokenCount:
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise BadSettings(f"no tokenizer at '{file}'. {REMEDY}")
+    if file.stat().st_size > LARGEST:
+        raise BadSettings(f"'{file}' has more than {LARGEST:,} bytes: it is not a tokenizer.")
     content = file.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if file.suffix == ".json":
@@ -73,13 +85,27 @@ def token_count(path: Path) -> TokenCount:
 def _json_tokenizer(content: bytes, file: Path) -> Any:
     from tokenizers import Tokenizer
 
-    try:
+    with _errors_named(str(file)):
         tokenizer = Tokenizer.from_buffer(content)
-    except Exception as error:  # tokenizers raises no more specific class
-        raise BadSettings(f"'{file}' is not a tokenizer: {error}. {REMEDY}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
     return tokenizer
+
+
+@contextmanager
+def _errors_named(name: str) -> Iterator[None]:
+    """Name the tokenizer in errors of the package `tokenizers`, which raises `Exception` and, where
+    its code panics, a class of its own below `BaseException`.
+
+    Raises:
+        BadSettings: instead of these.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise BadSettings(f"'{name}' is not a usable tokenizer: {error}. {REMEDY}") from error
 
 
 def _sentencepiece_tokenizer(content: bytes, file: Path) -> Any:
@@ -90,7 +116,9 @@ def _sentencepiece_tokenizer(content: bytes, file: Path) -> Any:
     try:
         pieces, prefix = _pieces(content)
     except (DecodeError, ValueError) as error:
-        raise BadSettings(f"'{file}' is not a SentencePiece file of type BPE. {REMEDY}") from error
+        raise BadSettings(
+            f"'{file}' is not a SentencePiece file of type BPE ({error}). {REMEDY}"
+        ) from error
     vocabulary = {piece.text: number for number, piece in enumerate(pieces)}
     unknown = next((piece.text for piece in pieces if piece.type == PieceType.UNKNOWN), None)
     tokenizer = Tokenizer(
@@ -125,7 +153,8 @@ def _pieces(content: bytes) -> tuple[list[Piece], bool]:
 
     Raises:
         DecodeError: the content is not a SentencePiece file.
-        ValueError: the model is not BPE, or normalizes texts by rules of its own.
+        ValueError: the model is not BPE, has a piece that is too long, or normalizes texts by rules
+            of its own.
     """
     from transformers.utils import sentencepiece_model_pb2_new
 
@@ -133,6 +162,8 @@ def _pieces(content: bytes) -> tuple[list[Piece], bool]:
     model = definitions.ModelProto.FromString(content)
     if model.trainer_spec.model_type != definitions.TrainerSpec.BPE or not model.pieces:
         raise ValueError("not of type BPE")
+    if any(len(piece.piece) > LONGEST_PIECE for piece in model.pieces):
+        raise ValueError(f"a piece of more than {LONGEST_PIECE} characters")
     if model.normalizer_spec.precompiled_charsmap:
         raise ValueError("rules of normalization")
     pieces = [Piece(piece.piece, piece.score, piece.type) for piece in model.pieces]

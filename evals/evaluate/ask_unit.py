@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Answerer, gives_scores
 from emend.editors.memory_based.unedited import Unedited
-from emend.evals.case import Record
+from emend.evals.case import Case, Record
 from emend.evals.data.benchmarks.triples import NO_TRIPLET
 from emend.evals.evaluate.baseline import Baseline, ask_recorded, needs_baseline
 from emend.evals.evaluate.units import EditorPass, Unit
@@ -19,7 +19,7 @@ from emend.evals.jobs.results import UnitResult
 from emend.evals.log.lines import event_of
 from emend.evals.metrics.agents import score_calls
 from emend.evals.metrics.fact_checks import score_checks
-from emend.evals.metrics.hops import HOP_GOLDS, with_hops
+from emend.evals.metrics.hops import MULTIHOP, with_hops
 from emend.evals.metrics.scorers import score, without_blank
 from emend.evals.metrics.scores import (
     EMPTY,
@@ -255,9 +255,16 @@ def _compared(scores: ProbeScores) -> dict[str, str]:
     return {name: reading.value for name, reading in readings if reading.value}
 
 
+def _hop_golds(case: Case, probe: Probe) -> tuple[tuple[str, ...], ...]:
+    """Return the accepted answers of each hop of a multi-hop question; empty for others."""
+    if not probe.kind.startswith(MULTIHOP):
+        return ()
+    return probe.hop_golds or case.hop_golds
+
+
 def _record(editor_pass: EditorPass, unit: Unit, probe: Probe, result: ProbeResult) -> Record:
-    answer, golds = result.answer, (unit.case.tags | probe.tags).get(HOP_GOLDS)
-    scores = with_hops(result.scores, golds, probe, answer, result.no_answer)
+    answer, hop_golds = result.answer, _hop_golds(unit.case, probe)
+    scores = with_hops(result.scores, hop_golds, answer, result.no_answer)
     return Record(
         **editor_pass.labels,
         unit=unit.key,
@@ -268,7 +275,10 @@ def _record(editor_pass: EditorPass, unit: Unit, probe: Probe, result: ProbeResu
         model=editor_pass.model,
         prompt=probe.prompt,
         gold=probe.gold,
+        hop_golds=hop_golds,
         rival=probe.rival,
+        rubric=probe.rubric,
+        criterion=probe.criterion,
         answer=answer.text,
         passage=answer.passage,
         reply=answer.reply,

@@ -142,7 +142,7 @@ class Baseline:
         return BaselineAnswer.model_validate_json(line)
 
     def _key(self, probe: Probe, repeat: int) -> str:
-        return content_id(self._content_id, repeat, probe.model_dump(mode="json"))
+        return content_id(self._content_id, repeat, probe.content)
 
     def _ask(
         self, probe: Probe, key: str, repeat: int, store: Callable[[BaselineAnswer, Usage], bytes]

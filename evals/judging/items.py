@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from emend.agents.judging.base import CATEGORY, CRITERION, RUBRIC, Item, JudgeInput
+from emend.agents.judging.base import CATEGORY, Item, JudgeInput
 from emend.evals.case import Record
 from emend.evals.log.baseline import BaselineAnswer, read_baseline
 from emend.evals.log.lines import BASELINE, CASES, parser_of
@@ -104,8 +104,8 @@ def _asked(record: Record, edits: Sequence[Mapping[str, Any]], before: str | Non
         edits=tuple(str(edit["text"]) for edit in edits),
         forms=tuple(str(edit["form"]) for edit in edits),
         outputs=frozenset((*record.values, *record.unscored)),
-        rubric=tuple(str(record.tags.get(RUBRIC, "")).splitlines()),
-        criterion=str(record.tags.get(CRITERION, "")),
+        rubric=record.rubric,
+        criterion=record.criterion,
     )
 
 

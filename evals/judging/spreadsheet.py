@@ -29,7 +29,9 @@ def spreadsheet_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         # labels are ASCII; a comment may be in another code page
         text = content.decode(encoding, errors="replace")
         first = text.partition("\n")[0]
-        reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+        delimiter = max(",;\t", key=first.count)
+        # strict: a quote that is never closed would swallow all later rows
+        reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
         yield from ((reader.line_num, row) for row in reader)
     except OSError as error:
         raise BadData(f"cannot read '{path}': {error.strerror}. Name a filled table.") from error

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
+from emend.evals.log.former_tags import convert_tags
 from emend.evals.log.line_parser import LineParser, T, struct_of
 from emend.evals.log.lines import (
     BASELINE,
@@ -66,7 +67,8 @@ JOB_FIELD = b'"job":'
 
 
 def parse_record(line: bytes, where: str) -> Record:
-    """Parse a record; a value that is not a number becomes unscored with a reason.
+    """Parse a record; a value that is not a number becomes unscored with a reason, and tags of
+    earlier versions become fields, see `convert_tags`.
 
     A line of another job, see `JobLine`, is read as a record with the common fields.
 
@@ -74,7 +76,7 @@ def parse_record(line: bytes, where: str) -> Record:
         BadData: it is damaged; names `where` and the field.
     """
     shared = _shared_fields(line, where) if JOB_FIELD in line else None
-    record = _RECORD(line if shared is None else shared, where)
+    record = convert_tags(_RECORD(line if shared is None else shared, where), where)
     if all(map(math.isfinite, record.values.values())):
         return record
     values = {name: value for name, value in record.values.items() if math.isfinite(value)}

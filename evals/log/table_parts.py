@@ -28,7 +28,7 @@ NUMBER = 40
 WINDOW = 2**16
 # Age from which a draft counts as left by a killed process.
 DRAFT_SECONDS = 3600
-FOLDER, VERSION = "tables", 3
+FOLDER, VERSION = "tables", 4
 
 
 class Part(NamedTuple):

@@ -18,7 +18,6 @@ from emend.evals.case import Case
 from emend.evals.config.measure_config import RetrievalConfig
 from emend.evals.data.benchmarks.registry import BENCHMARKS, is_built_folder
 from emend.evals.data.conversations.benchmark import ConversationBenchmark
-from emend.evals.data.conversations.conversation import NEWER, OUTDATED
 from emend.evals.data.conversations.corrections import CorrectionCount
 from emend.evals.data.facts.fact_formats import is_fact_file
 from emend.evals.evaluate.resources import load_benchmark
@@ -32,6 +31,7 @@ from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
 from emend.memory.probe import Probe
+from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Hit, Retriever, search_probe
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conversations.turns import TurnOrder
@@ -143,6 +143,11 @@ def measure_conversations(
     if config.calibrate is not None or config.keep is not None:
         raise BadSettings(
             f"--calibrate and --keep have no effect with {config.benchmark}: leave them out."
+        )
+    if unknown := [name for name in config.settings if name not in benchmark.settings]:
+        raise BadSettings(
+            f"{config.benchmark} has no setting '{unknown[0]}': "
+            f"{nearest(unknown[0], list(benchmark.settings))}"
         )
     factories = {name: load_retriever(name) for name in config.strategies or (STRATEGY,)}
     cases = list(benchmark.cases(benchmark.settings[0], config.limit, config.seed))
@@ -285,9 +290,7 @@ def newer_first(probe: Probe, ranked: Sequence[str]) -> float | None:
     None for questions that are not about an update, and if a turn has both statements. A statement
     that is not retrieved ranks behind all others.
     """
-    newer, outdated = (
-        set(filter(None, str(probe.tags.get(tag, "")).split(","))) for tag in (NEWER, OUTDATED)
-    )
+    newer, outdated = set(probe.newer_ids), set(probe.outdated_ids)
     if not newer or not outdated or newer & outdated:
         return None
     positions = {turn: position for position, turn in enumerate(ranked)}

@@ -4,16 +4,13 @@ of every hop is, one by one.
 A final answer may be right though the steps to it are not, which multi-hop accuracy does not see.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from emend.evals.metrics.scores import NO_TEXT, ProbeScores
 from emend.evals.metrics.text.exact import normalise
-from emend.memory.probe import Answer, Probe
+from emend.memory.probe import Answer
 
-# Tag of a case, or of one of its questions: for each hop the accepted answers, as JSON.
-HOP_GOLDS = "hop_golds"
 # Outputs: whether every hop's answer is right in order, and the share of the hops that are.
 HOPS_RIGHT, HOP_SHARE = "hops_right", "hop_share"
 HOP_OUTPUTS = (HOPS_RIGHT, HOP_SHARE)
@@ -23,9 +20,9 @@ MULTIHOP = "multihop"
 FIRST_NODE = "decompose"
 
 
-def hop_golds_tag(hops: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Return the tag with the accepted answers of each hop."""
-    return {HOP_GOLDS: json.dumps([list(dict.fromkeys(hop)) for hop in hops], ensure_ascii=False)}
+def distinct_golds(hops: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the accepted answers of each hop, each of them once."""
+    return tuple(tuple(dict.fromkeys(hop)) for hop in hops)
 
 
 def hop_answers(answer: Answer) -> list[str] | None:
@@ -47,20 +44,22 @@ def hop_answer(hop: Mapping[str, Any]) -> str:
 
 
 def with_hops(
-    scores: ProbeScores, golds: object, probe: Probe, answer: Answer, no_answer: bool
+    scores: ProbeScores,
+    golds: Sequence[Sequence[str]],
+    answer: Answer,
+    no_answer: bool,
 ) -> ProbeScores:
-    """Return the scores with those of the hops, if the probe is a multi-hop question with golds and
-    the editor answers in hops.
+    """Return the scores with those of the hops, if there are golds of hops and the editor answers
+    in hops.
 
     Args:
         scores: scores of the answer.
-        golds: value of the tag `HOP_GOLDS`; None without one.
-        probe: the question.
+        golds: accepted answers of each hop; empty for a question without them.
         answer: the answer with its steps.
         no_answer: whether no answer could be read from the reply; the hops are unscored for the
             same reason then.
     """
-    if not isinstance(golds, str) or not probe.kind.startswith(MULTIHOP):
+    if not golds:
         return scores
     answers = hop_answers(answer)
     if answers is None:
@@ -68,7 +67,7 @@ def with_hops(
     if no_answer:
         reason = next(iter(scores.unscored.values()), NO_TEXT)
         return scores._replace(unscored=scores.unscored | dict.fromkeys(HOP_OUTPUTS, reason))
-    return scores._replace(values=scores.values | score_hops(answers, json.loads(golds)))
+    return scores._replace(values=scores.values | score_hops(answers, golds))
 
 
 def score_hops(answers: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from emend.agents.judging.base import CATEGORY, CRITERION, RUBRIC
+from emend.agents.judging.base import CATEGORY
 from emend.evals.data.benchmarks.rows import read_text
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, MissingData, problem_of
@@ -153,14 +153,11 @@ class StreamQuestion(_WithId):
     """Name of the criterion by which a judge compares answers with gold."""
 
     @property
-    def published_tags(self) -> dict[str, str]:
-        """Tags of a record, by name, that the benchmark's scorers and judges read."""
-        texts = {
-            CATEGORY: self.category,
-            RUBRIC: "\n".join(self.rubric),
-            CRITERION: self.criterion,
-        }
-        return {name: text for name, text in texts.items() if text}
+    def tags(self) -> dict[str, str]:
+        """Labels of a record: the category, if there is one."""
+        if self.category:
+            return {CATEGORY: self.category}
+        return {}
 
     @property
     def abstains(self) -> bool:

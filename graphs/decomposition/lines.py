@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from emend.agents.roles.decompose import FactCheck, cloze_of, stepwise_question
 from emend.agents.roles.line_check import check_in_line
 from emend.agents.roles.line_steps import PastStep, take_step
+from emend.agents.scoring import is_chat_model
 from emend.graphs.decomposition.state import HopState, MelloContext, MelloState, limit_of, prompt_of
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.tokens import missing_stems, stems
@@ -21,7 +22,8 @@ def next_line(
         ModelReplyError: a line is empty.
     """
     limit = limit_of(probe, context.hops, context.hops_from)
-    earlier = [PastStep(hop["subquestion"], _learned(hop)) for hop in hops]
+    chats = is_chat_model(context.model)
+    earlier = [_past_step(hop, chats) for hop in hops]
     prompt = prompt_of(probe, context, "lines", transcript)
     step = take_step(
         context.model, prompt, stepwise_question(probe), earlier, limit, cloze_of(probe)
@@ -32,11 +34,15 @@ def next_line(
     return {"transcript": step.prompt.text, "hops": hops, "usage": step.usage}
 
 
-def _learned(hop: HopState) -> str:
-    """Return the answer of a hop, after its fact if the fact contradicts the tentative answer, and
-    so is about the subquestion.
+def _past_step(hop: HopState, chats: bool) -> PastStep:
+    """Return a hop with its fact if this contradicts the tentative answer, and so is about the
+    subquestion; with a model that `chats`, it may have answered other words of the question.
     """
-    return f"{hop['fact']} {hop['answer']}" if hop["contradicts"] else hop["answer"]
+    if not hop["contradicts"]:
+        return PastStep(hop["subquestion"], hop["answer"])
+    if chats:
+        return PastStep(hop["subquestion"], hop["answer"], hop["fact"])
+    return PastStep(hop["subquestion"], f"{hop['fact']} {hop['answer']}")
 
 
 def check_line_by_line(

@@ -110,7 +110,7 @@ def _named(retriever: Retriever, query: str) -> Iterator[None]:
         yield
     except EmendError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         name = f"{type(retriever).__module__}:{type(retriever).__qualname__}"
         raise BadData(
             f"strategy '{name}' fails on {query[:60]!r} ({type(error).__name__}: {error})."

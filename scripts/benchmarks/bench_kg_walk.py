@@ -24,7 +24,7 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.text.exact import normalise
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
-from emend.graphs.relation_similarity import RelationSimilarity
+from emend.graphs.walk.relation_similarity import RelationSimilarity
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.probe import Probe

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.agents.judging.prompt_file import read_prompts
+from emend.evals.data.conversations.chats import make_chats
 from emend.evals.data.declared.benchmark import DeclaredBenchmark
 from emend.evals.data.declared.description import is_declared
 from emend.evals.judging.scorings.judgements import read_judgements
@@ -83,6 +84,48 @@ def odd_rows(change: str, content: Any) -> str:
             if isinstance(value, str):
                 first[name] = LONG if change == "long text" else "[" * 100_000
     return json.dumps(rows)
+
+
+MESSAGES: tuple[Any, ...] = (
+    {"role": "user", "content": [{"type": "text", "text": "I moved."}], "time": "2026-01-05T09:00"},
+    {"type": "human", "data": {"content": "I moved."}},
+    {"lc": 1, "type": "constructor", "id": ["langchain", "HumanMessage"], "kwargs": {"content": "I moved."}},
+    {
+        "id": "c1",
+        "current_node": "a",
+        "mapping": {"a": {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["I moved."]}}}},
+    },
+)
+QUESTION = {"question": "Who?", "answer": ["I"], "evidence": ["I moved"], "kind": "current", "date": "2026-01-05"}
+ODD_VALUES: tuple[Any, ...] = (
+    None, 5, -1, 10**30, 1e300, True, "", " ", "\x1b[2J", LONG, [], {}, [None], {"a": None}, [["x"]],
+    "0001-01-01T00:00+14:00",
+)  # fmt: skip
+
+
+def chat_logs(root: Path, count: int, rng: random.Random) -> Iterator[Case]:
+    """Yield conversions of chat logs of every format, and of questions, with an odd value in one of their fields."""
+    for number in range(count):
+        (folder := root / str(number)).mkdir()
+        message, question = MESSAGES[number % len(MESSAGES)], QUESTION
+        if rng.random() < 0.3:
+            question = with_odd_value(question, rng)
+        else:
+            message = with_odd_value(message, rng)
+        for name, value in (("log.jsonl", message), ("questions.jsonl", question)):
+            (folder / name).write_text(json.dumps(value) + "\n")
+        paths = [folder / name for name in ("log.jsonl", "questions.jsonl", "out")]
+        yield f"chat log {number}", partial(make_chats, paths[:1], *paths[1:])
+
+
+def with_odd_value(content: Any, rng: random.Random) -> Any:
+    """Return a copy with an odd value in place of one of its values, at any depth."""
+    if not isinstance(content, dict | list) or not content or rng.random() < 0.2:
+        return rng.choice(ODD_VALUES)
+    copied = dict(content) if isinstance(content, dict) else list(content)
+    key: Any = rng.choice(list(content)) if isinstance(content, dict) else rng.randrange(len(content))
+    copied[key] = with_odd_value(content[key], rng)
+    return copied
 
 
 def declarations(root: Path, count: int, rng: random.Random) -> Iterator[Case]:

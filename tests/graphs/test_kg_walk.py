@@ -9,7 +9,7 @@ import pytest
 from emend.agents.roles.relation_chain import DEMONSTRATIONS, RECALL_EXAMPLES
 from emend.graphs.execution import run_graph
 from emend.graphs.kg_walk import KgWalkContext, build
-from emend.graphs.relation_similarity import RelationSimilarity
+from emend.graphs.walk.relation_similarity import RelationSimilarity
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import Vectors
 from emend.memory.errors import ModelReplyError
@@ -164,6 +164,36 @@ def test_edits_of_other_entities_and_relations_are_not_followed():
 def test_a_name_is_the_same_in_any_case_and_with_an_article(name: str):
     final, *_ = walk(f" {name}\nRelations: birthplace", edits=(BORN,))
     assert final["reply"] == "Kesselby"
+
+
+@pytest.mark.parametrize("entity", ["Ana", "Rojo", "Peru"], ids=["first name", "last name", "not in the question"])
+def test_the_walk_begins_at_the_edit_whose_subject_the_question_names(entity: str):
+    """Small models planned from *Quill* for the *Quill phone*, and the edit of the *Quill phone* was not found."""
+    final, _, model, _ = walk(f" {entity}\nRelations: birthplace; mayor")
+    assert final["entity"] == "Ana Rojo" and final["reply"] == "Paul Roy" and len(model.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("entity", "question"),
+    [
+        ("Ana", "Who is the mayor of Ana's and Ana Rojo's birthplace?"),
+        ("Ana Rojo Diaz", f"{QUESTION} And Ana Rojo Diaz?"),
+    ],
+)
+def test_the_walk_begins_where_the_plan_says_if_the_question_names_that_by_itself(entity: str, question: str):
+    final, *_ = walk(f" {entity}\nRelations: birthplace; mayor", " Oslo\nmayor: Bo", OWN, prompt=question)
+    assert final["entity"] == entity
+
+
+def test_a_plan_in_the_order_of_the_question_is_followed_in_the_order_of_the_edits():
+    """A relation that an edit has answered was asked once more, of the answer: *the river of Europe*."""
+    river = fact("Pelham", "P206", "Danube", "The river that flows through {} is the")
+    question = "On which continent does the river that flows through Pelham end?"
+    final, _, model, _ = walk(" Pelham\nRelations: continent; river", " Europe", edits=(river,), prompt=question)
+    assert final["reply"] == "Europe" and final["relations"] == ["river", "continent"] and len(model.calls) == 2
+    question, plan = "Who governs the town where Ana Rojo was born?", " Ana Rojo\nRelations: mayor; birth"
+    final, *_ = walk(plan, prompt=question, similarity=ALIKE)
+    assert final["reply"] == "Paul Roy" and final["relations"] == ["birth", "mayor"] and len(final["hops"]) == 2
 
 
 def test_a_circle_of_edits_ends_with_the_plan():
@@ -401,7 +431,7 @@ def test_a_question_that_an_edit_has_all_words_of_needs_no_plan(question: str):
 )
 def test_a_question_that_asks_for_more_is_planned(question: str):
     edits = BORN, fact("Tom", "friend", "Ana Rojo")
-    assert "plan" in walk(" Ana Rojo\nRelations: birthplace", edits=edits, prompt=question)[1]
+    assert "plan" in walk(" Ana Rojo\nRelations: birthplace", " Eva", OWN, edits=edits, prompt=question)[1]
 
 
 FOUNDED = fact("Acme", "P740", "Brooklyn", "{} was founded in", question="Where was Acme founded?")
@@ -426,7 +456,7 @@ FOUNDED = fact("Acme", "P740", "Brooklyn", "{} was founded in", question="Where 
 def test_a_question_that_asks_for_something_else_in_the_same_words_is_not_answered_by_the_edit(
     question: str, edit: Edit
 ):
-    final, nodes, _, _ = walk(" Ana Rojo\nRelations: something", " Eva", OWN, edits=(edit,), prompt=question)
+    final, nodes, _, _ = walk(" Ana Rojo\nRelations: something", " Ida", OWN, edits=(edit,), prompt=question)
     assert "plan" in nodes and final["reply"] == OWN
 
 

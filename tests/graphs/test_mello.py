@@ -212,7 +212,7 @@ def scoring(*texts: str, pertinent: bool = True, kind: Any = ChattingScorer, **f
 
 def test_line_by_line_each_line_is_begun_for_the_model():
     smaller = "Who or what is the country of Ann?"
-    model, memory = scoring(f"{QUESTION}\nmore", "?", "Li.", " Bo.", smaller, "Bo"), TextsInTurn(FACT)
+    model, memory = scoring(f"{QUESTION}\nmore", "?", "Li.", " Bo.", smaller, " ", "Bo"), TextsInTurn(FACT)
     final, steps = walk(model, memory, form="lines")
     assert [call.rpartition("\n")[2] for call in model.calls] == [
         "Subquestion:",
@@ -220,11 +220,12 @@ def test_line_by_line_each_line_is_begun_for_the_model():
         "Generated answer:",
         CONTRADICTS.strip(),
         "Subquestion:",
+        "Subquestion: Who is the head of state of",
         "Final answer:",
     ]
     assert memory.asked == [smaller] and final["reply"] == "Bo"
     assert [step.node for step in steps] == ["decompose", "retrieve", "check", "decompose", "compose", "respond"]
-    assert final["end"] == "repeated" and final["usage"].calls == 8
+    assert final["end"] == "repeated" and final["usage"].calls == 9
 
 
 def test_line_by_line_a_question_of_two_hops_takes_two_without_being_told():
@@ -241,18 +242,55 @@ def test_line_by_line_a_question_of_two_hops_takes_two_without_being_told():
 @pytest.mark.parametrize(
     ("after", "settings", "hops", "end"),
     [
-        ((STEP[0].upper(),), {}, 1, "repeated"),
+        ((STEP[0].upper(), " "), {}, 1, "repeated"),
         (("Final answer: Chad",), {}, 1, "final answer"),
-        (("Who is Ann?", "Ann.", "Ann"), {"hops": 2}, 2, "limit"),
+        (("Who is Ann?", " ", "Ann.", "Ann"), {"hops": 2}, 2, "limit"),
         ((), {"hops_from": "data", "tags": {"hops": 1}}, 1, "given"),
         ((*STEP, "Chad"), {"hops_from": "data", "tags": {"hops": 2}}, 2, "given"),
-        (("Who is Ann?", "Ann.", "Ann", "Who is Ann?"), {"tags": {"hops": 1}}, 2, "repeated"),
+        (("Who is Ann?", " ", "Ann.", "Ann", "Who is Ann?"), {"tags": {"hops": 1}}, 2, "repeated"),
     ],
     ids=["repeats", "concludes", "limit", "one is given", "two are given, of the same words", "a tag says nothing"],
 )
 def test_line_by_line_the_model_decides_when_to_end_unless_the_data_set_gives_the_number(after, settings, hops, end):
     final, _ = walk(scoring(*STEP, "Chad", *after, "Bo"), TextsInTurn(*[FACT] * 4), form="lines", **settings)
     assert (len(final["hops"]), final["end"], final["reply"]) == (hops, end, "Bo")
+
+
+@pytest.mark.parametrize(
+    ("said", "rest"),
+    [(STEP[0], "Chad?"), ("Who is a citizen?", "Chad?"), (QUESTION, " Chad?")],
+    ids=["the first step again", "the first step in other words", "the whole question"],
+)
+def test_line_by_line_a_model_that_goes_back_is_given_the_beginning_of_the_next_step(said, rest):
+    """Its second step was the first one again in 47 of 60 questions, and so the chain never reached the last hop."""
+    model, memory = scoring(*STEP, "Chad", said, rest, "Cy.", "Bo", "Bo"), TextsInTurn(FACT, "Bo leads Chad.")
+    final, _ = walk(model, memory, form="lines")
+    assert memory.asked == [STEP[0], "Who is the head of state of Chad?"]
+    assert final["end"] == "words" and final["reply"] == "Bo" and final["usage"].calls == len(model.calls) + 4
+
+
+def test_line_by_line_a_fact_about_other_words_of_the_question_does_not_answer_its_subquestion():
+    """`Acme lies in Texas` was taken for the answer to "What is the capital of Acme?", and ended the chain."""
+    question = "What is the capital of the state in which Acme lies?"
+    facts = TextsInTurn("Acme lies in the state of Texas.", "The capital of Texas is Austin.")
+    said = (
+        "What is the capital of Acme?",
+        "Rome.",
+        "Texas",
+        "What is the capital of Texas?",
+        "Rome.",
+        "Austin",
+        "Austin",
+    )
+    final, _ = walk(scoring(*said), facts, question=question, form="lines")
+    assert facts.asked == [said[0], said[3]] and (final["end"], final["reply"]) == ("words", "Austin")
+
+
+def test_line_by_line_an_answer_that_repeats_its_subquestion_does_not_agree_with_the_fact():
+    step = ["What is the country of Ann?", "It is the country of Ann."]
+    model = scoring(*step, "Chad", "Final answer: Bo", "Bo")
+    final, _ = walk(model, TextsInTurn(FACT), form="lines")
+    assert final["hops"][0]["contradicts"] and model.calls[2].endswith(CONTRADICTS.strip())
 
 
 def test_line_by_line_a_question_of_one_hop_in_other_words_ends_where_the_next_step_leads_away():
@@ -334,7 +372,9 @@ def test_line_by_line_a_fact_contradicts_if_it_answers_the_subquestion_otherwise
     """Which is asked by likelihood with that of the fact alone subtracted: a verdict's own is no matter."""
     kind = ScriptedScoringModel if plain else ChattingScorer
     unread = ["is about it"] if plain else []  # a model that continues text writes the line itself if it can
-    model = scoring(*STEP, *unread, " Chad.\nFinal answer: Mali", STEP[0], "Bo", pertinent=pertinent, kind=kind)
+    begun = [] if plain else [" "]  # a chat model that repeats its step is given the beginning of the next one
+    said = (*STEP, *unread, " Chad.\nFinal answer: Mali", STEP[0], *begun, "Bo")
+    model = scoring(*said, pertinent=pertinent, kind=kind)
     final, _ = walk(model, TextsInTurn(fact), form="lines")
     assert (final["hops"][0]["contradicts"], final["hops"][0]["answer"]) == (contradicts, "Chad")
     line = (CONTRADICTS if contradicts else AGREES).strip()
@@ -343,7 +383,7 @@ def test_line_by_line_a_fact_contradicts_if_it_answers_the_subquestion_otherwise
 
 
 def test_line_by_line_a_model_without_likelihoods_writes_the_check_itself():
-    said = [*STEP, f"{CONTRADICTS.removeprefix('Retrieved fact ')}Chad", STEP[0], "Bo"]
+    said = [*STEP, f"{CONTRADICTS.removeprefix('Retrieved fact ')}Chad", STEP[0], " ", "Bo"]
     final, _ = walk(ScriptedChatModel(reply=lambda prompt: said.pop(0)), TextsInTurn(FACT), form="lines")
     assert (final["hops"][0]["contradicts"], final["hops"][0]["answer"]) == (True, "Chad")
     for end in ("is about something else", "\n"):

@@ -1,5 +1,7 @@
 """How long a reply may be: as long as the probe wants, or as the user has set the model to, if that is more."""
 
+from typing import Any, ClassVar
+
 import pytest
 from langgraph.runtime import Runtime
 
@@ -55,9 +57,11 @@ class Limited(InstantChatModel):
 
     max_new_tokens: int = 32
     given: list[int] = []
+    ends: list[Any] = []
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.given.append(kwargs["max_new_tokens"])
+        self.ends.append(stop)
         return super()._generate(messages, stop, run_manager)
 
 
@@ -66,3 +70,18 @@ def test_a_local_model_has_the_larger_limit_too(own, asked, given):
     model = Limited(text="Ostrim", max_new_tokens=own)
     speak(model, asked)
     assert model.given == [given]
+
+
+class LimitedChat(Limited):
+    """The same behind a chat template."""
+
+    chats: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize(("begun", "stop"), [(True, ["\n"]), (False, None)])
+def test_a_line_that_is_begun_for_a_local_chat_model_ends_with_the_line(begun: bool, stop: list[str] | None):
+    """Behind `Final answer:` small models went on with further steps, and their answers counted as cut off."""
+    turns = [{"role": "user", "content": "Question: Who?"}, {"role": "assistant", "content": "Final answer:"}]
+    state: RespondState = {"prompt": "Who?", "turns": turns if begun else []}
+    model = LimitedChat(text="Bo", ends=[])
+    assert respond(state, Runtime(context=RespondContext(model)))["reply"] == "Bo" and model.ends == [stop]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from emend.memory import files
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database, open_file, private_folder, replace_file
+from emend.memory.files import connect_database, open_file, private_folder, read_input, replace_file
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
 MODES = ("rb", "r+b", "wb", "ab")
@@ -52,6 +53,13 @@ def test_what_is_no_regular_file_is_named_and_left_alone(kind, mode, tmp_path, m
         open_file(path, mode)
     victim = tmp_path / "victim"
     assert not victim.exists() or victim.read_text() == "precious"
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="/dev/zero")
+def test_an_input_without_an_end_is_refused(monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_INPUT", 1_000)
+    with pytest.raises(BadData, match="'/dev/zero' has more than 1,000 bytes"):
+        read_input(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("links", [False, True])

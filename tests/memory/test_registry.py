@@ -64,6 +64,24 @@ def test_a_missing_module_or_attribute_is_refused(registry, path):
         registry.load(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
+        ("def (:", "SyntaxError"),
+        ("exit(0)", "SystemExit: 0"),
+    ],
+)
+def test_a_module_that_fails_or_ends_the_process_is_named(content, problem, registry, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "failing_module_x.py").write_text(content)
+    trust_names(["failing_module_x:thing"])
+    with pytest.raises(BadSettings, match=f"failing_module_x:thing' cannot be loaded: .*{problem}"):
+        registry.load("failing_module_x:thing")
+    with pytest.raises(BadSettings, match="cannot be created or used .SystemExit: 0"), registry.plugin_errors("x:y"):
+        sys.exit(0)
+
+
 def test_an_installed_part_needs_no_trust_and_its_place_by_name_does(registry, installed):
     assert registry.load("shout").__name__ == "Shout"
     with pytest.raises(BadSettings, match=f"--trust {installed}:Shout"):

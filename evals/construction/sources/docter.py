@@ -12,15 +12,15 @@ from emend.evals.construction.sources.stored_items import (
     write_lines,
 )
 from emend.evals.data.benchmarks.counterfact import Counterfact, FlatRow, OriginalRow
-from emend.evals.data.benchmarks.docter import (
+from emend.evals.data.benchmarks.docter.benchmark import (
     DIRECTIONS,
     DOCUMENTS,
     FACTS,
     LOCALITY,
     REASONING,
     SUCCESS,
-    last_sentence,
 )
+from emend.evals.data.benchmarks.docter.rows import last_sentence
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_numbered
 from emend.evals.data.facts.fact_formats import is_fact_file, read_facts

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from emend.evals.construction.card import FilterCount, count_filter
 from emend.evals.construction.sources.elken import TEST, TRAIN, write_splits
 from emend.evals.construction.sources.stored_items import KeptItem, SourceItem, SourceNotes
-from emend.evals.data.benchmarks.elken import read_events
+from emend.evals.data.benchmarks.elken.rows import read_events
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import sha256
 from emend.evals.data.facts.relation_tables import read_tables

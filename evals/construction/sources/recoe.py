@@ -25,7 +25,7 @@ from emend.evals.construction.sources.stored_items import (
     take_turns,
     write_json,
 )
-from emend.evals.data.benchmarks.recoe import ROWS
+from emend.evals.data.benchmarks.recoe.rows import ROWS
 from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.facts.fact_graph import FactGraph, read_fact_table
 from emend.evals.data.facts.templates import TemplateBook, read_templates

@@ -38,7 +38,7 @@ from emend.editors.base import Demonstration
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark
 from emend.evals.data.benchmarks.demonstration_rows import of_unique_rows
-from emend.evals.data.benchmarks.docter import last_sentence
+from emend.evals.data.benchmarks.docter.rows import last_sentence
 from emend.evals.data.benchmarks.rows import (
     BenchmarkRow,
     ClozePrompt,

@@ -53,7 +53,7 @@ from emend.evals.data.benchmarks.rows import (
     require,
     sample_by_rank,
 )
-from emend.evals.metrics.hops import hop_golds_tag
+from emend.evals.metrics.hops import distinct_golds
 from emend.evals.metrics.text.exact import normalise
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
@@ -194,9 +194,9 @@ def chain_case(
         "hops": row.hops,
         "edits": len(edits),
         "contaminated": contaminated,
-        **hop_golds_tag(golds(hop.answer, hop.answer_alias) for hop in hops),
     }
-    return Case(edits=edits, probes=tuple(probes), tags=tags)
+    hop_golds = distinct_golds(golds(hop.answer, hop.answer_alias) for hop in hops)
+    return Case(edits=edits, probes=tuple(probes), hop_golds=hop_golds, tags=tags)
 
 
 def chain_demonstrations(row: ChainRow) -> Iterator[Demonstration]:

@@ -54,6 +54,9 @@ _CLASSES = (
     ),
 )
 
+# Benchmarks of which a package has the class in its module `benchmark`.
+_PACKAGES = frozenset(("DocTER", "Akew", "ELKEN", "ReCoE"))
+
 _EDITING = (
     (
         "KnowEdit",
@@ -94,7 +97,8 @@ _CONVERSATIONS = (
 def _rows() -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for name, summary in _CLASSES:
-        rows[name.lower()] = (f"emend.evals.data.benchmarks.{name.lower()}:{name}", summary)
+        module = f"{name.lower()}.benchmark" if name in _PACKAGES else name.lower()
+        rows[name.lower()] = (f"emend.evals.data.benchmarks.{module}:{name}", summary)
     for name, summary in _EDITING:
         path = f"emend.evals.data.benchmarks.editing.{name.lower()}:{name}"
         rows[name.lower()] = (path, summary)

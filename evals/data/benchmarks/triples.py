@@ -118,7 +118,12 @@ class Triples:
                 ids[document.id] = tuple(of_document)
                 edits |= of_document
             probes = tuple(_with_edits(probe, ids) for probe in case.probes)
-            yield Case(edits=tuple(edits.values()), probes=probes, tags=case.tags)
+            yield Case(
+                edits=tuple(edits.values()),
+                probes=probes,
+                hop_golds=case.hop_golds,
+                tags=case.tags,
+            )
 
     def _edits(self, edit: Edit) -> list[Edit]:
         row = self.documents.get(edit.id)

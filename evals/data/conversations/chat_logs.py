@@ -46,6 +46,12 @@ REMEDY = (
 )
 
 
+def shown(value: Any) -> str:
+    """Return the beginning of a value as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
 class LogMessage(NamedTuple):
     """A message of a log, with its conversation and session if it names them."""
 
@@ -67,7 +73,7 @@ def read_chat_log(path: Path) -> dict[str, tuple[ConversationMessage, ...]]:
         BadData: the file is malformed; the error names file, position and field.
     """
     if not path.is_file():
-        raise MissingData(f"the chat log '{path}' does not exist. {REMEDY}")
+        raise MissingData(f"the chat log '{path}' does not exist, or is not a file. {REMEDY}")
     by_conversation: dict[str, list[LogMessage]] = {}
     for message in _log_messages(_values(path), path.name):
         by_conversation.setdefault(message.conversation, []).append(message)
@@ -106,7 +112,7 @@ def _content_of(path: Path) -> bytes:
 
 def _log_messages(values: Iterable[tuple[Any, str]], name: str) -> Iterator[LogMessage]:
     stem = Path(name).stem
-    conversations = 0
+    conversations, names = 0, set[str]()
     for value, where in values:
         if isinstance(value, dict) and not _has_messages(value):
             yield from _messages([value], where, stem)
@@ -116,7 +122,11 @@ def _log_messages(values: Iterable[tuple[Any, str]], name: str) -> Iterator[LogM
             conversations += 1
             default = stem if conversations == 1 else f"{stem}-{conversations}"
             position = f"{where}, conversation {number}" if len(lists) > 1 else where
-            yield from _messages(_content(conversation), position, _name(conversation, default))
+            name = _name(conversation, default)
+            if name in names:
+                raise BadData(f"{position}: a second conversation '{name}': rename one of them.")
+            names.add(name)
+            yield from _messages(_content(conversation, position), position, name)
 
 
 def _has_messages(value: Any) -> bool:
@@ -132,9 +142,12 @@ def _name(conversation: Any, default: str) -> str:
     return default
 
 
-def _content(conversation: Any) -> list[Any]:
+def _content(conversation: Any, position: str) -> list[Any]:
     """Return the messages of a conversation; in ChatGPT's export, those on the branch that ends in
     the last one.
+
+    Raises:
+        BadData: the branch has no end, or leads back to one of its messages.
     """
     if isinstance(conversation, list):
         return conversation
@@ -144,20 +157,28 @@ def _content(conversation: Any) -> list[Any]:
     if not isinstance(mapping, dict):
         messages = conversation.get("messages")
         return messages if isinstance(messages, list) else [messages]
-    node, chain = conversation.get("current_node"), list[Any]()
-    while isinstance(entry := mapping.get(node), dict) and len(chain) <= len(mapping):
-        if entry.get("message"):
-            chain.append(entry["message"])
-        node = entry.get("parent")
-    return chain[::-1]
+    node, branch = conversation.get("current_node"), dict[str, Any]()
+    if mapping and not (isinstance(node, str) and node in mapping):
+        raise BadData(
+            f"{position}, field 'current_node': {shown(node)} is not in 'mapping'. Export the "
+            "chats again."
+        )
+    while isinstance(node, str) and isinstance(entry := mapping.get(node), dict):
+        if node in branch:
+            raise BadData(
+                f"{position}, field 'mapping': {shown(node)} is its own parent. Export the chats "
+                "again."
+            )
+        branch[node], node = entry.get("message"), entry.get("parent")
+    return [message for message in reversed(branch.values()) if message]
 
 
 def _messages(values: Iterable[Any], where: str, conversation: str) -> Iterator[LogMessage]:
     for number, value in enumerate(values):
         position = f"{where}, message {number}"
         if not isinstance(value, dict):
-            raise BadData(f"{position}: {str(value)[:40]!r} is not a message. {REMEDY}")
-        fields = {**value, **(value.get("kwargs") or {}), **(value.get("data") or {})}
+            raise BadData(f"{position}: {shown(value)} is not a message. {REMEDY}")
+        fields = {**value, **_inner(value, "kwargs"), **_inner(value, "data")}
         role = _role(value, position)
         text = _text(fields.get("content"), position)
         if role and text.strip():
@@ -171,6 +192,12 @@ def _messages(values: Iterable[Any], where: str, conversation: str) -> Iterator[
             )
 
 
+def _inner(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object in a field of LangChain's messages; empty if the field holds none."""
+    inner = value.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
 def _role(value: Mapping[str, Any], position: str) -> str:
     """Return `user` or `assistant`; empty for system prompts and tool results.
 
@@ -181,7 +208,8 @@ def _role(value: Mapping[str, Any], position: str) -> str:
     if isinstance(author, dict):
         role = author.get("role")
     elif value.get("lc"):
-        role = (value.get("id") or [""])[-1]
+        path = value.get("id")
+        role = path[-1] if isinstance(path, list) and path else ""
     else:
         role = value.get("role") or value.get("type")
     name = str(role or "").lower()
@@ -189,7 +217,8 @@ def _role(value: Mapping[str, Any], position: str) -> str:
         return ""
     if name not in ROLES:
         raise BadData(
-            f"{position}, field 'role': {role!r} is not user, assistant, system or tool. {REMEDY}"
+            f"{position}, field 'role': {shown(role)} is not user, assistant, system or tool. "
+            f"{REMEDY}"
         )
     return ROLES[name]
 
@@ -207,10 +236,12 @@ def _text(content: Any, position: str) -> str:
     if isinstance(content, dict):
         return str(content.get("text") or "")
     if not isinstance(content, list):
-        raise BadData(f"{position}, field 'content': {content!r} is not a text. {REMEDY}")
+        raise BadData(f"{position}, field 'content': {shown(content)} is not a text. {REMEDY}")
     texts = []
     for part in content:
         text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, dict):  # as in threads of OpenAI's Assistants
+            text = text.get("value")
         if isinstance(text, str):
             texts.append(text)
     return "\n".join(texts)
@@ -232,12 +263,12 @@ def _time(fields: Mapping[str, Any], position: str) -> datetime | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)
         time = datetime.fromisoformat(str(value))
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise BadData(
-            f"{position}, field '{name}': {value!r} is not a time: write ISO 8601, such as "
+            f"{position}, field '{name}': {shown(value)} is not a time: write ISO 8601, such as "
             "2026-03-01T09:00, or seconds since 1970."
         ) from error
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _dated(messages: Iterable[LogMessage]) -> Iterator[ConversationMessage]:

@@ -12,16 +12,17 @@ is not known. `evidence` has words of the evidence messages, or their ids. `kind
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from emend.evals.data.benchmarks.base import Definition
 from emend.evals.data.benchmarks.rows import BenchmarkRow, Text
 from emend.evals.data.conversations.benchmark import CORRECTIONS, ConversationBenchmark
-from emend.evals.data.conversations.chat_logs import json_lines, read_chat_log
+from emend.evals.data.conversations.chat_logs import json_lines, read_chat_log, shown
 from emend.evals.data.conversations.conversation import (
     AnswerText,
     ConversationMessage,
@@ -30,7 +31,8 @@ from emend.evals.data.conversations.conversation import (
     StreamKind,
 )
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, MissingData, problem_of
+from emend.memory.errors import BadData, BadSettings, MissingData, problem_of
+from emend.memory.files import replace_file
 
 FILE = "chats.jsonl"
 REMEDY = "Make the file with: emend data chats LOG --questions FILE --out FOLDER"
@@ -53,7 +55,9 @@ Answers = Annotated[tuple[AnswerText, ...], BeforeValidator(as_tuple)]
 
 
 class ChatQuestion(BenchmarkRow):
-    """A user's question about their chats."""
+    """A user's question about their chats; a misspelt field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
 
     question: Text
     answer: Answers = ()
@@ -61,6 +65,16 @@ class ChatQuestion(BenchmarkRow):
     kind: StreamKind = "current"
     date: str = ""
     conversation: str = ""
+
+    @field_validator("date")
+    @classmethod
+    def _is_date(cls, text: str) -> str:
+        if text:
+            try:
+                datetime.fromisoformat(text)
+            except ValueError:
+                raise ValueError("it is not a date such as 2026-03-01") from None
+        return text
 
 
 class ChatCounts(FrozenModel):
@@ -87,7 +101,11 @@ def make_chats(logs: Sequence[Path], questions: Path, folder: Path) -> ChatCount
         MissingData: a file does not exist.
         BadData: a file is malformed, two logs have a conversation of the same name, or evidence
             matches no message or several; the error names position and field.
+        BadSettings: the output is one of the files that are read.
     """
+    path = folder / FILE
+    if path.exists() and any(file.exists() and path.samefile(file) for file in (*logs, questions)):
+        raise BadSettings(f"'{path}' is read, and would be overwritten: give another --out.")
     chats: dict[str, tuple[ConversationMessage, ...]] = {}
     for log in logs:
         for name, messages in read_chat_log(log).items():
@@ -95,16 +113,20 @@ def make_chats(logs: Sequence[Path], questions: Path, folder: Path) -> ChatCount
                 raise BadData(f"{log.name}: a second conversation '{name}': rename one of them.")
             chats[name] = messages
     if not questions.is_file():
-        raise MissingData(f"the file of questions '{questions}' does not exist. {QUESTION_REMEDY}")
+        raise MissingData(
+            f"the file of questions '{questions}' does not exist, or is not a file. "
+            f"{QUESTION_REMEDY}"
+        )
     rows = list(read_json_lines(questions, ChatQuestion, QUESTION_REMEDY))
+    if not rows:
+        raise BadData(f"{questions.name} has no question. {QUESTION_REMEDY}")
     by_chat: dict[str, list[dict[str, Any]]] = {}
-    for number, row in enumerate(rows):
-        name, line = _question_line(row, number, chats, f"{questions.name}, line {number + 1}")
+    for number, (row, where) in enumerate(rows):
+        name, line = _question_line(row, number, chats, where)
         by_chat.setdefault(name, []).append(line)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
     lines = (json.dumps(line, ensure_ascii=False) for line in _lines(chats, by_chat))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    replace_file(path, "".join(f"{line}\n" for line in lines).encode())
     everything = list(chain.from_iterable(chats.values()))
     sessions = {(name, message.session) for name, chat in chats.items() for message in chat}
     return ChatCounts(
@@ -114,7 +136,7 @@ def make_chats(logs: Sequence[Path], questions: Path, folder: Path) -> ChatCount
         messages=len(everything),
         undated=sum(not message.date for message in everything),
         questions=len(rows),
-        without_evidence=sum(not row.evidence for row in rows),
+        without_evidence=sum(not row.evidence for row, _ in rows),
     )
 
 
@@ -147,8 +169,8 @@ def _question_line(
     """
     if row.conversation and row.conversation not in chats:
         raise BadData(
-            f"{where}, field 'conversation': unknown conversation '{row.conversation}'; known: "
-            f"{', '.join(list(chats)[:5])}."
+            f"{where}, field 'conversation': unknown conversation {shown(row.conversation)}; "
+            f"known: {', '.join(list(chats)[:5])}."
         )
     names = [row.conversation] if row.conversation else list(chats)
     places = [_place(text, names, chats, where) for text in row.evidence]
@@ -189,19 +211,20 @@ def _place(text: str, names: Sequence[str], chats: Chats, where: str) -> tuple[s
     return places[0]
 
 
-def read_json_lines(path: Path, row_class: type[Row], remedy: str) -> Iterator[Row]:
-    """Yield the rows of a file of JSON lines.
+def read_json_lines(path: Path, row_class: type[Row], remedy: str) -> Iterator[tuple[Row, str]]:
+    """Yield the rows of a file of JSON lines, each with its position.
 
     Raises:
         BadData: a row is malformed; the error names line and field.
     """
     for value, where in json_lines(path):
         try:
-            yield row_class.model_validate(value)
+            yield row_class.model_validate(value), where
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"]))
-            raise BadData(f"{where}, field '{field}': {problem_of(first)}. {remedy}") from error
+            position = f"{where}, field {shown(field)}" if field else where
+            raise BadData(f"{position}: {problem_of(first)}. {remedy}") from error
 
 
 class TurnLine(BenchmarkRow):
@@ -252,7 +275,7 @@ class OwnChats(ConversationBenchmark):
     def _read(self) -> Iterator[tuple[DatedConversation, str]]:
         messages: dict[str, list[ConversationMessage]] = {}
         questions: dict[str, list[ConversationQuestion]] = {}
-        for line in read_json_lines(self.folder / self.file, ChatLine, REMEDY):
+        for line, _ in read_json_lines(self.folder / self.file, ChatLine, REMEDY):
             if line.turn is not None:
                 messages.setdefault(line.turn.stream, []).append(_message(line.turn))
             if line.question is not None:

@@ -8,21 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from emend.agents.judging.base import CRITERION, RUBRIC
 from emend.evals.case import Case
 from emend.evals.metrics.expected_answers import UNKNOWN
-from emend.evals.metrics.scoring.conversations import ABSTAINS, REASONS
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData
 from emend.memory.probe import Probe
 from emend.memory.retrieval.conversations.dates import month_number
 
-# Tags of a probe about an update: ids of the turns with the new and the outdated statement, joined
-# by commas.
-NEWER, OUTDATED = "newer_turns", "outdated_turns"
-# Tags of a probe: sessions of its evidence, joined by commas; date of the question; True if an
-# audit corrected the gold.
-SESSIONS, ASKED_ON, CORRECTED = "evidence_sessions", "asked_on", "corrected"
+# Tags of a probe: date of the question; True if an audit corrected the gold.
+ASKED_ON, CORRECTED = "asked_on", "corrected"
 StreamKind = Literal["current", "historic", "abstention", "multi_hop", "set", "preference"]
 
 
@@ -70,8 +64,6 @@ class ConversationQuestion(FrozenModel):
     """See `Probe.all_golds`."""
     wrong: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
-    """Sessions with evidence; if empty, the sessions of the evidence messages."""
     newer: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
     position: str = ""
@@ -103,9 +95,8 @@ def conversation_case(conversation: DatedConversation) -> Case:
     conversation's.
     """
     prefix = f"{conversation.id}:"
-    sessions = {message.id: message.session for message in conversation.messages}
     edits = tuple(_edit(prefix, message) for message in conversation.messages)
-    probes = tuple(_probe(prefix, question, sessions) for question in conversation.questions)
+    probes = tuple(_probe(prefix, question) for question in conversation.questions)
     return Case(id=conversation.id, edits=edits, probes=probes)
 
 
@@ -114,17 +105,12 @@ def _edit(prefix: str, message: ConversationMessage) -> Edit:
     return Edit(id=prefix + message.id, form="document", text=text, time=message.date or None)
 
 
-def _probe(prefix: str, question: ConversationQuestion, sessions: dict[str, str]) -> Probe:
-    used = question.sessions or tuple(
-        dict.fromkeys(sessions[message] for message in question.evidence)
-    )
-    reasons = ",".join("other" for _ in question.wrong)
-    tags: dict[str, str | int | float | bool] = {ABSTAINS: question.abstains, REASONS: reasons}
-    texts = {SESSIONS: ",".join(used), ASKED_ON: question.date}
-    texts |= {CRITERION: question.criterion, RUBRIC: "\n".join(question.rubric)}
-    texts |= {NEWER: _ids(prefix, question.newer), OUTDATED: _ids(prefix, question.outdated)}
-    tags |= {name: value for name, value in texts.items() if value}
-    tags |= {CORRECTED: True} if question.is_corrected else {}
+def _probe(prefix: str, question: ConversationQuestion) -> Probe:
+    tags: dict[str, str | int | float | bool] = {}
+    if question.date:
+        tags[ASKED_ON] = question.date
+    if question.is_corrected:
+        tags[CORRECTED] = True
     return Probe(
         id=f"{prefix}q{question.id}",
         kind=question.kind,
@@ -133,15 +119,20 @@ def _probe(prefix: str, question: ConversationQuestion, sessions: dict[str, str]
         gold=question.gold or (UNKNOWN,),
         all_golds=question.all_golds,
         choices=question.wrong,
-        edit_ids=tuple(prefix + message for message in question.evidence),
+        rubric=question.rubric,
+        criterion=question.criterion,
+        abstains=question.abstains,
+        edit_ids=_ids(prefix, question.evidence),
+        newer_ids=_ids(prefix, question.newer),
+        outdated_ids=_ids(prefix, question.outdated),
         scorers=("conversation", *question.scorers),
         query=question.text,
         tags=tags,
     )
 
 
-def _ids(prefix: str, messages: Iterable[str]) -> str:
-    return ",".join(prefix + message for message in messages)
+def _ids(prefix: str, messages: Iterable[str]) -> tuple[str, ...]:
+    return tuple(prefix + message for message in messages)
 
 
 def check_conversation(conversation: DatedConversation, where: str) -> DatedConversation:

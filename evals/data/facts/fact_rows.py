@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, mode
 from emend.editors.base import Demonstration
 from emend.evals.case import Case
 from emend.evals.data.benchmarks.rows import golds
-from emend.evals.metrics.hops import hop_golds_tag
+from emend.evals.metrics.hops import distinct_golds
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.probe import Probe, Style
 from emend.memory.relations.cloze import is_worded
@@ -93,13 +93,12 @@ class QuestionRow(FrozenModel):
     )
 
     @property
-    def tags_with_hops(self) -> dict[str, str | int | float | bool]:
-        """The tags, with the number of hops and the accepted answers of each if they are given."""
+    def hop_golds(self) -> tuple[tuple[str, ...], ...]:
+        """The accepted answers of each hop; empty if they are not given."""
         if not self.hops:
-            return self.tags
+            return ()
         last = golds(self.answer or "", self.aliases)
-        count = {"hops": len(self.hops) + 1}
-        return self.tags | count | hop_golds_tag([*((text,) for text in self.hops), last])
+        return distinct_golds([*((text,) for text in self.hops), last])
 
 
 class FactRow(FrozenModel):
@@ -299,8 +298,7 @@ class FactRow(FrozenModel):
         for row in self.sub_questions:
             yield _answered("sub_question", row, (edit.id,))
         for row in self.multihop:
-            with_hops = row.model_copy(update={"tags": row.tags_with_hops})
-            yield _answered("multihop", with_hops, (edit.id, *_ids(row)))
+            yield _multihop(row, (edit.id, *_ids(row)))
         for row in self.reasoning:
             fields: dict[str, Any] = {
                 "choices": ("yes", "no"),
@@ -328,10 +326,17 @@ def _ids(row: QuestionRow) -> tuple[str, ...]:
     return tuple(_document(text).id for text in row.documents)
 
 
-def _answered(kind: str, row: QuestionRow, edit_ids: tuple[str, ...]) -> Probe:
+def _answered(kind: str, row: QuestionRow, edit_ids: tuple[str, ...], **fields: Any) -> Probe:
     right = golds(row.answer or "", row.aliases)
     scorers = ("value_match",)
-    return _probe(kind, row.question, right, edit_ids=edit_ids, tags=row.tags, scorers=scorers)
+    about: dict[str, Any] = {"edit_ids": edit_ids, "tags": row.tags, **fields}
+    return _probe(kind, row.question, right, scorers=scorers, **about)
+
+
+def _multihop(row: QuestionRow, edit_ids: tuple[str, ...]) -> Probe:
+    count = {"hops": len(row.hop_golds)} if row.hops else {}
+    counted = row.model_copy(update={"tags": row.tags | count})
+    return _answered("multihop", counted, edit_ids, hop_golds=row.hop_golds)
 
 
 def _long(kind: str, question: str, gold: tuple[str, ...], about: dict[str, Any]) -> Probe:

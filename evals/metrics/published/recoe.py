@@ -92,9 +92,6 @@ CONTAINS_OUTPUTS = ("pre_edit_contains", "correct_flip_contains")
 # `correct_flip` over the records that no other record contradicts.
 CLEAN = "correct_flip_clean"
 EFFECTIVE = "effective"
-# Tag of a probe with the aliases of the original answer, one per line; the original answer itself
-# is the probe's rival.
-ALIASES_TAG = "original_aliases"
 
 _SIGN = re.compile(r"^[-\u2212] (?=\w)")
 _BETWEEN = re.compile(r"\s*[,;]\s*(?:and\s+)?|\s+and\s+")
@@ -150,11 +147,10 @@ def shared_forms(answers: Iterable[str], others: Iterable[str]) -> set[str]:
 
 
 def originals(probe: Probe) -> tuple[str, ...]:
-    """Return the original answer and its aliases."""
-    aliases = str(probe.tags.get(ALIASES_TAG, "")).splitlines()
+    """Return the original answer, which is the probe's rival, and its aliases."""
     if probe.rival is not None:
-        return (probe.rival, *aliases)
-    return tuple(aliases)
+        return (probe.rival, *probe.rival_aliases)
+    return probe.rival_aliases
 
 
 def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:

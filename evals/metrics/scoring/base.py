@@ -27,6 +27,8 @@ from emend.memory.probe import Answer, Probe
 Need = Literal["text", "log_probs", "log_probs_or_text", "either", "baseline", "rival", "choices"]
 READS_TEXT = frozenset({"text", "log_probs_or_text", "either"})
 PREFERS_LOG_PROBS = frozenset({"log_probs", "log_probs_or_text"})
+# Maximum length of a reason, which is repeated in every record.
+LONGEST_REASON = 1_000
 # A value of a scorer: a reading of the answer, a number, or a text with the reason why it is
 # unscored.
 Value = AnswerReading | float | str
@@ -128,11 +130,14 @@ class Scorer(ABC):
             if isinstance(value, AnswerReading):
                 values[name], readings[name] = float(value.right), value
             elif isinstance(value, str):
-                unscored[name] = value
+                unscored[name] = value[:LONGEST_REASON] or "the scorer gave no reason"
             elif math.isfinite(value):
                 values[name] = float(value)
             else:
                 unscored[name] = f"the scorer gave {value}, which is not a number"
+        if not any(output.name in result for output in self.outputs):
+            reason = f"the scorer gave none of its outputs, but {list(result)[:5]}"
+            unscored |= {output.name: reason for output in self.outputs}
         return ProbeScores(values, unscored, readings)
 
     @property

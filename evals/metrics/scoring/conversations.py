@@ -1,10 +1,8 @@
 """Scorers of answers about conversations: Emend's own, and those that their benchmarks publish."""
 
 from functools import cache
-from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from emend.agents.judging.base import RUBRIC
 from emend.agents.judging.event_order import events_of, order_scores
 from emend.evals.metrics.scores import ProbeScores
 from emend.evals.metrics.scoring.base import Output, ReasonedScorer, Result, Scorer
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
 SAME_EVENT = 0.65
 NO_ORDER = "fewer than two events to order"
 NO_GOLD = "the question has no published answer"
-# Tags of a probe: whether it is right to abstain, and the reasons of its `choices`, the wrong
-# answers, joined by commas.
-ABSTAINS, REASONS = "abstains", "wrong"
 # Kind of the questions whose answer names all of gold.
 SET = "set"
 
@@ -39,13 +34,11 @@ class ConversationAnswer(ReasonedScorer):
             score_expected,
         )
 
-        listed = str(probe.tags.get(REASONS, ""))
-        reasons = chain(filter(None, listed.split(",")), repeat("other"))
         expected = ExpectedAnswer(
             prompt=probe.prompt,
             gold=probe.gold,
-            wrong=tuple(map(WrongText, probe.choices, reasons)),
-            abstains=bool(probe.tags.get(ABSTAINS)),
+            wrong=tuple(WrongText(text, "other") for text in probe.choices),
+            abstains=probe.abstains,
             names_all=probe.kind == SET,
             all_golds=probe.all_golds,
         )
@@ -59,7 +52,7 @@ class LoCoMoF1(Scorer):
 
     def score(self, probe: Probe, answer: Answer, before: Answer | None) -> Result:
         """Compare the words of the whole answer with those of gold."""
-        if probe.kind != "adversarial" and probe.tags.get(ABSTAINS):
+        if probe.kind != "adversarial" and probe.abstains:
             return NO_GOLD
         return locomo_f1(probe.kind, answer.text or "", probe.gold[0])
 
@@ -71,7 +64,7 @@ class EventOrder(Scorer):
 
     def score(self, probe: Probe, answer: Answer, before: Answer | None) -> Result:
         """Match the events of the answer with the rubric's, and compare their order."""
-        right = str(probe.tags.get(RUBRIC, "")).splitlines()
+        right = list(probe.rubric)
         if not right:
             return "the question has no rubric"
         try:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
-from emend.evals.metrics.scoring.base import Output, Scorer
+from emend.evals.metrics.scoring.base import Need, Output, Scorer
 from emend.memory.errors import BadSettings
-from emend.memory.registry import Registry
+from emend.memory.registry import Registry, nearest
 
 _MODULE = "emend.evals.metrics.scoring"
 _CLASSES = {
@@ -205,6 +205,11 @@ def _check_outputs(name: str, scorer: Scorer, owners: dict[str, str]) -> None:
     outputs = getattr(scorer, "outputs", ())
     if not outputs or not all(isinstance(output, Output) for output in outputs):
         raise BadSettings(f"scorer '{name}' has no outputs: give a tuple of emend.extend.Output.")
+    unknown = [need for need in scorer.needs if need not in get_args(Need)]
+    if unknown:
+        raise BadSettings(
+            f"scorer '{name}' needs {unknown[0]!r}: {nearest(str(unknown[0]), [*get_args(Need)])}"
+        )
     for output in outputs:
         owner = owners.setdefault(output.name, name)
         if output.name in own_outputs() or owner != name:

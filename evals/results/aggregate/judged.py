@@ -7,7 +7,7 @@ from typing import Any
 
 from emend.agents.judging.tendency import SCALES
 from emend.evals.case import Metric, Per, Record
-from emend.evals.data.benchmarks.elken import KNOWN, M_FOR_G, OPEN, UNKNOWNS
+from emend.evals.data.benchmarks.elken.cases import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.judging.disputes import DISPUTED
 from emend.evals.judging.scorings.manifest import OwnJudge, Scoring
 from emend.evals.judging.scorings.search import list_scorings

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from emend.evals.case import Record
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.hops import HOP_GOLDS, HOP_SHARE, HOPS_RIGHT, MULTIHOP
+from emend.evals.log.former_tags import has_hop_golds
+from emend.evals.metrics.hops import HOP_SHARE, HOPS_RIGHT, MULTIHOP
 from emend.evals.results.analyses.base import (
     Analysis,
     AnalysisKind,
@@ -38,7 +39,7 @@ def hops(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     Rows are per kind of probe and editor; the interval takes the wordings of a case together.
     """
     bins, reasons = Bins(runs, NO_CHAINS), dict[str, None]()
-    for run, record in records_of(runs, fields=("tags",)):
+    for run, record in records_of(runs, fields=("tags", "hop_golds")):
         if not record.kind.startswith(MULTIHOP):
             continue
         for label, value in _numbers(record):
@@ -75,7 +76,7 @@ def _reason(run: Run, record: Record) -> str:
     """Return why a record has no score of its hops."""
     if HOPS_RIGHT in record.unscored:
         return f"unscored: {record.editor}: {record.unscored[HOPS_RIGHT]}"
-    if HOP_GOLDS not in {*run.case(record).tags, *record.tags}:
+    if not has_hop_golds(record, run.case(record).tags):
         return NO_GOLDS.format(run=run.name)
     return NO_HOPS.format(editor=record.editor)
 

@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, ThresholdRow
-from emend.evals.measure.training import EncoderRow, ScopeRow
 from emend.evals.metrics.triples import ERRORS, TripleQuality
 from emend.evals.results.settings_search import Metrics, Trial, TuneReport
 from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, dim, frame, titled
 from emend.memory.escape import one_line
+
+if TYPE_CHECKING:  # measuring retrieval must not import the training libraries
+    from emend.evals.measure.training import EncoderRow, ScopeRow
 
 # Field of each row, by heading.
 EXTRACTION_FIGURES = {
@@ -207,7 +209,7 @@ def _bounds(row: RetrievalRow | ThresholdRow) -> Text:
 SCOPE_SPLITS = {"train": "trained on", "check": "checked on"}
 
 
-def show_scope(rows: Sequence[ScopeRow], out: Path, console: Console) -> None:
+def show_scope(rows: Sequence["ScopeRow"], out: Path, console: Console) -> None:
     """Print the accuracy on each kind of question, and how to use the classifier."""
     table = frame("questions", "scope", "n", "edits", "accuracy", "", names=2)
     for row in rows:
@@ -228,7 +230,7 @@ def show_scope(rows: Sequence[ScopeRow], out: Path, console: Console) -> None:
     )
 
 
-def show_encoder(rows: Sequence[EncoderRow], embedding: str, out: Path, console: Console) -> None:
+def show_encoder(rows: Sequence["EncoderRow"], embedding: str, out: Path, console: Console) -> None:
     """Print hit@1 before and after training, and how to use the adapter."""
     table = frame("questions", "encoder", "n", "edits", "hit@1", "", names=2)
     for row in sorted(rows, key=lambda row: (row.split == "check", row.encoder == "after")):

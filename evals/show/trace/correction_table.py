@@ -46,9 +46,10 @@ def _row(record: Record, score: str) -> Sequence[str]:
     lines = {line.score: line.rule for line in reading_lines(record)}
     rule = record.unscored.get(score, lines.get(score, ""))
     question, right = record.prompt, " | ".join(record.gold)
-    texts = (safe(shorten(text)) for text in (question, right, record.answer or ""))
-    head = (record.case, record.editor, record.kind, *texts)
-    return (*head, scored, rule, "", "", record.unit, record.probe, score)
+    names = (record.case, record.editor, record.kind)
+    head = [safe(shorten(text)) for text in (*names, question, right, record.answer or "")]
+    keys = [safe(text) for text in (record.unit, record.probe, score)]
+    return (*head, scored, safe(shorten(rule)), "", "", *keys)
 
 
 def read_table(folder: Path, path: Path, by: str = "") -> list[ScoreCorrection]:
@@ -60,18 +61,21 @@ def read_table(folder: Path, path: Path, by: str = "") -> list[ScoreCorrection]:
         BadSettings: a correction is malformed.
     """
     Manifest.read(folder)
-    records = {(record.unit, record.probe): record for record in read_records(folder)}
+    records = {(safe(record.unit), safe(record.probe)): record for record in read_records(folder)}
     corrections = []
     for line, row in _filled(path):
         where = f"'{path}', line {line}"
         record = records.get((row["unit"], row["probe"]))
-        if record is None or row["score"] not in (*record.values, *record.unscored):
+        names = (*record.values, *record.unscored) if record else ()
+        scores = {safe(name): name for name in names}
+        if record is None or row["score"] not in scores:
             raise BadData(
                 f"{where}: the run has no such answer or score: keep the columns "
                 f"{', '.join(KEYS)} as emend judge correct --export wrote them."
             )
         value = parse_score(row["corrected"], f"{where}, column corrected:")
-        corrections.append(correction_of(record, row["score"], value, row["note"], by))
+        score = scores[row["score"]]
+        corrections.append(correction_of(record, score, value, row["note"], by))
     return corrections
 
 

@@ -216,6 +216,8 @@ class StreamJob(UnitJob):
             date=question.date,
             prompt=question.prompt,
             gold=(UNKNOWN,) if question.abstains else question.gold,
+            rubric=question.rubric,
+            criterion=question.criterion,
             abstains=question.abstains,
             wrong=question.wrong,
             evidence=question.evidence,
@@ -229,7 +231,7 @@ class StreamJob(UnitJob):
             is_cut_off=is_cut_off(answer),
             no_answer=answered.no_answer,
             cut_tokens=answer.cut_tokens,
-            tags=dict(question.published_tags),
+            tags=dict(question.tags),
         )
 
     def tasks(self, finished: Collection[str], workers: int) -> Iterator[Task]:

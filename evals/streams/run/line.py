@@ -94,6 +94,8 @@ class AnswerLine(StreamLine):
         date: date of the question.
         prompt: the question as it was asked.
         gold: right answers; `unknown` if it is right to abstain.
+        rubric: statements that a right answer contains, for a judge.
+        criterion: name of the criterion by which a judge compares the answer with gold.
         abstains: whether the right answer is that the fact is unknown.
         wrong: known wrong answers, with the reason why a system may give them.
         evidence: ids of the turns that decide the answer.
@@ -113,6 +115,8 @@ class AnswerLine(StreamLine):
     date: str = ""
     prompt: str
     gold: tuple[str, ...]
+    rubric: tuple[str, ...] = ()
+    criterion: str = ""
     abstains: bool = False
     wrong: tuple[WrongAnswer, ...] = ()
     evidence: tuple[str, ...] = ()

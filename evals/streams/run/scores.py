@@ -11,7 +11,6 @@ from emend.evals.metrics.expected_answers import (
 from emend.evals.metrics.fact_checks import score_checks
 from emend.evals.metrics.scorers import score, without_blank
 from emend.evals.metrics.scores import EMPTY, NO_TEXT, ProbeScores
-from emend.evals.metrics.scoring.conversations import ABSTAINS
 from emend.evals.streams.turn import StreamQuestion
 from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys
@@ -51,10 +50,6 @@ def score_published(question: StreamQuestion, answer: Answer) -> ProbeScores:
 
     Questions of generated streams have no such scorers.
     """
-    tags: dict[str, str | int | float | bool] = {
-        ABSTAINS: question.abstains,
-        **question.published_tags,
-    }
     probe = Probe(
         id=question.id,
         kind=question.category or question.kind,
@@ -63,8 +58,10 @@ def score_published(question: StreamQuestion, answer: Answer) -> ProbeScores:
         gold=question.gold or (UNKNOWN,),
         choices=tuple(wrong.value for wrong in question.wrong),
         all_golds=question.all_golds,
+        rubric=question.rubric,
+        criterion=question.criterion,
+        abstains=question.abstains,
         scorers=question.scorers,
-        tags=tags,
     )
     return score(probe, answer)
 

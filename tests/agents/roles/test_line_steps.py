@@ -3,7 +3,7 @@
 import pytest
 
 from emend.agents.roles.conversation import before_label
-from emend.agents.roles.line_steps import PastStep, StepLimit, find_end, first_line, leads_away, nested_start
+from emend.agents.roles.line_steps import PastStep, StepLimit, find_end, first_line, leads_away, next_start
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 
@@ -92,7 +92,7 @@ def test_a_model_that_continues_text_may_end_after_the_whole_question():
 def test_what_a_step_has_led_to_has_words_of_the_question_too():
     question, step = "In which city does Ann live?", PastStep("What is the home of Ann?")
     assert find_end(question, [step], StepLimit(4)) == ""
-    assert find_end(question, [step._replace(learned="The city where Ann lives is Oslo.")], StepLimit(4)) == "words"
+    assert find_end(question, [step._replace(fact="The city where Ann lives is Oslo.")], StepLimit(4)) == "words"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_sort_of_the_answer_counts_once_where_the_question_says_it_twice():
     ],
 )
 def test_the_smaller_question_that_a_question_nests_begins_with_its_innermost_phrase(question, start):
-    assert nested_start(question) == start
+    assert next_start(question) == start
 
 
 def test_the_second_step_of_a_nested_question_does_not_lead_away_for_a_chat_model():

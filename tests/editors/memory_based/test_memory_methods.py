@@ -257,7 +257,7 @@ def test_a_probe_is_shown_the_edits_that_bear_on_it_and_out_of_scope_the_nearest
 
 
 def test_elkens_questions_out_of_scope_are_shown_their_own_event_among_many_unless_the_setting_is_off():
-    question = probe("The capital of Sorn is").model_copy(update={"tags": {"event": RIVER.id}})
+    question = probe("The capital of Sorn is").model_copy(update={"event_id": RIVER.id})
     assert FactSelector(STANDING)(question) == [RIVER.text]
     assert FactSelector(STANDING, own_event=False)(question) == [CAPITAL.text]
     assert FactSelector([CAPITAL])(question) == [CAPITAL.text]

@@ -13,6 +13,7 @@ from tests.evals.command_line import python
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import BENCHMARK
 from tests.evals.traced_runs import smooth_run
+from tests.paths import DATA
 
 HEAVY = ("torch", "transformers", "chromadb", "langgraph", "langchain", "langchain_core", "numpy", "pydantic")
 MODEL_LIBRARIES = (
@@ -98,6 +99,18 @@ def test_listing_and_reading_a_run_imports_neither_a_model_library_nor_langchain
     out, err = python(code).communicate(timeout=600)
     heavy = [line for line in out.splitlines() if line.startswith("HEAVY")]
     assert heavy == [f"HEAVY {command[0]} []" for command in commands], err
+
+
+@pytest.mark.slow
+def test_retrieval_with_a_lexical_embedding_imports_no_model_library() -> None:
+    words = ["retrieval", "--benchmark", "chats", "--data", str(DATA / "chats"), "--embedding", "lexical"]
+    code = (
+        f"import sys; from emend.evals.cli.main import main; sys.argv = {['emend', *words]}\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "print('HEAVY', {'torch', 'transformers', 'sentence_transformers'}.intersection(sys.modules))"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert out.splitlines()[-1] == "HEAVY set()", err
 
 
 @pytest.mark.slow
@@ -205,12 +218,13 @@ def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: A
         (("resume", "nowhere"), "the run folder 'nowhere' does not exist"),
         (("trace", "nowhere", "1"), "the run folder 'nowhere' does not exist"),
         (("demo", "--edits", "0"), "limit is 0"),
+        ((*RUN, "--setting", "y" * 90_000), "yyy [...] "),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(emend: Any, words: tuple[str, ...], message: str) -> None:
     output = emend(*words)
     assert output.code == 2
-    assert output.err.startswith("error: ") and len(output.err.splitlines()) == 1
+    assert output.err.startswith("error: ") and len(output.err.splitlines()) == 1 and len(output.err) < 6_000
     assert message in output.err
     assert output.out == ""
     assert not any(Path().glob("runs/*")), "an empty run folder was left behind"

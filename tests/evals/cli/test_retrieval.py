@@ -8,6 +8,7 @@ import pytest
 from emend.memory.retrieval.base import Corpus, Hit
 from tests.evals.toy_strategies import RIGHT, THIRD, Right
 from tests.evals.toys import BENCHMARK
+from tests.paths import DATA
 
 HERE = "tests.evals.cli.test_retrieval"
 
@@ -47,6 +48,7 @@ def test_the_table_says_what_the_rows_say(emend):
         (["--benchmark", "doctor"], "did you mean 'docter'"),
         (["--benchmark", BENCHMARK, "--strategy", "bm52"], "did you mean 'bm25'"),
         (["--benchmark", BENCHMARK, "--setting", "laud"], "did you mean 'loud'"),
+        (["--benchmark", "chats", "--data", str(DATA / "chats"), "--setting", "turn"], "did you mean 'turns'"),
         (["--benchmark", BENCHMARK, "--benchmark-option", "cases"], "not key=value"),
         (["--benchmark", BENCHMARK, "--keep", "0.9"], "--keep 0.9 needs --calibrate"),
         (["--benchmark", BENCHMARK, "--calibrate", "efficacy", "--keep", "2"], "keep=2.0: give a share"),

@@ -101,6 +101,20 @@ def test_a_table_takes_the_corrections_of_a_spreadsheet(folder: Path, tmp_path: 
     ]
 
 
+def test_names_in_an_exported_table_are_escaped(tmp_path: Path) -> None:
+    names = {"editor": "x\x1b[2J", "kind": "y\x07"}
+    folder = write_run(
+        tmp_path / "run", [record("c0", values={"contains": 0.0}, **names)], cases=[case_line("c0")], metrics=[METRIC]
+    )
+    assert not emend("judge", "correct", str(folder), "--export", str(tmp_path / "answers.csv"))
+    text = (tmp_path / "answers.csv").read_text(encoding="utf-8-sig")
+    assert "x\\x1b[2J" in text and "\x1b" not in text and "\x07" not in text
+    filled(tmp_path / "answers.csv", {("c0", "x\\x1b[2J"): "right"})
+    assert not emend("judge", "correct", str(folder), "--table", str(tmp_path / "answers.csv"))
+    (line,) = read_corrections(folder).values()
+    assert (line.editor, line.kind, line.score) == ("x\x1b[2J", "y\x07", "contains")
+
+
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
@@ -129,6 +143,7 @@ def test_a_wrong_correction_names_its_remedy(folder: Path, capsys: Any, words: t
         ("a,b\n1,2\n", "no column 'unit'"),
         ("unit,probe,score,corrected,note\nu,p,contains,right,\n", "line 2: the run has no such answer"),
         (f"unit,probe,score,corrected,note\nu,p,contains,right,{'a' * 200_000}\n", "is not a table"),
+        ('unit,probe,score,corrected,note\nu,p,contains,right,"no\nu,p,contains,wrong,\n', "is not a table"),
         ("", "no column 'unit'"),
     ],
 )

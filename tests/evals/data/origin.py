@@ -3,8 +3,9 @@
 import hashlib
 import socket
 import struct
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -25,6 +26,8 @@ class Origin(ThreadingHTTPServer):
         """After how many bytes to break off, answer by answer; whole answers when it is empty."""
         self.reset = False
         """Whether it breaks off by resetting the connection."""
+        self.pause = 0.0
+        """Seconds between the bytes of an answer; 0 sends all at once."""
         self.says: list[int] = []
         """Status codes of the next answers."""
         self.packed = ""
@@ -96,11 +99,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         origin.sent.append((self.path, asked, len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if origin.pause:
+            self._trickle(body)
+        else:
+            self.wfile.write(body)
         if self.close_connection and origin.reset:
             self.wfile.flush()
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
+
+    def _trickle(self, body: bytes) -> None:
+        with suppress(OSError):  # the client has gone
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                time.sleep(self.server.pause)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

@@ -119,7 +119,9 @@ def test_a_fault_of_one_file_is_no_fault_of_another_that_is_read_beside_it(copy,
     assert {fault.file for fault in check("elken", folder).faults} == {name}
 
 
-@pytest.mark.parametrize(("content", "said"), [(b'{"a": 1}', "a list of records"), (b'["\xff"]', "UTF-8")])
+@pytest.mark.parametrize(
+    ("content", "said"), [(b'{"a": 1}', "a list of records"), (b'["\xff"]', "UTF-8"), (b"[]", "no record")]
+)
 def test_a_file_that_is_no_list_or_no_text_is_named(copy, content, said):
     folder = copy("elken")
     (folder / "test.json").write_bytes(content)

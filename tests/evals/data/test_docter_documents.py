@@ -5,6 +5,7 @@ import struct
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -90,6 +91,41 @@ def test_a_sentencepiece_file_cuts_a_text_by_its_scores_with_a_begin_token(tmp_p
     assert token_count(own).counts(["abc"]) == [3]
 
 
+WORDS: dict[str, Any] = {"type": "WordLevel", "vocab": {}, "unk_token": "[UNK]"}
+BROKEN: dict[str, Any] = {
+    "no word for the unknown": {"model": WORDS},
+    "a template without its token": {
+        "model": WORDS | {"vocab": {"[UNK]": 0}},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "X", "type_id": 0}}],
+            "pair": [],
+            "special_tokens": {},
+        },
+    },
+    "rules that panic": {"model": WORDS, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_tokenizer_that_fails_at_a_text_is_named(case, tmp_path):
+    rest = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
+    fields = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}} | rest | BROKEN[case]
+    (path := tmp_path / "tokenizer.json").write_text(json.dumps(fields))
+    with pytest.raises(BadSettings, match=r"tokenizer\.json' is not a usable tokenizer"):
+        stats("docter", DATA / "docter", path)
+
+
+def test_a_tokenizer_of_any_size_is_refused_before_it_is_read(tmp_path):
+    with (path := tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(20 << 30)
+    with pytest.raises(BadSettings, match="200,000,000 bytes"):
+        token_count(path)
+    long = sentencepiece_file(tmp_path / "t.model", more=[("a" * 2_000_000, -2.0, 1)])
+    with pytest.raises(BadSettings, match="a piece of more than 256 characters"):
+        token_count(long)
+
+
 def test_bytes_of_a_text_outside_the_vocabulary_are_a_token_each(tmp_path):
     pieces = [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
     file = sentencepiece_file(tmp_path / "bytes.model", more=pieces)
@@ -146,4 +182,8 @@ def piece(text: str, score: float, number: int) -> bytes:
 
 
 def field(number: int, value: bytes) -> bytes:
-    return bytes([number << 3 | 2, len(value)]) + value
+    size, digits = len(value), []
+    while size >= 128:
+        digits.append(size & 127 | 128)
+        size >>= 7
+    return bytes([number << 3 | 2, *digits, size]) + value

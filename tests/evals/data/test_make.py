@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.data.benchmarks.docter import GoldFactRow
-from emend.evals.data.benchmarks.elken import EventRow
+from emend.evals.data.benchmarks.docter.rows import GoldFactRow
+from emend.evals.data.benchmarks.elken.rows import EventRow
 from emend.evals.data.benchmarks.rows import read_numbered, read_rows
 from emend.evals.data.download import DataSource, Made
 from emend.evals.data.pull import Puller, make

@@ -258,6 +258,18 @@ def test_an_interrupted_download_keeps_its_bytes_and_continues_behind_them(origi
     assert (tmp_path / "a.json").read_bytes() == BIG and names(tmp_path) == {"a.json", LEDGER}
 
 
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up_and_its_bytes_are_kept(
+    origin, source, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("emend.evals.data.download.SLOW_SECONDS", 0.5)
+    origin.pause = 0.02
+    failed = pull(source, tmp_path)["a.json"]
+    assert "fewer than 500 bytes per second in 0.5 s" in failed.problem and "bytes are kept" in failed.problem
+    assert 0 < part_size(tmp_path) < 250
+    origin.pause = 0.0
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+
+
 def test_a_retry_of_the_same_pull_continues_too(origin, source, tmp_path):
     origin.cuts = [200_000, 0, 200_000]
     assert pull(source, tmp_path, retries=3)["a.json"].status == "fetched"

@@ -9,7 +9,7 @@ import pytest
 from emend.agents.judging.base import Item
 from emend.agents.judging.tendency import SCALES
 from emend.evals.case import Metric, Record
-from emend.evals.data.benchmarks.elken import OPEN
+from emend.evals.data.benchmarks.elken.cases import OPEN
 from emend.evals.judging.judgement import Judgement
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.votes import combine

@@ -41,8 +41,8 @@ def hits(*names: str) -> list[Hit]:
     return [Hit(entry=Entry(id=name, edit_id=name, text="a text of 20 bytes!!"), score=1.0) for name in names]
 
 
-def probe(*gold: str, **tags: str) -> Probe:
-    return Probe(kind="x", prompt="?", gold=("y",), edit_ids=gold, tags={**tags})
+def probe(*gold: str, newer: str = "", outdated: str = "") -> Probe:
+    return Probe(kind="x", prompt="?", gold=("y",), edit_ids=gold, newer_ids=(*newer,), outdated_ids=(*outdated,))
 
 
 def test_values_are_shares_of_the_evidence_by_turn_session_and_budget():
@@ -57,12 +57,12 @@ def test_values_are_shares_of_the_evidence_by_turn_session_and_budget():
 
 
 def test_an_update_counts_if_both_statements_are_named_and_differ():
-    both = {"newer_turns": "n", "outdated_turns": "o,p"}
+    both = {"newer": "n", "outdated": "op"}
     assert newer_first(probe("n", **both), ["n", "o"]) == 1.0
     assert newer_first(probe("n", **both), ["o", "n"]) == 0.0
     assert newer_first(probe("n", **both), ["x"]) == 0.0, "neither is found"
-    assert newer_first(probe("n", newer_turns="n"), ["n"]) is None
-    assert newer_first(probe("n", newer_turns="n", outdated_turns="n"), ["n"]) is None
+    assert newer_first(probe("n", newer="n"), ["n"]) is None
+    assert newer_first(probe("n", newer="n", outdated="n"), ["n"]) is None
 
 
 def test_each_conversation_is_searched_by_itself_and_strategies_are_paired():

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from emend.evals.data.benchmarks.akew import Akew
-from emend.evals.data.benchmarks.docter import DocTER, common_text
+from emend.evals.data.benchmarks.akew.benchmark import Akew
+from emend.evals.data.benchmarks.docter.benchmark import DocTER
+from emend.evals.data.benchmarks.docter.cases import common_text
 from emend.evals.data.benchmarks.tinyworld import TinyWorld
 from emend.evals.data.benchmarks.triples import EXTRACTED, Triples, text_setting, with_triples
 from emend.evals.evaluate.resources import load_benchmark

@@ -31,7 +31,7 @@ def test_f1_is_that_of_the_category(kind: str, reply: str, gold: str, value: flo
 
 
 def test_a_question_without_a_published_answer_has_no_f1():
-    probe = Probe(kind="single_hop", prompt="?", gold=("unknown",), scorers=("locomo_f1",), tags={"abstains": True})
+    probe = Probe(kind="single_hop", prompt="?", gold=("unknown",), scorers=("locomo_f1",), abstains=True)
     scores = score(probe, Answer(text="not mentioned"))
     assert not scores.values and "no published answer" in scores.unscored["locomo_f1"]
 
@@ -76,7 +76,7 @@ def test_a_single_event_has_no_order_and_a_list_without_a_right_event_is_worth_n
 
 def test_events_are_compared_by_an_encoder():
     probe = Probe(
-        kind="event_ordering", prompt="?", gold=("x",), scorers=("event_order",), tags={"rubric": "Painting\nSwimming"}
+        kind="event_ordering", prompt="?", gold=("x",), scorers=("event_order",), rubric=("Painting", "Swimming")
     )
     values = score(probe, Answer(text="1. Swimming\n2. Painting")).values
     assert values == {"event_order": 0.0, "event_f1": 1.0, "event_tau": 0.0}

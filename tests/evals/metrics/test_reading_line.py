@@ -79,7 +79,7 @@ SHAPES = {
     "letters": Probe(kind="k", prompt="A, B or C?", gold=("A",), choices=("A", "B", "C")),
     "yes or no": Probe(kind="k", prompt="Is Ana here?", gold=("no",), choices=("yes", "no"), rival="yes"),
     "true or false": Probe(kind="k", prompt="Ana is here.", gold=("true",), choices=("true", "false"), rival="false"),
-    "unknown": Probe(kind="k", prompt="Who is it?", gold=("unknown",), tags={"abstains": True}),
+    "unknown": Probe(kind="k", prompt="Who is it?", gold=("unknown",), abstains=True),
     "a text": Probe(kind="k", prompt="Why?", gold=("because the bridge was closed for the whole of a long winter",)),
 }
 REPLIES = (

@@ -207,7 +207,7 @@ UNREAD = ("likelihood", "likelihood_code", "difference", "per_token", "effective
 @pytest.mark.parametrize("scorable", [True, False])
 def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
     names = (name, "exact_match") if name == "wrong_before" else (name,)  # it says what another scorer says
-    asked = probe(*names, choices=("true", "false"), gold=("true",), rival="false", tags={"rubric": "true"})
+    asked = probe(*names, choices=("true", "false"), gold=("true",), rival="false", rubric=("true",))
     wanted = ask_of(asked, scorable)
     text = "true"
     answer = Answer(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from emend.evals.data.benchmarks.akew import Akew
-from emend.evals.data.benchmarks.docter import DocTER
-from emend.evals.data.benchmarks.elken import ELKEN
-from emend.evals.data.benchmarks.recoe import SCHEMES, ReCoE
+from emend.evals.data.benchmarks.akew.benchmark import Akew
+from emend.evals.data.benchmarks.docter.benchmark import DocTER
+from emend.evals.data.benchmarks.elken.benchmark import ELKEN
+from emend.evals.data.benchmarks.recoe.benchmark import SCHEMES, ReCoE
 from emend.evals.papers.compare_published import DERIVED
 from emend.evals.papers.tables import NAMES, _toml, paper, papers, rules, same_model
 from emend.evals.results.aggregate.judged import judged_columns

@@ -208,6 +208,11 @@ def steps_lines(
         last = step
 
 
+def roles_of(messages: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the role and the text of each message."""
+    return [(str(message["role"]), content_of(message)) for message in messages]
+
+
 def is_routed(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | None) -> bool:
     """Return True if a router led from the previous step, or from the start, to this step."""
     if ways is None or not step["place"]:
@@ -224,8 +229,7 @@ def _calls_lines(
     """Yield the lines of a step's model calls that are not shown elsewhere, and of retries."""
     for call in step["calls"]:
         if not (call["messages_field"] or brief):
-            for message in call["messages"]:
-                yield texts.fold(field, f"to model, {message['role']}", content_of(message), title)
+            yield from texts.fold_messages(field, "to model", roles_of(call["messages"]), title)
         for again in call["retries"]:
             status = ""
             if again["status"]:
@@ -257,9 +261,11 @@ def _update_lines(
             yield item("hits", "as before" if update["hits"] else "none", indent=4)
     for name in ("prompt", "reply"):
         if name in update:
-            known = name == "prompt" and is_conversation(before)
-            if known:
+            is_prompt = name == "prompt"
+            if is_prompt and is_conversation(before):
                 yield note("prompt: the messages above", "dim")
+            elif is_prompt and update.get("turns"):
+                yield from texts.fold_messages(field, name, roles_of(update["turns"]), title)
             else:
                 yield texts.fold(field, name, str(update[name]), title)
     if update.get("log_probs"):

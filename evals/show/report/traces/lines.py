@@ -3,15 +3,19 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.text import Text
 
 from emend.memory.escape import one_line, safe
 
+T = TypeVar("T")
+
 # Minimum number of repeated lines at the start of a prompt that are replaced by a reference.
 FOLDED_LINES = 4
+# Minimum number of repeated messages at the start of a prompt that are replaced by a reference.
+FOLDED_MESSAGES = 2
 # Indent of the continuation of a wrapped line.
 HANGING_INDENT = 2
 MIN_WIDTH = 20
@@ -32,6 +36,7 @@ class EarlierTexts:
 
     def __init__(self) -> None:
         self._lines: list[tuple[str, list[str]]] = []
+        self._prompts: list[tuple[str, list[tuple[str, str]]]] = []
         self.probe = ""
         """Name of the probe whose steps are currently shown."""
 
@@ -51,26 +56,55 @@ class EarlierTexts:
         """
         lines = text.split("\n")
         whole = field(name, text)
-        where_shown = step
-        if self.probe:
-            where_shown = f"{step} of probe {self.probe}"
-        count, where = max(
-            ((_common(lines, old), before) for before, old in self._lines), default=(0, "")
-        )
-        self._lines.append((where_shown, lines))
+        count, where = self._find(lines, self._lines, step)
         if count < FOLDED_LINES:
             return whole
         rest = "\n".join(lines[count:])
-        here = f" of probe {self.probe}"
-        folded = field(
-            name, f"({count} lines as in step {where.removesuffix(here)})\n{rest}".rstrip("\n")
-        )
+        folded = field(name, f"({count} lines as in step {where})\n{rest}".rstrip("\n"))
         return whole._replace(text=folded.text)
 
+    def fold_messages(
+        self,
+        field: Callable[[str, str], TraceLine],
+        name: str,
+        messages: Sequence[tuple[str, str]],
+        step: str,
+    ) -> Iterator[TraceLine]:
+        """Yield the lines of a prompt in messages.
 
-def _common(lines: list[str], others: list[str]) -> int:
-    """Return the number of equal lines at the start of two texts."""
-    equal = (line == other for line, other in zip(lines, others, strict=False))
+        On a terminal, messages at its start that an earlier prompt has are one line.
+
+        Args:
+            field: function of name and text that makes the line.
+            name: name of the prompt.
+            messages: role and text of each message.
+            step: title of the step that shows the prompt.
+        """
+        count, where = self._find(list(messages), self._prompts, step)
+        if count < FOLDED_MESSAGES:
+            count = 0
+        if count:
+            lines = [field(f"{name}, {role}", text) for role, text in messages[:count]]
+            folded = field(name, f"({count} messages as in step {where})")
+            yield folded._replace(markdown="\n\n".join(line.markdown for line in lines))
+        for role, text in messages[count:]:
+            yield self.fold(field, f"{name}, {role}", text, step)
+
+    def _find(
+        self, items: list[T], earlier: list[tuple[str, list[T]]], step: str
+    ) -> tuple[int, str]:
+        """Return the number of items at the start that an earlier list has, and its step; the list
+        is added to the earlier ones.
+        """
+        count, where = max(((_common(items, old), step) for step, old in earlier), default=(0, ""))
+        here = f" of probe {self.probe}" if self.probe else ""
+        earlier.append((f"{step}{here}", items))
+        return count, where.removesuffix(here)
+
+
+def _common(items: Sequence[T], others: Sequence[T]) -> int:
+    """Return the number of equal items at the start of two lists."""
+    equal = (item == other for item, other in zip(items, others, strict=False))
     return sum(1 for _ in takewhile(bool, equal))
 
 

@@ -26,7 +26,8 @@ def entry_texts(entry: dict[str, Any]) -> tuple[str, str]:
     """Return the short values and the texts of an entry of a list in the state.
 
     The entry is, for example, a message, a judged passage or a demonstration. For a message in
-    LangChain's form, return its role, and its content with tool calls. Ids are left out.
+    LangChain's form, return its role, and its content with tool calls. Ids are left out, and the
+    name of a `text` that is the only one.
     """
     if isinstance(data := entry.get("data"), dict) and "content" in data:
         tools = [
@@ -48,8 +49,8 @@ def entry_texts(entry: dict[str, Any]) -> tuple[str, str]:
         if isinstance(value, str) and len(value) > SHORT_LENGTH
     }
     aside = {name: value for name, value in fields.items() if name not in long}
-    if len(long) == 1:
-        texts = list(long.values())
+    if list(long) == ["text"]:
+        texts = [long["text"]]
     else:
         texts = [f"{name}: {value}" for name, value in long.items()]
     return "  ".join(f"{name} {brief(value)}" for name, value in aside.items()), "\n".join(texts)

@@ -9,7 +9,7 @@ import pytest
 
 from emend.agents.roles.answer import build_prompt
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.akew import Akew
+from emend.evals.data.benchmarks.akew.benchmark import Akew
 from emend.evals.data.benchmarks.rows import proportional_shares
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import ask_of, score

@@ -10,16 +10,14 @@ import pytest
 
 from emend.editors.memory_based.in_context import FactSelector
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.docter import (
-    DocTER,
+from emend.evals.data.benchmarks.docter.benchmark import DocTER
+from emend.evals.data.benchmarks.docter.cases import EnglishTests, cross_case, english_case
+from emend.evals.data.benchmarks.docter.rows import (
     DocumentRow,
     EditRow,
-    EnglishTests,
     GoldFactRow,
     QueriesRow,
     ReasoningRow,
-    cross_case,
-    english_case,
     last_sentence,
 )
 from emend.evals.metrics.scorers import ask_of, score

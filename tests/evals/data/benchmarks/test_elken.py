@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from emend.editors.memory_based.in_context import EVENT_TAG
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.elken import BLOCKS, ELKEN, KNOWN, UNKNOWNS, TendencyQuestion
+from emend.evals.data.benchmarks.elken.benchmark import ELKEN
+from emend.evals.data.benchmarks.elken.cases import BLOCKS, KNOWN, UNKNOWNS
+from emend.evals.data.benchmarks.elken.rows import TendencyQuestion
 from emend.evals.evaluate.baseline import needs_baseline
 from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.probe import Answer
@@ -48,7 +49,7 @@ def test_an_event_becomes_one_case_with_its_questions_in_the_files_order():
     ]
     assert case.tags == {"event_type": "start-position"}
     assert all(p.in_scope == (p.edit_ids == (edit.id,)) == (not p.kind.endswith("_local")) for p in case.probes)
-    assert all(p.tags[EVENT_TAG] == edit.id for p in case.probes if not p.in_scope)  # as `in_context` needs it
+    assert all(p.event_id == edit.id for p in case.probes if not p.in_scope)  # as `in_context` needs it
 
 
 def test_a_gold_answer_is_followed_by_its_aliases_and_q30_by_united_states():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.data.benchmarks.elken import ELKEN, KNOWLEDGE_KIND
+from emend.evals.data.benchmarks.elken.benchmark import ELKEN
+from emend.evals.data.benchmarks.elken.cases import KNOWLEDGE_KIND
 from emend.evals.metrics.scorers import score
 from emend.memory.errors import BadData, MissingData
 from emend.memory.probe import Answer

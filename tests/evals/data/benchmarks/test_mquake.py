@@ -13,7 +13,6 @@ from emend.evals.data.benchmarks.mquake import ChainRow, MQuAKE
 from emend.evals.data.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids, read_numbered
 from emend.evals.measure.training import questions_of
 from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.hops import HOP_GOLDS
 from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text.exact import strict_match
 from emend.memory.probe import Answer
@@ -46,10 +45,10 @@ def test_a_record_becomes_its_edits_its_unedited_hops_and_its_questions():
         "Bram Oake is a citizen of Iceland.",
         "The capital of Iceland is Lima.",
     ]
-    assert first.tags.items() > {"case_id": 7, "hops": 2, "edits": 1, "contaminated": True}.items()
-    assert json.loads(str(first.tags[HOP_GOLDS])) == [["Iceland", "IS", "Island"], ["Reykjavík"]]
+    assert first.tags == {"case_id": 7, "hops": 2, "edits": 1, "contaminated": True}
+    assert first.hop_golds == (("Iceland", "IS", "Island"), ("Reykjavík",))
     (old, *_) = MQuAKE(FIXTURE, {"answers": "old"}).cases("triplet")
-    assert json.loads(str(old.tags[HOP_GOLDS]))[0][0] == "Norway" and old.id != first.id
+    assert old.hop_golds[0][0] == "Norway" and old.id != first.id
 
 
 def test_an_edited_fact_is_asked_as_it_was_edited_with_the_aliases_of_its_hop():

@@ -8,16 +8,9 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Case
-from emend.evals.data.benchmarks.recoe import (
-    ROWS,
-    ChoiceRow,
-    CounterfactualRow,
-    ReCoE,
-    contested,
-    edits_of,
-    parse_triple,
-    row_case,
-)
+from emend.evals.data.benchmarks.recoe.benchmark import ReCoE, contested
+from emend.evals.data.benchmarks.recoe.cases import edits_of, parse_triple, row_case
+from emend.evals.data.benchmarks.recoe.rows import ROWS, ChoiceRow, CounterfactualRow
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.rows import even_shares
 from emend.evals.metrics.published.recoe import canonical

@@ -5,7 +5,9 @@ import pytest
 from emend.agents.roles.answer import build_prompt
 from emend.evals.case import Record
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.benchmarks.recoe import ROWS, ReCoE, shots
+from emend.evals.data.benchmarks.recoe.benchmark import ReCoE
+from emend.evals.data.benchmarks.recoe.cases import shots
+from emend.evals.data.benchmarks.recoe.rows import ROWS
 from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
 from emend.evals.results.aggregate.rows import report

@@ -12,7 +12,7 @@ from emend.evals.data.conversations.chat_logs import read_chat_log
 from emend.evals.data.conversations.chats import OwnChats, make_chats
 from emend.evals.streams.loaders import load_stream
 from emend.evals.streams.turn import StreamQuestion, Turn
-from emend.memory.errors import BadData, MissingData
+from emend.memory.errors import BadData, BadSettings, MissingData
 
 MESSAGES = [HumanMessage("I moved to Halden."), AIMessage("Nice."), SystemMessage("Be brief.")]
 OPENAI = [
@@ -37,6 +37,8 @@ CHATGPT = {
     },
 }
 
+LOOP = CHATGPT | {"mapping": {"c": {"message": MOVED, "parent": "b"}, "b": {"message": MOVED, "parent": "b"}}}
+
 
 def log(folder: Path, *values: Any, name: str = "log.jsonl") -> Path:
     path = folder / name
@@ -54,6 +56,7 @@ def log(folder: Path, *values: Any, name: str = "log.jsonl") -> Path:
         (messages_to_dict(MESSAGES),),
         (dumpd(MESSAGES),),
         ([CHATGPT],),
+        ([{"role": "user", "content": [{"type": "text", "text": {"value": "I moved to Halden."}}]}, OPENAI[-1]],),
     ],
 )
 def test_messages_of_every_format_are_the_same_conversation(values: tuple[Any, ...], tmp_path: Path):
@@ -108,8 +111,18 @@ def test_logs_with_questions_are_a_benchmark_and_a_stream_of_the_same_ids(tmp_pa
         (({"role": "user", "content": 7},), "field 'content': 7"),
         (({"role": "user", "content": "x", "time": "soon"},), "field 'time': 'soon'"),
         (({"role": "user", "content": "x"}, {"role": "user", "content": 7}), "line 2, message 0, field 'content'"),
-        (([1],), "message 0: '1' is not a message"),
+        (([1],), "message 0: 1 is not a message"),
         (({"role": "system", "content": "x"},), "no message of a user"),
+        (({"type": "human", "data": "I moved."}, [1]), "line 2, message 0: 1 is not"),
+        (({"lc": 1, "id": 7, "kwargs": ["I moved."]},), "field 'role': ''"),
+        (({"lc": 1, "id": {"a": 1}, "kwargs": {"content": "x"}},), "field 'role': ''"),
+        (({"role": "user", "content": "x", "time": "0001-01-01T00:00+14:00"},), "field 'time'"),
+        (({"role": "user", "content": "x", "time": "z" * 9_000},), r"field 'time': 'z{59}\.\.\. is not"),
+        (({"role": "y" * 9_000, "content": "x"},), r"field 'role': 'y{59}\.\.\. is not"),
+        (([CHATGPT | {"current_node": ["c"]}],), "field 'current_node'"),
+        (([CHATGPT | {"current_node": None}],), "field 'current_node': None is not in 'mapping'"),
+        (([LOOP],), "field 'mapping': 'b' is its own parent"),
+        (([CHATGPT, CHATGPT],), "conversation 1: a second conversation 'c1'"),
     ],
 )
 def test_spoiled_logs_end_in_position_and_field(values: tuple[Any, ...], place: str, tmp_path: Path):
@@ -126,6 +139,9 @@ def test_spoiled_logs_end_in_position_and_field(values: tuple[Any, ...], place: 
         ({"question": "x", "answer": True}, "field 'answer"),
         ({"question": ""}, "field 'question'"),
         ({"question": "x", "kind": "odd"}, "field 'kind'"),
+        ({"question": "x", "asnwer": "y"}, "field 'asnwer'"),
+        ({"question": "x", "date": "2026-99-99"}, "field 'date': .*2026-03-01"),
+        ({"question": "x", "conversation": "z" * 9_000}, r"unknown conversation 'z{59}\.\.\.; known"),
     ],
 )
 def test_spoiled_questions_end_in_line_and_field(question: dict[str, Any], place: str, tmp_path: Path):
@@ -133,6 +149,31 @@ def test_spoiled_questions_end_in_line_and_field(question: dict[str, Any], place
     with pytest.raises(BadData, match=place):
         make_chats([chat], log(tmp_path, question), tmp_path / "own")
     assert not (tmp_path / "own").exists()
+
+
+def test_positions_count_blank_lines_and_a_file_without_questions_is_refused(tmp_path: Path):
+    chat = log(tmp_path, *messages_to_dict(MESSAGES), name="chat.jsonl")
+    (questions := tmp_path / "questions.jsonl").write_text('\n\n{"question": "x", "evidence": "Oslo"}\n')
+    with pytest.raises(BadData, match=r"questions\.jsonl, line 3, field 'evidence'"):
+        make_chats([chat], questions, tmp_path / "own")
+    questions.write_text("\n")
+    with pytest.raises(BadData, match="has no question"):
+        make_chats([chat], questions, tmp_path / "own")
+
+
+def test_what_is_read_is_not_overwritten_and_an_earlier_output_is_replaced_whole(tmp_path: Path):
+    chat = log(tmp_path, *messages_to_dict(MESSAGES), name="chats.jsonl")
+    before = chat.read_bytes()
+    with pytest.raises(BadSettings, match="would be overwritten"):
+        make_chats([chat], log(tmp_path, *QUESTIONS), tmp_path)
+    assert chat.read_bytes() == before
+    (folder := tmp_path / "own").mkdir()
+    (folder / "chats.jsonl").symlink_to(chat)
+    with pytest.raises(BadSettings, match="would be overwritten"):
+        make_chats([chat], log(tmp_path, *QUESTIONS), folder)
+    other = log(tmp_path, *messages_to_dict(MESSAGES), name="other.jsonl")
+    make_chats([other], log(tmp_path, *QUESTIONS), folder)
+    assert chat.read_bytes() == before and not (folder / "chats.jsonl").is_symlink()
 
 
 def test_what_is_not_there_is_named(tmp_path: Path):

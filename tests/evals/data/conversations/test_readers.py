@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emend.evals.data.conversations.beam import BEAM
-from emend.evals.data.conversations.conversation import NEWER, OUTDATED, iso_date
+from emend.evals.data.conversations.conversation import iso_date
 from emend.evals.data.conversations.locomo import LoCoMo
 from emend.evals.data.conversations.longmemeval import LongMemEval
 from emend.evals.data.conversations.memory_agent_bench import MemoryAgentBench
@@ -40,7 +40,7 @@ def test_locomos_turns_are_dated_edits_and_its_evidence_is_gold():
     assert kinds["multi_hop"].edit_ids == ("toy-1:D1:3", "toy-1:D2:2"), "two ids in one text are two"
     assert kinds["open_domain"].gold == ("1",), "an answer may be a number"
     assert kinds["open_domain"].edit_ids == ("toy-1:D1:2",), "evidence that names no turn is left out"
-    assert (kinds["adversarial"].tags["abstains"], kinds["adversarial"].choices) == (True, ("a cat",))
+    assert (kinds["adversarial"].abstains, kinds["adversarial"].choices) == (True, ("a cat",))
 
 
 def test_beams_messages_lose_their_bullet_and_take_the_date_of_their_batch():
@@ -48,7 +48,7 @@ def test_beams_messages_lose_their_bullet_and_take_the_date_of_their_batch():
     assert case.edits[0].text == "user: I'm planning my work, and my catalogue has 45 entries by now."
     assert [edit.time for edit in case.edits] == ["2024-03-15"] * 4 + ["2024-04-05"] * 2
     update = next(probe for probe in case.probes if probe.kind == "knowledge_update")
-    assert (update.tags[NEWER], update.tags[OUTDATED]) == ("beam-1:4", "beam-1:0")
+    assert (update.newer_ids, update.outdated_ids) == (("beam-1:4",), ("beam-1:0",))
     users = cases("beam", roles="user")[0]
     assert {edit.text.partition(":")[0] for edit in users.edits} == {"user"}
 
@@ -71,7 +71,7 @@ def test_a_history_is_a_conversation_of_its_own_by_the_dates_of_its_sessions():
         "user: I have moved to Halden, q1.",
     ]
     (probe,) = first.probes
-    assert (probe.tags[NEWER], probe.tags[OUTDATED]) == ("q1:1:0", "q1:0:0")
+    assert (probe.newer_ids, probe.outdated_ids) == (("q1:1:0",), ("q1:0:0",))
     assert probe.prompt == "[2023-06-01 09:00] Where do I live?"
     assert unknown.probes[0].kind == "abstention" and number.probes[0].gold == ("2",)
 
@@ -238,9 +238,9 @@ def test_answers_that_are_numbers_are_texts(tmp_path: Path):
 
 def test_rubrics_and_criteria_go_to_the_judges():
     update = next(probe for probe in cases("beam")[0].probes if probe.kind == "knowledge_update")
-    assert update.tags["rubric"] == "LLM response should state: 52" and "equivalence" in update.scorers
+    assert update.rubric == ("LLM response should state: 52",) and "equivalence" in update.scorers
     first, unknown, _ = cases("longmemeval")
-    assert first.probes[0].tags["criterion"] == "update" and unknown.probes[0].tags["criterion"] == "abstention"
+    assert first.probes[0].criterion == "update" and unknown.probes[0].criterion == "abstention"
     assert {probe.scorers[1] for probe in cases("locomo")[0].probes} == {"locomo_f1"}
 
 

@@ -13,7 +13,6 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.data.facts.fact_file import EXAMPLES, FactFile, field_rows, write_template
 from emend.evals.data.facts.fact_formats import READERS, check_facts, is_fact_file, read_facts
 from emend.evals.evaluate.resources import load_benchmark
-from emend.evals.metrics.hops import HOP_GOLDS
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.retrieval.compose import load_retriever
 from tests.fakes import ScriptedChatModel
@@ -200,8 +199,8 @@ def test_the_steps_of_a_multi_hop_question_are_golds_with_the_answer_as_the_last
     rows = FACT | {"multihop": [question | {"hops": ["Ostrim"]}]}, FACT | {"multihop": [question]}
     stepped, plain = FactFile(written(tmp_path / "x.jsonl", *rows)).cases("facts")
     probe = stepped.probes[-1]
-    assert json.loads(str(probe.tags[HOP_GOLDS])) == [["Ostrim"], ["Aske", "the Aske"]] and probe.tags["hops"] == 2
-    assert HOP_GOLDS not in plain.probes[-1].tags
+    assert probe.hop_golds == (("Ostrim",), ("Aske", "the Aske")) and probe.tags == {"hops": 2}
+    assert plain.probes[-1].hop_golds == ()
     refused = FACT | {"near_locality": [question | {"hops": ["Ostrim"]}]}
     with pytest.raises(BadData, match="'near_locality': 'hops' are for"):
         FactFile(written(tmp_path / "y.jsonl", refused))

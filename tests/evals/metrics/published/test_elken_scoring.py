@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from emend.evals.data.benchmarks.elken import EventRow, event_case
+from emend.evals.data.benchmarks.elken.cases import event_case
+from emend.evals.data.benchmarks.elken.rows import EventRow
 from emend.evals.metrics.agreement import agreement
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.published.elken import (

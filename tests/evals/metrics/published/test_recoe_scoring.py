@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.benchmarks.recoe import ReCoE
+from emend.evals.data.benchmarks.recoe.benchmark import ReCoE
 from emend.evals.evaluate.baseline import needs_baseline
 from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records

@@ -49,6 +49,24 @@ class Failing(Scorer):
         return 1 / 0
 
 
+class Odd(Scorer):
+    outputs = (Output("long"), Output("silent"))
+
+    def score(self, probe, answer, before):
+        return {"long": "y" * 2_000_000, "silent": ""}
+
+
+class Other(Scorer):
+    outputs = (Output("right"),)
+
+    def score(self, probe, answer, before):
+        return {"wrong": 1.0}
+
+
+class Misspelt(Failing):
+    needs = ("baselines",)  # type: ignore[assignment]
+
+
 class Taken(Failing):
     outputs = (Output("em"),)
 
@@ -91,6 +109,20 @@ def test_what_is_missing_leaves_it_unscored(component, answer, before, reason):
     _, probe = named(component)
     scores = score(probe, answer, before)
     assert not scores.values and reason in next(iter(scores.unscored.values()))
+
+
+def test_an_output_without_a_value_or_with_an_odd_reason_is_unscored_with_a_short_one():
+    _, probe = named(Other)
+    assert "none of its outputs, but ['wrong']" in score(probe, Answer(text="Italy")).unscored["right"]
+    _, probe = named(Odd)
+    scores = score(probe, Answer(text="Italy"))
+    assert not scores.values and len(scores.unscored["long"]) == 1_000
+    assert scores.unscored["silent"] == "the scorer gave no reason"
+
+
+def test_an_unknown_need_is_refused_with_the_nearest():
+    with pytest.raises(BadSettings, match=r"needs 'baselines': did you mean 'baseline'"):
+        check_scorers([name_object("Misspelt", Misspelt)])
 
 
 def test_an_error_of_a_plug_in_names_it():

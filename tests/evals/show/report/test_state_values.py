@@ -22,6 +22,11 @@ CALL = {"name": "search_memory", "args": {"query": "Land0"}, "id": "1"}
             "kind copy",
             "fact: The capital of Land0 is New-0.\nprompt: The capital of Land0 is",
         ),
+        (
+            {"entity": "Land0", "fact": "The capital of Land0 is New-0.", "answer": "New-0"},
+            "entity Land0  answer New-0",
+            "fact: The capital of Land0 is New-0.",
+        ),
         ({"type": "ai", "data": {"content": "", "tool_calls": [3]}}, "ai", ""),
     ],
 )

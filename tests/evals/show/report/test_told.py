@@ -11,7 +11,7 @@ from rich.console import Console
 
 from emend.evals.case import Metric
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.benchmarks.elken import M_FOR_G
+from emend.evals.data.benchmarks.elken.cases import M_FOR_G
 from emend.evals.evaluate.run import run
 from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run

@@ -196,3 +196,25 @@ def test_every_target_has_a_name_beside_its_log_probability(walked):
     first, second, *rest = log_probs(record.model_copy(update=many)).split(", ")
     assert first == "A is c. -118.800" and len(second) < 80 and second.endswith("… -9.000")
     assert rest == ["choice 1 -148.700", "choice 2 -1.500"]
+
+
+def test_the_demonstrations_that_each_call_of_a_step_repeats_are_one_line_in_a_terminal():
+    """A trace of two steps of MeLLo behind a chat template had 741 lines."""
+    shots = [{"role": role, "content": f"{role} {n}"} for n in range(13) for role in ("user", "assistant")]
+
+    def call(*texts):
+        asked = [*shots, *({"role": "user", "content": text} for text in texts)]
+        rest = {"model": "m", "input_tokens": 1, "output_tokens": 1, "retries": [], "reply": None, "error": None}
+        return {"messages": asked, "messages_field": None, **rest}
+
+    prompt = [*shots, {"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Final answer:"}]
+    steps = [
+        {"node": "ask", "place": 1, "ms": 1.0, "update": {}, "calls": [call("Who?"), call("Who?", "Where?")]},
+        {"node": "compose", "place": 2, "ms": 1.0, "update": {"prompt": "all of it", "turns": prompt}, "calls": []},
+    ]
+    lines = list(steps_lines([step | {"error": None} for step in steps]))
+    texts = [line.text.plain for line in lines]
+    assert texts.count("to model, user  user 0") == 1 and "all of it" not in "".join(texts)
+    assert texts[-5:-3] == ["to model  (27 messages as in step 1 ask)", "to model, user  Where?"]
+    assert texts[-2:] == ["prompt  (27 messages as in step 1 ask)", "prompt, assistant  Final answer:"]
+    assert "".join(line.markdown for line in lines).count("user 12") == 3

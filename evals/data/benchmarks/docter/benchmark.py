@@ -6,272 +6,42 @@ folder data/. Deliberate differences from the released code: each prompt is its 
 ten). The reasoning prompt is unchanged, without the `additional_info` that the code loads but never
 shows. The paper does not say how it parsed the choice of a model without probabilities; here the
 reply must name the right target and not the other.
-
-Two rows, shortened, of edit_success_eval.json and en_doc.json, joined by id:
-
-    {"id": 0, "query": "The mother tongue of Danielle Darrieux is", "original_target": "French",
-     "altered_target": "English", "paraphrase_query": ["Shayna does this ... Danielle Darrieux,
-       a native", ...]}
-    {"id": 0, "src": "As a renowned actress of both French and international cinema, ..."}
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.evals.data.benchmarks.base import Definition, FileBenchmark, flag, some_of
 from emend.evals.data.benchmarks.demonstration_rows import UniqueNames, eligible, of_first_rows
+from emend.evals.data.benchmarks.docter.cases import (
+    EnglishTests,
+    common_text,
+    cross_case,
+    english_case,
+    row_demonstrations,
+)
+from emend.evals.data.benchmarks.docter.rows import (
+    DocumentRow,
+    EditRow,
+    GoldFactRow,
+    QueriesRow,
+    ReasoningRow,
+)
 from emend.evals.data.benchmarks.rows import (
-    ClozePrompt,
     NumberedRow,
-    Tags,
-    Text,
     contested_keys,
     last_drawn,
     read_numbered,
     require,
     sample_ids,
 )
-from emend.memory.edit import Edit, Triplet
+from emend.memory.edit import Edit
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.probe import Probe
-
-_SENTENCE_END = re.compile(
-    r"(?<=[.!])(?<!\b[A-Z]\.)(?<!\b(?:St|Dr|Mr|Ms|Sr|Jr|Mt|Ft|vs|No)\.)(?<!\bMrs\.)\s+|\n+"
-)
-
-
-class DocumentRow(NumberedRow):
-    """A row of en_doc.json, crosslingual_en_doc.json (there `id` is a string) or
-    crosslingual_zh_doc.json.
-    """
-
-    src: Text
-
-    def edit(self, language: str = "en") -> Edit:
-        """Return the edit of setting `doc`: the document only, without subject, prompt or
-        target.
-        """
-        return Edit(form="document", text=self.src, language=language)
-
-
-class GoldFactRow(NumberedRow):
-    """A row of gold_facts.json: the CounterFact record behind a document."""
-
-    subject: Text
-    prompt_template: ClozePrompt
-    original_target: Text
-    altered_target: Text
-
-    def edit(self, language: str = "en") -> Edit:
-        """Return the edit of setting `gold`; the cloze with `{}` stands for the relation, which
-        DocTER does not name.
-        """
-        triplet = Triplet(
-            subject=self.subject, relation=self.prompt_template, object=self.altered_target
-        )
-        return Edit.from_triplet(triplet, self.prompt_template, target_true=self.original_target)
-
-
-class QueriesRow(NumberedRow):
-    """A row of locality_eval.json or cross_*_eval.json."""
-
-    query: tuple[Text, ...] = Field(min_length=1)
-    original_target: Text
-    altered_target: Text
-
-
-class EditRow(NumberedRow):
-    """A row of edit_success_eval.json."""
-
-    query: Text
-    paraphrase_query: tuple[Text, ...]
-    original_target: Text
-    altered_target: Text
-
-
-class ReasoningRow(NumberedRow):
-    """A row of reasoning_eval.json: a yes/no question that needs the new fact and one more."""
-
-    src: Text
-    label: Literal["True", "False"]
-
-    @property
-    def document(self) -> int:
-        """Id of the document that the question is about: its own id if the label is True, the next
-        if it is False.
-
-        In the published file, no False question names the subject of its own id, and nearly all
-        name that of the next id. The released code never uses these ids.
-        """
-        return self.id + (self.label == "False")
-
-
-def last_sentence(text: str) -> str:
-    """Return the last sentence of a paraphrase, since DocTER puts the statement after an unrelated
-    text.
-
-    A question is not split from the words that begin its answer ("What is the twin city of Oslo? It
-    is"), and a full stop after an initial or a short title does not end a sentence.
-    """
-    parts = [part for part in _SENTENCE_END.split(text) if part.strip()]
-    if parts:
-        return parts[-1].strip()
-    return text.strip()
-
-
-# Scored by probabilities, in log space and as in the released code, or by the reply for models
-# without probabilities.
-SCORERS = ("likelihood", "likelihood_code", "generation")
-# The released code's prompt without its demonstration, which editors add.
-REASONING_PROMPT = "Query: {question} answer: The answer to the query above is"
-
-
-@dataclass(frozen=True)
-class EnglishTests:
-    """Rows of one English edit; None for a block that is not asked or has no row with this id."""
-
-    success: EditRow | None = None
-    locality: QueriesRow | None = None
-    reasoning: ReasoningRow | None = None
-
-
-def english_case(
-    edit: Edit,
-    number: int,
-    tests: EnglishTests,
-    contested: Collection[str] = (),
-    strip_distractor: bool = False,
-) -> Case:
-    """Return one edit with its query, paraphrases, neighbours and reasoning question.
-
-    Args:
-        edit: the document or the gold triplet.
-        number: DocTER's id.
-        tests: rows with this id.
-        contested: queries of several records with different altered targets; they are tagged
-            `duplicate_query`, because edits applied together cannot satisfy both.
-        strip_distractor: use only the last sentence of a paraphrase as the retrieval query, without
-            the unrelated text.
-    """
-    probes: list[Probe] = []
-    if (row := tests.success) is not None:
-        tags: Tags = {"duplicate_query": True} if row.query in contested else {}
-        probes.append(
-            _recall_probe(edit, row, "efficacy", row.query, tags | _target_tag(row, row.query))
-        )
-        for n, text in enumerate(row.paraphrase_query):
-            query = last_sentence(text) if strip_distractor else ""
-            probes.append(
-                _recall_probe(
-                    edit, row, "paraphrase", text, {"n": n} | _target_tag(row, text), query
-                )
-            )
-    if tests.locality is not None:
-        probes += [_neighbour_probe(tests.locality, n) for n in range(len(tests.locality.query))]
-    if tests.reasoning is not None:
-        probes.append(_reasoning_probe(edit, tests.reasoning))
-    return Case(edits=(edit,), probes=tuple(probes), tags={"docter_id": number, "direction": "en"})
-
-
-def cross_case(edit: Edit, row: QueriesRow, direction: str) -> Case:
-    """Return one edit and its stripped queries in the other language; `direction` is `en->zh` or
-    `zh->en`.
-    """
-    probes = [
-        _recall_probe(edit, row, "cross_lingual", text.strip(), {"n": n})
-        for n, text in enumerate(row.query)
-    ]
-    return Case(
-        edits=(edit,), probes=tuple(probes), tags={"docter_id": row.id, "direction": direction}
-    )
-
-
-def common_text(texts: Sequence[str]) -> str:
-    """Return the first of the longest substrings that all texts share; empty for a single text."""
-    first, *others = texts
-    if not others:
-        return ""
-    for size in range(len(first), 0, -1):
-        for start in range(len(first) - size + 1):
-            shared = first[start : start + size]
-            if all(shared in text for text in others):
-                return shared.strip()
-    return ""
-
-
-def _recall_probe(
-    edit: Edit, row: EditRow | QueriesRow, kind: str, prompt: str, tags: Tags, query: str = ""
-) -> Probe:
-    return Probe(
-        kind=kind,
-        prompt=prompt,
-        gold=(row.altered_target,),
-        rival=row.original_target,
-        edit_ids=(edit.id,),
-        scorers=SCORERS,
-        query=query,
-        tags=tags,
-    )
-
-
-def _neighbour_probe(row: QueriesRow, n: int) -> Probe:
-    # A record may have the same query twice; `n` distinguishes the two probes, and both are counted
-    # as in the paper.
-    return Probe(
-        kind="neighborhood",
-        prompt=row.query[n],
-        gold=(row.original_target,),
-        rival=row.altered_target,
-        in_scope=False,
-        scorers=SCORERS,
-        tags={"n": n} | _target_tag(row, row.query[n]),
-    )
-
-
-def _reasoning_probe(edit: Edit, row: ReasoningRow) -> Probe:
-    gold, rival = ("true", "false") if row.label == "True" else ("false", "true")
-    return Probe(
-        kind="reasoning",
-        prompt=REASONING_PROMPT.format(question=row.src),
-        gold=(gold,),
-        rival=rival,
-        choices=("true", "false"),
-        edit_ids=(edit.id,),
-        scorers=("reasoning",),
-        query=row.src,
-        tags={"label": row.label},
-    )
-
-
-def _target_tag(row: EditRow | QueriesRow, prompt: str) -> Tags:
-    if row.altered_target in prompt:
-        return {"names_target": True}
-    return {}
-
-
-def row_demonstrations(
-    row: EditRow, neighbours: QueriesRow | None, text: str
-) -> Iterator[Demonstration]:
-    """Yield the query of an edit's `text`, its paraphrases and its neighbours."""
-    target = row.altered_target
-    yield Demonstration(kind="copy", fact=text, prompt=row.query, target=target)
-    for prompt in row.paraphrase_query:
-        yield Demonstration(kind="update", fact=text, prompt=last_sentence(prompt), target=target)
-    if neighbours and neighbours.original_target != target:
-        for prompt in neighbours.query:
-            yield Demonstration(
-                kind="retain", fact=text, prompt=prompt, target=neighbours.original_target
-            )
-
 
 SUCCESS, LOCALITY, REASONING = "edit_success_eval.json", "locality_eval.json", "reasoning_eval.json"
 DOCUMENTS, FACTS = "en_doc.json", "gold_facts.json"

@@ -1,0 +1,1 @@
+"""AKEW: rows of the published files, cases made of them, and the benchmark."""

@@ -1,0 +1,1 @@
+"""DocTER: rows of the published files, cases made of them, and the benchmark."""

@@ -1,0 +1,1 @@
+"""ELKEN: rows of the published files, cases made of them, and the benchmark."""

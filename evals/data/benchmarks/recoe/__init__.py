@@ -1,0 +1,1 @@
+"""ReCoE: rows of the published files, cases made of them, and the benchmark."""
