@@ -23,7 +23,7 @@ from emend.graphs.direct import DirectContext
 from emend.graphs.execution import Graph, run_graph
 from emend.graphs.registry import GRAPHS
 from emend.graphs.respond import RespondContext, build_response, respond
-from emend.memory.errors import ModelReplyError
+from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Answer, Probe, Step
 from emend.memory.steps import keep_steps
 
@@ -173,7 +173,13 @@ def _answer(
 
     Raises:
         ModelReplyError: the reasoning ends without an answer.
+        BadSettings: no node asked the model.
     """
+    if missing := [name for name in ("prompt", "usage", "cut_tokens") if name not in state]:
+        raise BadSettings(
+            f"the editor's graph ends without {', '.join(missing)}: let it end with the node "
+            "`respond`, or with one that returns what `respond` returns."
+        )
     reply, reading = state.get("reply"), state.get("reading", "line")
     text = exact = passage = None
     if reply is not None:

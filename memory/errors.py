@@ -1,5 +1,7 @@
 """Exceptions, one class per remedy; every message says what is wrong, the value, and what to do."""
 
+import os
+import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +75,28 @@ def first_problem(error: "ValidationError") -> str:
     first = error.errors()[0]
     got = "" if first["type"] == "missing" else f", got {first['input']!r:.60}"
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}{got}"
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error's text; of the system's errors without their number and the file's name."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file and line that raised an unexpected error, as `, in FILE, line N`.
+
+    The last line outside installed packages is named; an `EmendError` says itself what is wrong.
+    """
+    if isinstance(error, EmendError):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if f"{os.sep}lib{os.sep}python" not in frame.filename]
+    if not (outside or frames):
+        return ""
+    last = (outside or frames)[-1]
+    return f", in {os.path.basename(last.filename)}, line {last.lineno}"
 
 
 class EmendError(Exception):

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from os.path import lexists
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from emend.memory.errors import BadSettings, EmendError
+from emend.memory.errors import BadSettings, EmendError, place_of
 from emend.memory.products import Row, product_rows
 
 T = TypeVar("T")
@@ -174,7 +174,9 @@ def summary_of(component: object) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return a hint with the nearest known name, or with all known names."""
+    """Return a hint with the nearest known name, with all known names, or that there are none."""
+    if not known:
+        return "there are none."
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}."
 
@@ -242,7 +244,7 @@ class Registry(Generic[T]):
                 raise
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be created or used ({type(error).__name__}: "
-                f"{error}): see docs/how-to/extend.md for the interface of "
+                f"{error}{place_of(error)}): see docs/how-to/extend.md for the interface of "
                 f"a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
             ) from error
 
@@ -260,8 +262,9 @@ class Registry(Generic[T]):
             if name in self.builtin and not is_usual:
                 raise
             problem = str(error) if is_usual else f"{type(error).__name__}: {error}"
+            source = "" if path == name else f" from '{path}'"
             raise BadSettings(
-                f"{self.kind} '{name}' cannot be loaded from '{path}': {problem}. "
+                f"{self.kind} '{name}' cannot be loaded{source}: {problem}. "
                 "Install its package, or correct the module:attribute."
             ) from error
         return component  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from emend.agents.judging.fence import neutralise, shorten
 from emend.agents.judging.reply_form import ReplyForm
 from emend.memory.edit import FrozenModel, prompt_id
-from emend.memory.errors import BadData, problem_of
+from emend.memory.errors import BadData, problem_of, reason_of
 from emend.memory.files import read_input
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def read_tables(path: Path, adapter: TypeAdapter[dict[str, P]], example: str) ->
         content: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError, BadData) as error:
         raise BadData(
-            f"cannot read the prompts '{path}': {error}. Give a TOML file with {example}."
+            f"cannot read the prompts '{path}': {reason_of(error)}. Give a TOML file "
+            f"with {example}."
         ) from error
     try:
         prompts = adapter.validate_python(content)

@@ -179,7 +179,10 @@ def _checked(content: bytes) -> bytes:
         body = json.loads(content)
     except (ValueError, RecursionError):
         beginning = hide_keys(" ".join(content[:2000].decode(errors="replace").split()))[:100]
-        raise BadExchange(ModelUnreachable, f"the reply was not JSON: {beginning!r}.") from None
+        raise BadExchange(
+            ModelUnreachable,
+            f"the reply was not JSON: {beginning!r}. Check that the address is that of the API.",
+        ) from None
     return json.dumps(body).encode() if replace_usage(body) else content
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings, problem_of
+from emend.memory.errors import BadSettings, problem_of, reason_of
 from emend.memory.files import read_input
 from emend.memory.registry import nearest
 
@@ -59,7 +59,8 @@ class Prices(FrozenModel):
             return cls.model_validate(tomllib.loads(read_input(path).decode()))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise BadSettings(
-                f"the prices file '{path}' cannot be read: {error}. Give another --prices."
+                f"the prices file '{path}' cannot be read: {reason_of(error)}. Give "
+                "another --prices."
             ) from error
         except ValidationError as error:
             first = error.errors()[0]

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from emend.evals.api.result import RunResult
@@ -15,7 +15,7 @@ from emend.evals.config.named_options import from_options
 from emend.evals.config.overrides import MODEL
 from emend.evals.config.run_config import RunConfig
 from emend.evals.jobs.progress import Progress
-from emend.memory.errors import RunRefused
+from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.registry import name_object, trust_typed
 
 if TYPE_CHECKING:
@@ -38,10 +38,20 @@ def component_name(kind: str, component: Any) -> str:
     Args:
         kind: option to which the component is passed: benchmark, editors, embedding, model or
             retriever.
-        component: a name, a class, a factory, or an instance.
+        component: a name, a class, a factory, or an instance; a file may be a path.
+
+    Raises:
+        BadSettings: the benchmark is rows in memory, which no run folder could name.
     """
-    if isinstance(component, str):
-        return component
+    if isinstance(component, (str, PurePath)):
+        return str(component)
+    if kind == "benchmark" and (
+        isinstance(component, (list, dict)) or hasattr(component, "to_csv")
+    ):
+        raise BadSettings(
+            f"a {type(component).__name__} is no benchmark: save the rows as a file of facts, as "
+            "with DataFrame.to_csv('facts.csv', index=False), and name the file."
+        )
     if isinstance(component, type) or hasattr(component, "__name__"):
         return name_object(component.__name__, component)
     label = type(component).__name__

@@ -58,7 +58,7 @@ AnswerEditors = Annotated[
 
 
 def annotate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
     study: StudyName,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for the sheets.")],
     size: Annotated[
@@ -109,7 +109,7 @@ def annotate(
 
 FilledSheets = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[SHEET]...", help="Filled .csv files; default: those in the folder."),
+    typer.Argument(metavar="SHEET", help="Filled .csv files; default: those in the folder."),
 ]
 
 

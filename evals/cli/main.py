@@ -181,7 +181,7 @@ def load_command(name: str) -> Any:
         command = single
     app = copy(command)
     app.registered_commands = [_trusting(each) for each in command.registered_commands]
-    return _without_types_of_flags(_without_completion(typer.main.get_command(app)))
+    return _with_plain_types(_without_completion(typer.main.get_command(app)))
 
 
 def _without_completion(command: Any) -> Any:
@@ -211,14 +211,23 @@ def _trusting(command: CommandInfo) -> CommandInfo:
     return command
 
 
-def _without_types_of_flags(command: Any) -> Any:
-    """Return the command with a help that shows no type for options without a value."""
-    for option in (*command.params, command.get_help_option(typer.Context(command))):
-        if getattr(option, "is_flag", False):
-            option.metavar = ""
+def _with_plain_types(command: Any) -> Any:
+    """Return the command with a help that shows no Python types.
+
+    Flags have no value, and the names of arguments say what they are.
+    """
+    for parameter in (*command.params, command.get_help_option(typer.Context(command))):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = _no_type
     for each in getattr(command, "commands", {}).values():
-        _without_types_of_flags(each)
+        _with_plain_types(each)
     return command
+
+
+def _no_type(ctx: typer.Context) -> None:
+    """Show no type beside the name of an argument."""
 
 
 def _say_plainly(error: typer.BadParameter) -> None:
@@ -242,7 +251,11 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
         for name, new_call in old_names().items():
             self.add_command(TyperCommand(name, help=f"{new_call}.", hidden=True))
-        _without_types_of_flags(self)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with Typer's own options, which it adds after the group is made."""
+        _with_plain_types(self)
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name, the loaded command, and the remaining arguments."""

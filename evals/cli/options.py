@@ -461,7 +461,7 @@ def enforce_thresholds(report: "Report", require: Sequence[str] | None, junit: P
 
     outcomes = check_requirements(report, require or ())
     for outcome in outcomes:
-        print_text(f"{'met' if outcome.met else 'NOT MET'}: {outcome.message}", err=True)
+        print_text(str(outcome), err=True)
     if junit is not None:
         write_junit(outcomes, f"emend {report.benchmark} {report.model}", junit)
     if not all(outcome.met for outcome in outcomes):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from emend.evals.config.mode import END
 from emend.evals.config.overrides import MODEL
 from emend.evals.config.run_config import RunConfig
-from emend.memory.errors import BadSettings, MissingData, problem_of
+from emend.memory.errors import BadSettings, MissingData, problem_of, reason_of
 from emend.memory.files import read_input
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
@@ -99,7 +99,7 @@ class RunPlan(NamedTuple):
             path.write_text(self.text(), encoding="utf-8")
         except (OSError, ValueError) as error:
             raise BadSettings(
-                f"cannot write '{path}': {error}. Give another --save-config FILE."
+                f"cannot write '{path}': {reason_of(error)}. Give another --save-config FILE."
             ) from error
 
     def text(self) -> str:
@@ -181,7 +181,7 @@ def parse_yaml(path: Path) -> dict[Any, Any]:
         ) from error
     except (OSError, ValueError) as error:
         raise MissingData(
-            f"the configuration file '{path}' cannot be read: {error}. Name another."
+            f"the configuration file '{path}' cannot be read: {reason_of(error)}. Name another."
         ) from error
     try:
         if len(content) > MAX_BYTES:

@@ -21,7 +21,14 @@ from emend.evals.metrics.agents import score_calls
 from emend.evals.metrics.fact_checks import score_checks
 from emend.evals.metrics.hops import MULTIHOP, with_hops
 from emend.evals.metrics.scorers import score, without_blank
-from emend.evals.metrics.scores import EMPTY, NO_BASELINE, NO_PROBABILITIES, NO_TEXT, ProbeScores
+from emend.evals.metrics.scores import (
+    EMPTY,
+    NO_BASELINE,
+    NO_PROBABILITIES,
+    NO_TEXT,
+    ProbeScores,
+    lacks_score,
+)
 from emend.evals.metrics.scoring.registry import scorer_of
 from emend.memory.errors import ContextOverflow, ModelReplyError, NotApplicable
 from emend.memory.probe import Answer, Probe
@@ -96,7 +103,7 @@ def counts_of(records: Sequence[Record]) -> Counter[str]:
 
     Those are counted when they are asked.
     """
-    unscored = sum(map(_lacks_score, records))
+    unscored = sum(lacks_score(record.values, record.unscored) for record in records)
     counts = Counter(finished=1, records=len(records), unscored=unscored)
     for record in records:
         if not record.from_baseline:
@@ -107,14 +114,6 @@ def counts_of(records: Sequence[Record]) -> Counter[str]:
                 calls=usage.calls,
             )
     return counts
-
-
-def _lacks_score(record: Record) -> bool:
-    """Return True if a score is missing for another reason than a model without probabilities."""
-    reasons = record.unscored.values()
-    return bool(reasons) and (
-        not record.values or any(not why.startswith(NO_PROBABILITIES) for why in reasons)
-    )
 
 
 def _ask(

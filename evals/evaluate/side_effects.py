@@ -17,7 +17,7 @@ from emend.evals.evaluate.units import EditorPass
 from emend.evals.log.lines import BROKEN_RATIO, COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.memory.edit import Edit, FrozenModel, content_id
-from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
+from emend.memory.errors import BadData, EmendError, MissingData, RunRefused, reason_of
 from emend.memory.files import open_file
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def load_texts(name: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(
-            f"'{file}' cannot be read: {error}. Write held-out texts in UTF-8, one per line."
+            f"'{file}' cannot be read: {reason_of(error)}. Write held-out texts in UTF-8, "
+            "one per line."
         ) from error
     texts = tuple(line.strip() for line in content.splitlines() if line.strip())
     if not texts:

@@ -22,6 +22,7 @@ from emend.memory.errors import (
     RequestRefused,
     RunRefused,
     TooManyFailures,
+    place_of,
 )
 from emend.memory.redaction import hide_keys
 
@@ -138,12 +139,13 @@ def error_fields(key: str, labels: Mapping[str, Any], error: BaseException) -> d
         **labels,
         "probe": getattr(error, "probe_id", ""),
         "error": type(error).__name__,
-        "message": hide_keys(str(error)),
+        "message": hide_keys(f"{error}{place_of(error)}"),
         "steps": [event_of(step) for step in getattr(error, "steps", ())],
         "at": now(),
     }
 
 
 def error_text(error: BaseException) -> str:
-    """Return class and message of an error in one line, without API keys."""
-    return f"{type(error).__name__}: {hide_keys(' '.join(str(error).split()))}"
+    """Return class, message and place of an error in one line, without API keys."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}{place_of(error)}"
+    return hide_keys(text)

@@ -22,7 +22,7 @@ from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.metrics.published.akew import EDITED, akew_error
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings, problem_of
+from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
 from emend.memory.files import open_file
 from emend.memory.registry import Registry, nearest
 
@@ -133,7 +133,8 @@ def _read(path: Path) -> dict[str, Study]:
         ) from error
     except (BadData, OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise BadData(
-            f"cannot read the study '{path}': {error}. See docs/how-to/judges.md, Annotate."
+            f"cannot read the study '{path}': {reason_of(error)}. See "
+            "docs/how-to/judges.md, Annotate."
         ) from error
     return {study.name: study for study in studies}
 

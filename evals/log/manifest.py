@@ -184,6 +184,11 @@ class Manifest(FrozenModel):
         try:
             return read_model(path, cls, "Start a new run in another folder.")
         except (FileNotFoundError, NotADirectoryError) as error:
+            if not folder.exists():
+                raise BadData(
+                    f"the run folder '{folder}' does not exist: correct the path; `emend run` "
+                    "makes one."
+                ) from error
             runs = [str(each.parent) for each in sorted(folder.glob(f"*/{MANIFEST}"))[:4]]
             remedy = (
                 f"it contains runs: name one, such as {' or '.join(runs)}."

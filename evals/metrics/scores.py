@@ -33,6 +33,14 @@ class AnswerReading(NamedTuple):
     rule: str
 
 
+def lacks_score(values: Mapping[str, float], unscored: Mapping[str, str]) -> bool:
+    """Return True if a score is missing for another reason than a model without probabilities."""
+    reasons = unscored.values()
+    return bool(reasons) and (
+        not values or any(not why.startswith(NO_PROBABILITIES) for why in reasons)
+    )
+
+
 class ProbeScores(NamedTuple):
     """Scores of one answer: `values` has a number per output, `unscored` a reason per output
     without a number, and `readings` the readings of outputs that parse a text.

@@ -246,7 +246,10 @@ def _item(line: str, place: str, turns: int) -> StreamItem:
     if not (
         isinstance(fields, dict) and len(fields) == 1 and next(iter(fields)) in (TURN, QUESTION)
     ):
-        raise BadData(f'{place}: not {{"{TURN}": ...}} or {{"{QUESTION}": ...}}. {REMEDY}')
+        hint = REMEDY
+        if isinstance(fields, dict) and "role" in fields:
+            hint = "Chat messages become a stream by emend data chats."
+        raise BadData(f'{place}: not {{"{TURN}": ...}} or {{"{QUESTION}": ...}}. {hint}')
     ((kind, content),) = fields.items()
     if kind == TURN:
         return parse_fields(Turn, content, place, REMEDY, kind)

@@ -239,10 +239,15 @@ def _call(
 ) -> list[Result]:
     """Return the results of a function: hits, entries, ids or texts, each alone or as (result,
     score).
+
+    Raises:
+        TypeError: the function returns something else than results in order.
     """
     further = {"corpus": corpus, "k": k}
     known = _parameters(function)
     results = function(query, **{name: value for name, value in further.items() if name in known})
+    if not isinstance(results, Iterable):
+        raise TypeError(f"it returned {type(results).__name__}, not a list of results")
     return [_as_result(result) for result in results]
 
 

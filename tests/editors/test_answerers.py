@@ -10,7 +10,8 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, EXAMPLES
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
-from emend.memory.errors import ModelReplyError
+from emend.extend import MemoryEditor, RagContext, RagState, compose, linear_graph, retrieve
+from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.steps import steps_of
@@ -29,6 +30,27 @@ def ask(editor: str, reply: str, kind: Any = ScriptedChatModel, **probe: Any) ->
     made = EDITORS.load(editor)(EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
     with made.edit([CAPITAL]) as answerer:
         return answerer.answer(asked)
+
+
+class Unanswered(MemoryEditor):
+    """An editor whose graph ends before the model is asked."""
+
+    name = "unanswered"
+
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self.app = linear_graph("unanswered", RagState, RagContext, retrieve, compose)
+
+
+def test_a_graph_that_ends_without_an_answer_is_refused_with_the_remedy():
+    model = ScriptedChatModel(reply=lambda prompt: "Rye")
+    made = Unanswered(EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
+    asked = Probe(kind="x", prompt=CHAIN, gold=("Rye",), edit_ids=(CAPITAL.id,))
+    with (
+        made.edit([CAPITAL]) as answerer,
+        pytest.raises(BadSettings, match="ends without cut_tokens: .*`respond`"),
+    ):
+        answerer.answer(asked)
 
 
 @pytest.mark.parametrize("editor", EDITORS_OF_CHAINS)

@@ -58,7 +58,7 @@ def test_parts_are_found_by_attribute_and_entry_point_but_not_under_a_built_in_n
 @pytest.mark.parametrize("path", ["no_such_module_x:thing", "json:no_such_thing", "json:"])
 def test_a_missing_module_or_attribute_is_refused(registry, path):
     trust_names([path])
-    with pytest.raises(BadSettings, match="cannot be loaded from .* correct the module:attribute"):
+    with pytest.raises(BadSettings, match="cannot be loaded: .* correct the module:attribute"):
         registry.load(path)
 
 
@@ -74,7 +74,7 @@ def test_a_module_that_fails_or_ends_the_process_is_named(content, problem, regi
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "failing_module_x.py").write_text(content)
     trust_names(["failing_module_x:thing"])
-    with pytest.raises(BadSettings, match=f"failing_module_x:thing' cannot be loaded from .*{problem}"):
+    with pytest.raises(BadSettings, match=f"failing_module_x:thing' cannot be loaded: .*{problem}"):
         registry.load("failing_module_x:thing")
     with pytest.raises(BadSettings, match="cannot be created or used .SystemExit: 0"), registry.plugin_errors("x:y"):
         sys.exit(0)

@@ -67,7 +67,7 @@ def covariance(
     model: Annotated[str, typer.Option(metavar="MODEL", help="Local model: tiny or hf:FOLDER.")],
     corpus: Corpus = None,
     published: Published = None,
-    more_files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", hidden=True)] = None,
+    more_files: Annotated[list[str] | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     layers: Layers = None,
     cap: TokenLimit = 512,
     texts: TextLimit = None,

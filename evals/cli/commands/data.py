@@ -75,7 +75,7 @@ def pull(
 
 @data.command()
 def chats(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Files of chat messages.")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG", help="Files of chat messages.")],
     questions: Annotated[
         Path,
         typer.Option(
@@ -89,13 +89,15 @@ def chats(
     LangChain.
     """
     from emend.evals.data.conversations.chats import make_chats
+    from emend.evals.show.report.layout import counted
     from emend.memory.escape import one_line
 
     counts = make_chats(logs, questions, out)
     line = (
-        f"{counts.file}: {counts.conversations} conversations, {counts.sessions} sessions, "
-        f"{counts.messages} messages ({counts.undated} without a time), "
-        f"{counts.questions} questions ({counts.without_evidence} without evidence)"
+        f"{counts.file}: {counted(counts.conversations, 'conversation')}, "
+        f"{counted(counts.sessions, 'session')}, "
+        f"{counted(counts.messages, 'message')} ({counts.undated} without a time), "
+        f"{counted(counts.questions, 'question')} ({counts.without_evidence} without evidence)"
     )
     emit([counts], as_json, lambda console: console.print(one_line(line), markup=False))
 
@@ -189,6 +191,13 @@ def new(
     print_text(f"Next: emend run --benchmark {file} --editor unedited --editor rag")
 
 
+def _counts_text(counts: dict[str, int]) -> str:
+    """Return the counts by noun in the plural as one text."""
+    from emend.evals.show.report.layout import counted
+
+    return ", ".join(counted(count, what.removesuffix("s")) for what, count in counts.items())
+
+
 def _check_declared(name: str, as_json: bool) -> None:
     from emend.evals.data.declared.benchmark import DeclaredBenchmark
     from emend.memory.escape import one_line
@@ -202,7 +211,7 @@ def _check_declared(name: str, as_json: bool) -> None:
     rows += [{"kind": "fault", "problem": text} for text in checked.faults]
     lines = [
         *map(one_line, checked.faults),
-        ", ".join(f"{count} {what}" for what, count in counts.items()),
+        _counts_text(counts),
     ]
     emit(rows, as_json, lambda console: print_text("\n".join(lines)))
     if checked.faults:
@@ -231,7 +240,7 @@ def _check_facts(name: str, as_json: bool) -> None:
     listed += [{"kind": "fault", "problem": text} for text in faults]
     listed += [{"kind": "warning", "problem": text} for text in odd]
     lines = [*map(one_line, faults), *(f"warning: {one_line(text)}" for text in odd)]
-    lines.append(", ".join(f"{count} {what}" for what, count in counts.items()))
+    lines.append(_counts_text(counts))
     emit(listed, as_json, lambda console: print_text("\n".join(lines)))
     if faults:
         raise typer.Exit(2)

@@ -223,9 +223,10 @@ def calibrate(
         _print_calibrations(scored, files, previous, plot, as_json)
     if silent := [each.kind for each in results if not each.n]:
         raise ModelError(
-            f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so "
-            "no calibration is stored for it: check that the judge answers (emend doctor --model "
-            "...), and that the labels are not null."
+            f"{', '.join(panel.judges)} gave no readable verdict on any label of "
+            f"{', '.join(silent)}, so no calibration is stored for it: name a more capable judge, "
+            "or check that this one answers (emend doctor --model ...) and that the labels are "
+            "not null."
         )
 
 

@@ -246,7 +246,7 @@ def stats(where: Where = FOLDER, as_json: Json = False) -> None:
 @memory.command()
 def withdraw(
     edit_ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="Ids of edits, as in search and show.")
+        list[str], typer.Argument(metavar="ID", help="Ids of edits, as in search and show.")
     ],
     where: Where = FOLDER,
     as_json: Json = False,

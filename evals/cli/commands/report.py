@@ -83,7 +83,7 @@ class ReportOutput(FrozenModel):
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders; several are shown in the same tables."),
+        typer.Argument(metavar="RUN", help="Run folders; several are shown in the same tables."),
     ],
     output: ReportOutput,
     against: Annotated[

@@ -210,7 +210,7 @@ def _continue_run(folder: Path, changes: Mapping[str, Any], trusted: tuple[str, 
 
 def merge(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="SHARE...", help="Folders of a run's shares.")
+        list[Path], typer.Argument(metavar="SHARE", help="Folders of a run's shares.")
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Run folder to write; new or empty.")],
     partial: Annotated[
@@ -303,7 +303,9 @@ def _add_default_editors(options: dict[str, Any], fields: dict[str, Any]) -> Non
     from emend.evals.data.facts.fact_formats import is_fact_file
 
     benchmark = options.get("benchmark") or fields.get("benchmark") or ""
-    if options.get("editors") or fields.get("editors") or not is_fact_file(benchmark):
+    if options.get("editors") or fields.get("editors"):
+        return
+    if not is_fact_file(benchmark):
         return
     default_model = RunConfig.model_fields["model"].default
     models = options.get("model") or fields.get("models") or [fields.get("model", default_model)]

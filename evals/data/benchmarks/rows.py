@@ -152,15 +152,13 @@ def require(folder: Path, files: Iterable[str], remedy: str) -> None:
     """Check that all files are in the folder.
 
     Raises:
-        MissingData: files are missing; the error names them and ends with the remedy.
+        MissingData: the folder or files are missing; the error ends with the remedy.
     """
     names = list(files)
     if missing := [name for name in names if not (folder / name).is_file()]:
         if not folder.is_dir():
-            what = f"no folder '{folder}'"
-        else:
-            what = f"'{folder}' lacks {', '.join(missing)}"
-        raise MissingData(f"{what}; needed: {', '.join(names)}. {remedy}")
+            raise MissingData(f"no folder '{folder}' with the files. {remedy}")
+        raise MissingData(f"'{folder}' lacks {', '.join(missing)}. {remedy}")
 
 
 def sha256(path: Path) -> str:

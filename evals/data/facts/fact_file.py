@@ -63,6 +63,13 @@ def _in_row(row: FactRow) -> Iterator[str]:
         yield f"the old answer is the new one, '{gold:.40}': the fact changes nothing"
     if any(fold(aside.question) == fold(row.question or "") for aside in row.locality):
         yield f"the question '{row.question:.60}' is among those that must not change"
+    for aside in row.locality:
+        one_word = re.fullmatch(r"[\w.,-]+", aside.question, re.ASCII)
+        if one_word and aside.answer is None:
+            yield (
+                f"the question '{aside.question:.60}' of locality is one word without an answer: "
+                "in a table | separates questions, not answers"
+            )
     for aside in row.near_locality:
         if not aside.documents and not _holds(row.edit.text, aside.answer or ""):
             yield (

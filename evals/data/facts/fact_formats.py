@@ -74,7 +74,9 @@ def read_facts(name: str, complete: Complete | None = None) -> list[FactRow]:
         if len(faults) > MAX_FAULTS:
             omitted = f"; and {len(faults) - MAX_FAULTS} more"
         remedy = f"All faults: emend data check {name}; all fields: emend data schema"
-        raise BadData(f"{'; '.join(faults[:MAX_FAULTS]).removesuffix('.')}{omitted}. {remedy}")
+        text = "; ".join(fault.removesuffix(".") for fault in faults[:MAX_FAULTS]) + omitted
+        stop = "" if text.endswith("?") else "."
+        raise BadData(f"{text}{stop} {remedy}")
     if not rows:
         raise BadData(f"{name} has no rows: write a template with emend data new FILE.")
     return rows
@@ -156,7 +158,10 @@ def placed_rows(name: str) -> Iterator[PlacedRow]:
 def _fault(item: Any) -> str:
     field = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        return f"field '{field}' is unknown: {nearest(field, list(FactRow.model_fields))}"
+        hint = nearest(field, list(FactRow.model_fields))
+        if hint.endswith("?"):
+            return f"field '{field}' is unknown: {hint}"
+        return f"field '{field}' is unknown"  # the list of fields is in the remedy
     message = problem_of(item)
     if item["type"] == "tuple_type":
         message = "no list"

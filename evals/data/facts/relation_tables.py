@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, problem_of
+from emend.memory.errors import BadData, problem_of, reason_of
 from emend.memory.files import read_input
 
 SHIPPED = Path(__file__).with_name("relations.toml")
@@ -92,4 +92,4 @@ def read_tables(path: Path, form: Any, what: str, remedy: str) -> Any:
         place = ", ".join(f"'{part}'" for part in first["loc"])
         raise BadData(f"{path}, {place or what}: {problem_of(first)}. {remedy}") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise BadData(f"cannot read {what} '{path}': {error}. {remedy}") from error
+        raise BadData(f"cannot read {what} '{path}': {reason_of(error)}. {remedy}") from error

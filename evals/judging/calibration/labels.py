@@ -10,7 +10,7 @@ from emend.agents.judging.base import Item, Scale
 from emend.evals.judging.calibration.stress import parts_of
 from emend.evals.judging.panel import load_judge
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, BadSettings, problem_of
+from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
 from emend.memory.files import open_file
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def read_labels(path: Path) -> list[LabelledItem]:
             )  # not splitlines: JSON may have \u2028
     except (BadData, OSError, UnicodeDecodeError) as error:
         raise BadData(
-            f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}."
+            f"cannot read the labels '{path}': {reason_of(error)}. Each line is to be like "
+            f"{FORMAT}."
         ) from error
     rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not rows:

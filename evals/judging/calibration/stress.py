@@ -18,7 +18,7 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.votes import combine
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, BadSettings, problem_of
+from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
 from emend.memory.files import open_file
 from emend.memory.registry import nearest
 
@@ -155,7 +155,7 @@ def own_cases(path: Path) -> dict[str, StressCase]:
         with open_file(path, links=True) as file:
             content = tomllib.loads(file.read().decode("utf-8-sig"))
     except (BadData, OSError, ValueError, RecursionError) as error:
-        raise BadData(f"cannot read the cases '{path}': {error}. {like}") from error
+        raise BadData(f"cannot read the cases '{path}': {reason_of(error)}. {like}") from error
     by_kind: dict[str, StressCase] = {}
     cases = content.get("case")
     if not isinstance(cases, list) or not cases:

@@ -153,7 +153,7 @@ def _items(
     if lacking and (named or not by_kind):
         hint = " Name a judge, for example --kind equivalence; see: emend list judges."
         if named:
-            hint = ""
+            hint = " See what each judge reads: emend list judges."
         raise BadSettings(
             f"the run in '{folder}' has nothing to judge for {', '.join(lacking)}.{hint}"
         )

@@ -35,7 +35,7 @@ from emend.evals.papers.tables import (
     table_rules,
 )
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadSettings, problem_of
+from emend.memory.errors import BadSettings, problem_of, reason_of
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
 
@@ -117,7 +117,9 @@ class Recipe(FrozenModel):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(hide_keys(text), encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise BadSettings(f"cannot write '{path}': {error}. Name another file.") from error
+            raise BadSettings(
+                f"cannot write '{path}': {reason_of(error)}. Name another file."
+            ) from error
 
     @classmethod
     def read(cls, path: Path, changes: Mapping[str, Any]) -> Self:

@@ -16,7 +16,7 @@ from emend.evals.results.dry_run.duration import SPREAD
 from emend.evals.results.dry_run.estimate import COUNTS
 from emend.evals.results.dry_run.local_model import parameters_of
 from emend.evals.show.report.estimates import amounts
-from emend.evals.show.report.layout import frame
+from emend.evals.show.report.layout import counted, frame
 from emend.evals.show.report.progress import duration
 from emend.memory.escape import one_line
 
@@ -43,7 +43,8 @@ def render_estimate(estimated: RecipeEstimate) -> RenderableType:
 def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
     """Yield the totals of an estimate, the extractions before the runs, and problems of runs."""
     units = sum(run.left for run in estimated.runs)
-    yield f"{_number_of_runs(estimated)}, {units:,} units to do, {_calls_and_price(estimated)}"
+    runs = counted(len(estimated.runs), "run")
+    yield f"{runs}, {units:,} units to do, {_calls_and_price(estimated)}"
     for file, count in estimated.documents.items():
         how = estimated.extract[file].get(METHOD)
         if model := estimated.extract[file].get(MODEL):
@@ -54,18 +55,15 @@ def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
         yield f"time: {_time_text(estimated)}"
     for reason, count in estimated.left_out.items():
         yield f"no run gives {count:,} figures: {reason}"
-    first_runs: dict[str, str] = {}  # by error
+    refused: dict[str, list[str]] = {}  # runs by error
     for run in estimated.runs:
         if run.error:
-            first_runs.setdefault(run.error, title(run.config))
-    for error, name in first_runs.items():
-        yield f"cannot be run: {name}: {error}"
-
-
-def _number_of_runs(estimated: RecipeEstimate) -> str:
-    if len(estimated.runs) == 1:
-        return "1 run"
-    return f"{len(estimated.runs)} runs"
+            refused.setdefault(run.error, []).append(title(run.config))
+    for error, names in refused.items():
+        subject = names[0]
+        if len(names) > 1:
+            subject = f"{len(names)} runs"
+        yield f"cannot be run: {subject}: {error}"
 
 
 def _calls_and_price(estimated: RecipeEstimate) -> str:

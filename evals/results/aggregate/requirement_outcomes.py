@@ -20,6 +20,10 @@ class RequirementOutcome(FrozenModel):
     """Threshold in the metric's own unit."""
     met: bool
 
+    def __str__(self) -> str:
+        """Return whether it is met, with the sentence."""
+        return f"{'met' if self.met else 'NOT MET'}: {self.message}"
+
     @property
     def editor(self) -> str:
         """Name of the row's editor."""

@@ -269,6 +269,8 @@ def _two_of(editors: Sequence[str], editor_a: str | None, editor_b: str | None) 
         editor_b = editor_b or next(name for name in editors if name != editor_a)
     if editor_a and editor_b and editor_a != editor_b:
         return editor_a, editor_b
+    if len(editors) == 1:
+        raise BadSettings(f"the run has one editor, {editors[0]}: give a second run.")
     raise BadSettings(
         f"one run is compared with itself: name two of its editors ({', '.join(editors)}) with "
         "--editor-a and --editor-b, or give a second run."

@@ -14,7 +14,7 @@ from emend.evals.measure.conversations import (
     budget_names,
     figure_names,
 )
-from emend.evals.show.report.layout import Frame, bounds, decimal, dim, frame
+from emend.evals.show.report.layout import Frame, bounds, counted, decimal, dim, frame
 from emend.memory.escape import one_line
 
 HEADS = {
@@ -33,7 +33,8 @@ HEADS = {
 def render_conversations(report: ConversationReport) -> RenderableType:
     """Render the table in percent, the comparison with the first strategy, and notes."""
     title = one_line(
-        f"{report.benchmark}: {report.conversations} conversations, {report.turns} turns"
+        f"{report.benchmark}: {counted(report.conversations, 'conversation')}, "
+        f"{counted(report.turns, 'turn')}"
     )
     parts: list[RenderableType] = [Text(title, style="bold"), _figures_table(report)]
     if report.pairs:
@@ -113,7 +114,7 @@ def conversation_notes(report: ConversationReport) -> Iterator[str]:
             f"{one_line(name)}: {ms:.0f} ms of CPU time to index a conversation, without embedding"
         )
     if report.skipped:
-        yield f"{report.skipped} questions have no evidence and are excluded"
+        yield f"{counted(report.skipped, 'question')} without evidence, excluded"
     if count := report.corrections:
         yield count.sentence
 

@@ -171,6 +171,11 @@ def unscored(count: int) -> Text:
     return Text(str(count or ""), style="yellow")
 
 
+def counted(number: int, what: str) -> str:
+    """Format a number with its noun in the singular or plural."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def decimal(value: float | None, digits: int) -> str:
     """Format a number, or - for None; never -0."""
     if value is None:

@@ -21,7 +21,7 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, interval, number
+from emend.evals.show.report.layout import INTERVALS, counted, interval, number
 from emend.evals.show.report.secondary import known_lines, spent_line
 from emend.memory.escape import one_line
 
@@ -37,11 +37,6 @@ MEANINGS = {
 }
 
 
-def counted(number: int, what: str) -> str:
-    """Format a number with its noun in the singular or plural."""
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) -> list[str]:
     """Return the notes that explain the numbers of a report."""
     size = f"{counted(report.cases, 'case')}, {counted(report.records, 'record')}"
@@ -55,25 +50,26 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
     parts_shown += mark_notes(tables, plain)
     if report.cut:
         parts_shown.append(
-            f"{report.cut} prompts exceeded the model's context window and were truncated at the "
-            "front"
+            f"{counted(report.cut, 'prompt')} exceeded the model's context window: truncated at "
+            "the front"
         )
     if report.failed:
         parts_shown.append(
-            f"{report.failed} units failed (errors.jsonl) and are excluded from all numbers above; "
-            "resuming the run retries them"
+            f"{counted(report.failed, 'unit')} failed (errors.jsonl): excluded from all numbers "
+            "above; resuming the run retries them"
         )
     if report.missing:
         parts_shown.append(f"unfinished units: {report.missing}; resume the run to evaluate them")
     parts_shown += [one_line(note, 400) for note in report.notes]
     parts_shown += [
-        f"left out in {count} records: {one_line(why, 160)}"
+        f"left out in {counted(count, 'record')}: {one_line(why, 160)}"
         for why, count in report.excluded.items()
     ]
     parts_shown += gap_notes(report, tables)
     reasons = list(report.reasons.items())[:5]
     parts_shown += [
-        f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in reasons
+        f"unscored in {counted(count, 'record')}: {one_line(reason, 160)}"
+        for reason, count in reasons
     ]
     parts_shown += [one_line(choice, 400) for choice in report.choices]
     if not report.rows:

@@ -21,12 +21,11 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, dim, fits, number, plain_grid
+from emend.evals.show.report.layout import INTERVALS, counted, dim, fits, number, plain_grid
 from emend.evals.show.report.layout import interval as interval
 from emend.evals.show.report.metric_notes import (
     MARKS,
     STYLES,
-    counted,
     left_out,
     legend,
     mark_notes,

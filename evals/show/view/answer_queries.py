@@ -5,6 +5,8 @@ run in the order in which they are listed here; the others read the tables creat
 statement that reads `fitting` is appended to `FITTING`.
 """
 
+from emend.evals.metrics.scores import NO_PROBABILITIES
+
 TAG_JSONS = """
 SELECT tags::VARCHAR FROM case_lines WHERE tags::VARCHAR != '{}'
 UNION SELECT tags::VARCHAR FROM record_lines WHERE tags::VARCHAR != '{}'
@@ -40,9 +42,14 @@ CREATE_POSITIONS = """
 CREATE VIEW positions AS
 SELECT setting, case_id, min(position) AS position FROM cases GROUP BY ALL
 """
+# `lacks_score` of a record as a condition.
+LACKS_SCORE = f"""
+(cardinality(unscored) > 0 AND (cardinality("values") = 0 OR len(list_filter(
+    map_values(unscored), lambda why: NOT starts_with(why, '{NO_PROBABILITIES}'))) > 0))
+"""
 # A verdict is stored as its index in `VERDICTS`; `question` is equal for all editors that were
 # asked the same probe.
-CREATE_ANSWERS = """
+CREATE_ANSWERS = f"""
 CREATE TABLE answers AS
 WITH decided AS (
     SELECT records.*, list_filter(
@@ -53,7 +60,7 @@ SELECT line, line_start, hash(unit) AS unit, position, editor, kind, repeat, che
     greatest(0, least($max_tokens, usage_input_tokens::HUGEINT + usage_output_tokens))::BIGINT
         AS tokens,
     coalesce(("values"[decider] < 1)::INTEGER, $unscored)::UTINYINT AS verdict,
-    cardinality(unscored) > 0 AS is_unscored, usage_retries > 0 AS is_retried,
+    {LACKS_SCORE} AS is_unscored, usage_retries > 0 AS is_retried,
     "values"['hit@1'] AS hit, tag_lines
 FROM decided LEFT JOIN tag_texts ON tags::VARCHAR = tag_json
 LEFT JOIN positions USING (setting, case_id) ORDER BY line

@@ -15,6 +15,7 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import parse_fields, read_lines, read_records
 from emend.evals.log.run_index import RunIndex
 from emend.evals.log.table_parts import find_parts, parts_folder
+from emend.evals.metrics.scores import lacks_score
 from emend.evals.show.view.answers import LARGE, SOURCES, RunAnswers, Totals
 from emend.evals.show.view.results import ResultCache
 from emend.evals.show.view.scan import FileState, RunLocation, Scan, file_state, is_written
@@ -246,7 +247,7 @@ def count_answers(folder: Path) -> Totals:
     for record in lines:
         units.add(record.unit)
         records += 1
-        unscored += bool(record.unscored)
+        unscored += lacks_score(record.values, record.unscored)
         retried += record.usage.retries > 0
         tokens += record.usage.input_tokens + record.usage.output_tokens
     failed = {line["unit"] for line in read_lines(folder, ERRORS)} - units

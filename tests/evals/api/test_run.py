@@ -57,6 +57,15 @@ def test_objects_that_cannot_be_imported_are_named_in_this_process(tmp_path):
     assert run(tmp_path / "x", editors=[Local, lambda context: ToyEditor(context)]).summary.finished == 0
 
 
+def test_a_file_may_be_a_path_and_rows_in_memory_are_to_be_saved(tmp_path):
+    file = tmp_path / "facts.csv"
+    file.write_text("question,answer\nWho leads Acme?,Mira Osei\n")
+    assert emend.run(file, ToyEditor, ScriptedModel(), out=tmp_path / "run", progress=False).records()
+    for rows in ([{"question": "q?", "answer": "a"}], pytest.importorskip("pandas").DataFrame()):
+        with pytest.raises(BadSettings, match=r"is no benchmark: save the rows as a file of facts"):
+            emend.run(rows, ToyEditor, ScriptedModel(), progress=False)
+
+
 def test_an_object_of_another_process_is_asked_for_again():
     with pytest.raises(BadSettings, match=r"object:Gone.*emend\.run"):
         emend.run(ToyBenchmark, "object:Gone", progress=False)

@@ -43,7 +43,7 @@ def test_compare_shows_two_editors(tmp_path: Path, emend: Any) -> None:
     rows = json.loads(out)["rows"]
     assert rows[0]["difference"] == 0.0 and rows[-1]["paired"] == 7
     code, _, err = emend("compare", run)
-    assert code == 2 and "--editor-b" in err
+    assert code == 2 and "the run has one editor, rag: give a second run" in err
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def test_a_judge_an_editor_over_a_built_in_graph_and_a_registered_one_are_drawn(
         ("NUMBER", r"has no graph \(got 3\): name a compiled LangGraph graph, a StateGraph, a function"),
         ("nothing", "has no graph"),
         ("Plain", "has no graph .* or an editor with a compiled graph in its attribute app"),
-        ("broken", r"cannot be created or used \(KeyError: 'boom'\): see docs/how-to/extend.md"),
+        ("broken", r"cannot be created or used \(KeyError: 'boom', in .*, line .*\): see docs/how-to/extend.md"),
         ("WITHOUT_ENTRY", "cannot be created or used .ValueError"),
     ],
 )

@@ -266,7 +266,7 @@ def none(corpus): return None
     ("strategy", "told"),
     [
         ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
-        ("broken_strategies:Unmade", "cannot be created or used (RuntimeError: no room)"),
+        ("broken_strategies:Unmade", "cannot be created or used (RuntimeError: no room, in broken_strategies.py, line"),
         ("broken_strategies:none", "returns None for a corpus, which cannot search"),
         ("builtins:len", "docs/how-to/extend.md"),
         (":foo", "cannot be loaded"),

@@ -1,12 +1,14 @@
 """The help has the common options first and each other one in the panel of its subject."""
 
 import inspect
+import re
 from typing import Annotated, Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from emend.evals.cli.main import COMMANDS, load_command, old_names
+from emend.evals.cli.main import COMMANDS, app, load_command, old_names
 from emend.evals.cli.panels import COMMON, MORE, in_panels
 
 
@@ -30,6 +32,12 @@ def test_the_help_of_run_begins_with_twelve_common_options() -> None:
         "API calls",
     ]
     assert panels[COMMON][:4] == ["--benchmark", "--editor", "--model", "--setting"] and len(panels[COMMON]) == 12
+
+
+@pytest.mark.parametrize("words", [[], ["view"], ["report"], ["judge", "agreement"], ["data", "chats"]])
+def test_the_help_shows_no_python_types(words: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"]).output
+    assert "Options" in shown and not re.search(r"<[a-z]|list\[", shown)
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS.names() if name not in old_names()])

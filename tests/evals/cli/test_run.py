@@ -89,7 +89,7 @@ def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: 
     failing = ("--set", "model.fail_on=Land0", "--fail-on-error", "false")
     first = emend(*RUN, "--out", "out", *failing)
     again = emend("resume", "out", *TRUST)
-    assert "units failed" in first.out and "units failed" in again.out
+    assert "1 unit failed" in first.out and "1 unit failed" in again.out
     assert "Nothing to do" not in again.out
 
 

@@ -146,7 +146,7 @@ FILES = {
         (("build", "questions", "--from", "none", "--model", "openai:x", "--out", "b"), "name one with .txt"),
         (("build", "quetions", "--from", "none"), "did you mean 'questions'"),
         (("retrieval", "--benchmark", "tinyworld", "--strategy", "bm52"), "did you mean 'bm25'"),
-        (("stream", "run", "turns.jsonl", "--system", "rag", "--model", "tiny"), "emend stream new"),
+        (("stream", "run", "turns.jsonl", "--system", "rag", "--model", "tiny"), "emend data chats"),
         (("reproduce", "akwe:2"), "did you mean 'akew'"),
         (("reproduce", "recoe:4", "--only", "method"), "--only method=MEMIT"),
         (("reproduce", "recoe:4", "--only", "method=InputAug,setting=direct"), "repeat --only"),

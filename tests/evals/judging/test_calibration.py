@@ -220,7 +220,7 @@ def test_without_a_verdict_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(MODELS.builtin, "silent", ("tests.evals.judging.test_calibration:load_silent", ""))
     file = written(tmp_path, *(line("yes", "coherence", str(n), f"text {n}") for n in range(3)))
     result = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
-    assert "no verdict on any label of coherence" in str(result.exception) and result.exit_code
+    assert "no readable verdict on any label of coherence" in str(result.exception) and result.exit_code
     assert read_calibration(("silent:x",), "coherence") is None
 
 

@@ -38,6 +38,7 @@ def test_a_short_stream_can_be_written_by_hand(tmp_path: Path):
         (["[]"], "line 1"),
         (['{"turn": {"text": "a"}}', '{"turn": {"texts": "b"}}'], "line 2, text"),
         (['{"turn": {"text": "a"}}', '{"turn": {"text": "a"}}'], "line 2"),
+        (['{"role": "user", "content": "a"}'], "line 1: .*emend data chats"),
         (['{"question": {"text": "a", "kind": "odd"}}'], "line 1, kind"),
         (['{"turn": {"text": "a"}}'], "question"),
         (['{"question": {"text": "a", "kind": "current", "gold": ["x"]}}'], "turn"),

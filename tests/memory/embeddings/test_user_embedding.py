@@ -124,8 +124,8 @@ def test_its_identity_has_its_source_and_similarity_and_later_failures_are_named
         ("Wordy", "ValueError: could not convert string to float"),
         ("Nameless", "Nameless object.*which has no identity"),
         ("HERE", "'str' object is not callable"),
-        ("Missing", "cannot be loaded from"),
-        ("Letters+learned", "cannot be loaded from"),
+        ("Missing", "cannot be loaded: module"),
+        ("Letters+learned", "cannot be loaded: module"),
     ],
 )
 def test_objects_that_are_no_embedding_are_refused_by_name(name: str, problem: str) -> None:

@@ -197,6 +197,15 @@ def test_a_function_of_other_parameters_names_those_that_are_called(function, me
         load_retriever(f"{__name__}:{function.__name__}")(corpus())
 
 
+def no_results(query):
+    """Forgets to return what it finds."""
+
+
+def test_a_function_without_results_is_named_with_its_fault():
+    with pytest.raises(TypeError, match="it returned NoneType, not a list of results"):
+        load_retriever(f"{__name__}:no_results")(corpus()).search("q", 1)
+
+
 def test_a_function_that_searches_needs_no_annotation_to_be_trusted():
     trust_names([f"{__name__}:{name}" for name in ("by_words", "other_names")], checked=True)
     assert load_retriever(f"{__name__}:by_words")(corpus()).search("Ada", 1)

@@ -160,6 +160,10 @@ ODD = {
     "a small float": ([jsonl(object="2.0")[1]], "pandas"),
     "smart quotes": ([jsonl(object="“Ostrim”")[1]], "is in quotes"),
     "a sentence as the answer": ([jsonl(object="Ostrim and " * 20)[1]], "long for an answer"),
+    "an alias after a bar": (
+        [jsonl(locality=[{"question": "How many legs has a spider?", "answer": "8"}, {"question": "eight"}])[1]],
+        "'eight' of locality is one word without an answer",
+    ),
     "an aside that is the question": (
         [jsonl(question="Which?", locality=[{"question": "Which?"}])[1]],
         "must not change",

@@ -75,6 +75,19 @@ def test_what_was_measured_replaces_what_was_foreseen(tmp_path: Path, monkeypatc
     assert list(estimate_lines(left))[-1].endswith("at the pace of the 1 units that are finished")
 
 
+def test_runs_that_lack_the_same_folder_share_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [
+        RecipeRun(config=RunConfig(benchmark="akew", editors=("rag",), model="tiny", benchmark_options=options))
+        for options in ({}, {"dataset": "counterfact"})
+    ]
+    outcomes = [RunOutcome(folder=str(tmp_path / str(n))) for n in range(2)]
+    lines = list(estimate_lines(estimate(Recipe(runs=tuple(runs)), outcomes)))
+    refused = [line for line in lines if line.startswith("cannot be run: ")]
+    assert len(refused) == 1
+    assert refused[0].startswith("cannot be run: 2 runs: no folder 'data/akew' with the files. Get them with: ")
+
+
 def test_figures_that_no_run_gives_are_counted_before_the_start() -> None:
     models = dict.fromkeys(("GPT-J", "Mistral 7B", "Llama 3", "GPT-4"), "tiny")
     lines = list(estimate_lines(estimate(Recipe(table="elken:5", models=models), [])))

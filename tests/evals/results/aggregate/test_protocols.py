@@ -86,7 +86,7 @@ def test_records_left_out_by_a_filter_are_in_no_figure_and_are_counted(tmp_path)
     run = write_run(tmp_path / "run", [said("1", 0, 0), said("2", 1, 1, excluded="right before")], metrics=METRICS)
     assert (rows_of(run)["rag", "EM"].mean, rows_of(run)["rag", "EM"].n) == (0.0, 1)
     assert report(run).excluded == {"right before": 1}
-    assert any("left out in 1 records: right before" in note for note in notes(report(run)))
+    assert any("left out in 1 record: right before" in note for note in notes(report(run)))
 
 
 def test_replies_that_were_cut_off_are_counted(tmp_path):

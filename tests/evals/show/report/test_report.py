@@ -121,7 +121,7 @@ def test_intervals_are_as_fine_as_they_must_be_and_durations_as_people_say_them(
 def test_notes_tell_what_is_missing() -> None:
     found = made(two_editors() + [record("a", 11, reason="no \x1breply")], ES)
     told = "\n".join(notes(found.model_copy(update={"cut": 3, "failed": 2, "missing": 1})))
-    reason = "unscored in 1 records: no \\x1breply"
+    reason = "unscored in 1 record: no \\x1breply"
     for part in ("3 prompts exceeded", "2 units failed", "unfinished units: 1;", reason):
         assert part in told
     assert "no record is scored yet" in "\n".join(notes(made([], ES)))

@@ -10,10 +10,12 @@ import pytest
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.table_parts import find_parts, parts_folder
+from emend.evals.metrics.scores import NO_PROBABILITIES, lacks_score
 from emend.evals.show.trace.answers import list_answers
 from emend.evals.show.trace.filters import AnswerFilter, texts_of
 from emend.evals.show.trace.verdicts import VERDICTS
 from emend.evals.show.view.answers import MAX_NEEDLES, RunAnswers
+from emend.evals.show.view.library import count_answers
 from emend.evals.show.view.views import CaseFilter
 from emend.memory.errors import BadData
 
@@ -58,7 +60,7 @@ def test_every_answer_is_there_and_a_run_that_grows_is_read_on(run):
     path.write_bytes(whole)
     found, records = answers(run), list(read_records(run))
     assert (found.totals.records, found.totals.units) == (len(records), len({record.unit for record in records}))
-    assert found.totals.retried > 0 and found.totals.unscored == sum(bool(r.unscored) for r in records)
+    assert found.totals.retried > 0 and found.totals.unscored == sum(lacks_score(r.values, r.unscored) for r in records)
     assert found.totals.tokens == sum(r.usage.input_tokens + r.usage.output_tokens for r in records)
     assert sum(found.units_by_editor().values()) == found.totals.units
     assert find_parts(parts_folder(run), "record_lines", path)[-1].end.lines == len(records)
@@ -143,6 +145,16 @@ def test_odd_numbers_are_bounded_and_no_score_is_made_of_them(run):
     columns = "checkpoint, repeat, tokens, seconds, hit, is_unscored, is_retried"
     assert found._rows(f"SELECT {columns} FROM answers") == [(2**63 - 1, -5, 2**32 - 1, 1e300, None, True, False)]
     assert found.counts["editor"] == {fields["editor"]: 1} and found.counts["verdict"]["unscored"] == 1
+
+
+def test_scores_that_no_api_gives_do_not_make_an_answer_unscored(run):
+    path = run / "records.jsonl"
+    fields = json.loads(path.read_bytes().splitlines()[0])
+    why = {"success": f"{NO_PROBABILITIES}: it is asked over an API"}
+    scored = fields | {"values": {"em": 1.0}, "unscored": why}
+    lost = fields | {"probe": "p", "values": {"em": 1.0}, "unscored": why | {"contains": "the reply is empty"}}
+    path.write_text("".join(json.dumps(each | {"of": 2}) + "\n" for each in (scored, lost)))
+    assert answers(run).totals.unscored == count_answers(run).unscored == 1
 
 
 def test_a_damaged_line_is_named(run):
