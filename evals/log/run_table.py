@@ -119,6 +119,8 @@ class PartWriter:
             self._write_plainly()
             try:
                 self._connection.execute(copy)
+            except duckdb.OutOfMemoryException as error:
+                raise too_long(self._run / self._source.file) from error
             except duckdb.Error as error:
                 raise BadData(
                     f"'{self._run / self._source.file}' cannot be converted to a table: {error}"
@@ -160,6 +162,14 @@ OPTIONS: dict[str, Any] = {
     # whose sum exceeds it.
     "disabled_optimizers": "statistics_propagation",
 }
+
+
+def too_long(path: Path) -> BadData:
+    """Return the error for texts that do not fit into the memory of a table."""
+    return BadData(
+        f"'{path}' has texts of many megabytes, which do not fit into a table's "
+        f"{OPTIONS['memory_limit']}: shorten or remove these lines."
+    )
 
 
 class RunTable:
@@ -238,6 +248,8 @@ class RunTable:
             self._is_kept = False
             self._open()
             return self.connection.execute(sql, values)
+        except duckdb.OutOfMemoryException as error:
+            raise too_long(self.folder) from error
 
     def _open(self) -> None:
         self.parts = []

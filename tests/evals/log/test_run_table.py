@@ -339,3 +339,8 @@ def test_damaged_records_are_read_or_refused_as_without_a_table(folder, monkeypa
     from_table = outcome()
     monkeypatch.setattr(table_parts, "LARGE", 2**40)
     assert repr(from_table) == repr(outcome())  # which says that a NaN is one
+
+
+def test_texts_that_do_not_fit_into_memory_are_named(folder) -> None:
+    with RunTable(folder) as table, pytest.raises(BadData, match="megabytes"):
+        table.rows("SELECT repeat('x', 100_000_000) || i FROM range(4) AS numbers(i) ORDER BY 1")
