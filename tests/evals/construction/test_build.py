@@ -189,7 +189,7 @@ def test_a_benchmarks_edits_are_a_source_too(tmp_path: Path):
     ("row", "named"),
     [
         ('{"subject": "A", "relation": "b"}', "object"),
-        ('{"subject": "A", "relation": "b", "object": "C", "old": "D"}', "old_answer"),
+        ('{"subject": "A", "relation": "b", "object": "C", "old": "D"}', "emend data schema"),
         ('{"subject": "A"', "line 1"),
     ],
 )
