@@ -78,9 +78,9 @@ def test_two_editors_of_one_run(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="no editor 'rga' in that run: did you mean 'rag'"):
         compare(a, editor_a="rga")
     one = write_run(tmp_path / "1", scored([1], "rag"))
-    for same in (a, one):
-        with pytest.raises(BadSettings, match="--editor-a and --editor-b"):
-            compare(same, editor_a="rag", editor_b="rag")
+    for run, remedy in ((a, "--editor-a and --editor-b"), (one, "a second run")):
+        with pytest.raises(BadSettings, match=remedy):
+            compare(run, editor_a="rag", editor_b="rag")
     three = write_run(tmp_path / "3", scored([1]) + scored([0], "ft") + scored([0], "ike"))
     with pytest.raises(BadSettings, match="name two of its editors"):
         compare(three)
