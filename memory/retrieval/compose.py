@@ -68,9 +68,14 @@ def _part(text: str) -> Any:
             f"retriever '{text}' cannot be parsed: write for example bm25(tokens=stems)."
         )
     factory = _factory(match["name"])
-    settings = dict(
-        _setting(text, pair) for pair in (match["settings"] or "").split(",") if pair.strip()
-    )
+    settings: dict[str, Any] = {}
+    for pair in (match["settings"] or "").split(","):
+        if not pair.strip():
+            continue
+        setting, value = _setting(text, pair)
+        if setting in settings:
+            raise BadSettings(f"retriever '{text}' sets '{setting}' twice: leave one out.")
+        settings[setting] = value
     if not settings:
         return factory
     known = [name for name in list(inspect.signature(factory).parameters)[1:] if name != INNER]

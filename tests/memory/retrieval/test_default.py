@@ -51,6 +51,7 @@ def test_settings_in_the_chain_reach_the_strategy():
     for spec, told in (
         ("bm25(token=stems)", "no setting 'token': did you mean 'tokens'"),
         ("bm25(stems)", "is not a setting"),
+        ("bm25(k1=1.2, k1=2)", "'k1' twice"),
         ("bm25(k1=1.2", "cannot be parsed"),
         ("threshold(inner=dense)", "no setting 'inner'"),
     ):
