@@ -62,12 +62,23 @@ def interruptible(folder: Path, command: str = "") -> Iterator[None]:
         signal.signal(number, interrupt)
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not _is_interruption(error):
+            raise
         print_text(f"\ninterrupted: {_how_to_resume(folder, command)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Return whether an error is an interruption or was caused by one: a module of an extension
+    that is interrupted while it is imported ends in an ImportError.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _how_to_resume(folder: Path, command: str) -> str:

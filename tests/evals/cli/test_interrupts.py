@@ -99,3 +99,11 @@ def test_what_is_waited_for_is_said_at_once(
     finally:
         signal.signal(number, before)
     assert "stopping: waiting for calls in progress" in capfd.readouterr().err
+
+
+def test_an_import_that_an_interruption_ends_is_an_interruption(tmp_path) -> None:
+    with pytest.raises(typer.Exit) as end, interruptible(tmp_path):
+        raise ImportError("initialization failed") from KeyboardInterrupt()  # as extension modules in C++ do
+    assert end.value.exit_code == 130
+    with pytest.raises(ImportError), interruptible(tmp_path):
+        raise ImportError("no such module")
