@@ -16,7 +16,7 @@ from emend.evals.cli.options import flag_of
 from emend.evals.cli.output import INTERRUPTED, end_at_signal, print_rich, print_text
 from emend.evals.config.run_config import OF_THE_CALL, RunConfig
 from emend.evals.log.manifest import Manifest
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, EmendError
 
 if TYPE_CHECKING:
     from emend.evals.api.result import RunResult
@@ -63,7 +63,9 @@ def interruptible(folder: Path, command: str = "") -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
-        if not _is_interruption(error):
+        # Python and extension modules turn an interrupted import into errors of many types
+        is_consequence = is_interrupted and not isinstance(error, EmendError)
+        if not is_consequence and not _is_interruption(error):
             raise
         print_text(f"\ninterrupted: {_how_to_resume(folder, command)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -73,9 +75,7 @@ def interruptible(folder: Path, command: str = "") -> Iterator[None]:
 
 
 def _is_interruption(error: BaseException | None) -> bool:
-    """Return whether an error is an interruption or was caused by one: a module of an extension
-    that is interrupted while it is imported ends in an ImportError.
-    """
+    """Return whether an error is an interruption or was caused by one."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from emend.evals.cli.interrupts import interruptible
 from emend.evals.cli.output import end_at_signal
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.records import read_records
+from emend.memory.errors import RunRefused
 from tests.evals.command_line import emend, python
 from tests.provider.server import Provider
 
@@ -107,3 +109,15 @@ def test_an_import_that_an_interruption_ends_is_an_interruption(tmp_path) -> Non
     assert end.value.exit_code == 130
     with pytest.raises(ImportError), interruptible(tmp_path):
         raise ImportError("no such module")
+
+
+def test_an_error_after_an_interruption_is_its_consequence_unless_it_has_a_remedy(tmp_path) -> None:
+    before = signal.signal(signal.SIGTERM, end_at_signal)
+    try:
+        for error, ends in ((RecursionError(), typer.Exit), (RunRefused("the disk is full"), RunRefused)):
+            with pytest.raises(ends), interruptible(tmp_path):
+                with suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGTERM)
+                raise error
+    finally:
+        signal.signal(signal.SIGTERM, before)
