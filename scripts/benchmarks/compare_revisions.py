@@ -1,6 +1,6 @@
 """Compares what this checkout computes and writes with an earlier revision, line by line and to the last digit.
 
-    python scripts/benchmarks/compare_revisions.py REVISION --data ../shared/data
+    python -m scripts.benchmarks.compare_revisions REVISION --data ../shared/data
 
 Both revisions run the same jobs: each editor, benchmark, construction, generated stream and memory system that needs
 no extra package, on the embedded model, a scripted author and a scripted reader. Records, calls, costs, reports, cards
