@@ -74,11 +74,15 @@ def interruptible(folder: Path, command: str = "") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_interruption(error: BaseException | None) -> bool:
+def _is_interruption(error: BaseException) -> bool:
     """Return whether an error is an interruption or was caused by one."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    # an error that several threads raise may be among its own causes
+    while following is not None and following not in chain:
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    return any(isinstance(each, KeyboardInterrupt) for each in chain)
 
 
 def _how_to_resume(folder: Path, command: str) -> str:

@@ -121,3 +121,10 @@ def test_an_error_after_an_interruption_is_its_consequence_unless_it_has_a_remed
                 raise error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_an_error_among_its_own_causes_is_raised(tmp_path) -> None:
+    error, other = RunRefused("the disk is full"), RunRefused("it is full")
+    error.__cause__, other.__cause__ = other, error
+    with pytest.raises(RunRefused), interruptible(tmp_path):
+        raise error
