@@ -61,6 +61,8 @@ RECALL, RECALL_EXAMPLES = (
 )
 # The two lines of the request and the lines of the answer; examples are separated by a blank line.
 CHAIN_EXAMPLES = PROMPTS["relation_chain"]["recall_chain_examples"]
+# Part of the prompt id, since the place where a walk begins decides what the model is asked.
+START = "a walk begins at the edit's subject that the question names"
 DEMONSTRATIONS = Path(__file__).with_name("chain_demonstrations.txt").read_text(encoding="utf-8")
 
 
@@ -233,8 +235,8 @@ def sample_chain(prompt: str, text: str) -> str:
 
 
 def chain_id(form: ChainForm) -> str:
-    """Return a hash of a form's prompts as 8 hex digits."""
+    """Return a hash of a form's prompts and of where its walks begin, as 8 hex digits."""
     parts = DEMONSTRATIONS if form == "text" else [TASK, RelationChain.model_json_schema()]
     return prompt_id(
-        form, parts, RECALL, RECALL_EXAMPLES, CHAIN_EXAMPLES, QUESTION, ENTITY, RELATIONS
+        form, parts, RECALL, RECALL_EXAMPLES, CHAIN_EXAMPLES, QUESTION, ENTITY, RELATIONS, START
     )

@@ -1,62 +1,14 @@
 """The walk over edited facts: a plan, hops by edits or by the model, and what ends it."""
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 import pytest
 
 from emend.agents.roles.relation_chain import DEMONSTRATIONS, RECALL_EXAMPLES
-from emend.graphs.execution import run_graph
-from emend.graphs.kg_walk import KgWalkContext, build
-from emend.graphs.walk.relation_similarity import RelationSimilarity
 from emend.memory.edit import Edit, Triplet
-from emend.memory.embeddings.embed import Vectors
 from emend.memory.errors import ModelReplyError
-from emend.memory.probe import Probe
-from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.steps import steps_of
-from tests.fakes import ScriptedScoringModel
-
-APP = build()
-QUESTION = "Who is the mayor of the birthplace of Ana Rojo?"
-
-
-def fact(subject: str, relation: str, target: str, prompt: str = "", **fields: Any) -> Edit:
-    triplet = Triplet(subject=subject, relation=relation, object=target)
-    return Edit.from_triplet(triplet, prompt or f"The {relation} of {{}} is", **fields)
-
-
-class Everything:
-    """Finds all edits in their order, those whose subject the query begins with first."""
-
-    def __init__(self, edits: tuple[Edit, ...]) -> None:
-        self.edits, self.queries = edits, list[str]()
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        self.queries.append(query)
-        edits = sorted(self.edits, key=lambda edit: not query.startswith(f"{edit.subject} "))[:k]
-        return [Hit(entry=Entry(id=edit.id, edit_id=edit.id, text=edit.text), score=1.0) for edit in edits]
-
-
-BORN = fact("Ana Rojo", "birthplace", "Kesselby")
-MAYOR = fact("Kesselby", "mayor", "Paul Roy")
-
-
-def walk(*replies: str, edits: tuple[Edit, ...] = (BORN, MAYOR), targets: list[str] | None = None, **fields: Any):
-    script = iter(replies)
-    model = ScriptedScoringModel(reply=lambda prompt: next(script), log_prob=lambda prompt, target: -1.0)
-    memory = Everything(edits)
-    form = {name: fields.pop(name) for name in ("form", "falls_back", "similarity") if name in fields}
-    probe = Probe(**{"kind": "multihop", "prompt": QUESTION, "gold": ("Paul Roy",)} | fields)
-    context = KgWalkContext(model, memory, edits={edit.id: edit for edit in edits}, **form)
-    state: dict[str, Any] = {"probe": probe} | ({} if targets is None else {"targets": targets})
-    final, steps = run_graph(APP, state, context)
-    return final, [step.node for step in steps], model, memory
-
+from tests.graphs.kg_walks import ANA, BORN, MAYOR, OWN, QUESTION, fact, walk
 
 PLAN = " Ana Rojo\nRelations: birthplace; mayor"
-OWN = "the model's own answer"
 
 
 def test_edits_are_followed_without_a_further_call():
@@ -185,17 +137,6 @@ def test_the_walk_begins_where_the_plan_says_if_the_question_names_that_by_itsel
     assert final["entity"] == entity
 
 
-def test_a_plan_in_the_order_of_the_question_is_followed_in_the_order_of_the_edits():
-    """A relation that an edit has answered was asked once more, of the answer: *the river of Europe*."""
-    river = fact("Pelham", "P206", "Danube", "The river that flows through {} is the")
-    question = "On which continent does the river that flows through Pelham end?"
-    final, _, model, _ = walk(" Pelham\nRelations: continent; river", " Europe", edits=(river,), prompt=question)
-    assert final["reply"] == "Europe" and final["relations"] == ["river", "continent"] and len(model.calls) == 2
-    question, plan = "Who governs the town where Ana Rojo was born?", " Ana Rojo\nRelations: mayor; birth"
-    final, *_ = walk(plan, prompt=question, similarity=ALIKE)
-    assert final["reply"] == "Paul Roy" and final["relations"] == ["birth", "mayor"] and len(final["hops"]) == 2
-
-
 def test_a_circle_of_edits_ends_with_the_plan():
     circle = (fact("Ana Rojo", "friend", "Tom"), fact("Tom", "friend", "Ana Rojo"))
     final, *_ = walk(" Ana Rojo\nRelations: friend; friend; friend; friend; friend", edits=circle)
@@ -265,47 +206,21 @@ def test_a_plan_by_schema_is_read_from_json():
     assert final["reply"] == "Paul Roy" and final["usage"].calls == 1
 
 
-class Meanings:
-    """A toy encoder: one axis for each group of words of the same meaning."""
-
-    identity = "toy"
-    groups = (
-        ("birthplace", "born", "birth"),
-        ("mayor", "governs"),
-        ("origin", "created", "comes"),
-        ("capital", "seat"),
-        ("employer", "works"),
-    )
-
-    def documents(self, texts: Sequence[str]) -> Vectors:
-        rows = [[float(any(word in text.lower() for word in group)) for group in self.groups] for text in texts]
-        return np.array(rows, dtype=np.float32)
-
-    queries = documents
-
-
-ALIKE = RelationSimilarity(Meanings())
-CREATED = fact("laddu", "P495", "Peru", "{} was created in the country of")
-SEAT = fact("Peru", "P36", "El Campu", "The capital of {} is")
-
-
-@pytest.mark.slow
-def test_a_relation_that_is_worded_otherwise_is_linked_by_an_encoder():
-    final, nodes, model, _ = walk(" laddu\nRelations: origin; seat", edits=(CREATED, SEAT), similarity=ALIKE)
-    assert final["reply"] == "El Campu" and nodes[-2:] == ["compose", "respond"] and len(model.calls) == 1
-
-
-def test_a_hop_that_the_plan_left_out_is_followed_if_the_question_asks_for_it():
-    question = "What is the capital of the country where laddu was created?"
-    final, *_ = walk(" laddu\nRelations: capital", edits=(CREATED, SEAT), similarity=ALIKE, prompt=question)
-    assert final["reply"] == "El Campu" and ["relation" in hop for hop in final["hops"]] == [False, True]
-
-
 SEATED = fact("Acme", "P159", "Turin", "{} has its seat in the city of")
+
+
 MAYOR_OF_TURIN = fact("Turin", "P6", "Ida Moe", "The mayor of {} is")
+
+
 CITIZEN = fact("Tom Brask", "P27", "Brazil", "{} is a citizen of")
+
+
 BASED = fact("Cold Harbour", "P144", "The Ninth Tide", "The film {} is based on the book")
+
+
 WRITTEN = fact("The Ninth Tide", "P50", "Mira Sand", "{} was written by")
+
+
 SEAT_QUESTION = "Who is the mayor of the city where Acme has its seat?"
 
 
@@ -351,32 +266,6 @@ def test_without_an_encoder_an_edit_is_followed_if_the_question_has_all_of_its_w
 ):
     """Plans of Qwen2.5-Coder-0.5B, whose walk ended at the first entity: `The mayor of Acme is ...`."""
     assert walk(f" {plan}", *recalled, edits=edits, prompt=question)[0]["reply"] == answer
-
-
-def test_a_plan_that_ends_too_early_goes_on_if_the_question_asks_for_more():
-    question = "What is the capital of the country where laddu was created?"
-    final, *_ = walk(" laddu\nRelations: origin", edits=(CREATED, SEAT), similarity=ALIKE, prompt=question)
-    assert final["reply"] == "El Campu"
-
-
-def test_an_edit_that_the_question_does_not_ask_for_is_not_followed():
-    works = fact("Ana Rojo", "employer", "Calder", "{} works for")
-    final, *_ = walk(
-        " Ana Rojo\nRelations: spouse",
-        " Tom",
-        OWN,
-        edits=(works,),
-        similarity=ALIKE,
-        prompt="Who is Ana Rojo's spouse?",
-    )
-    assert final["hops"][0]["answer"] == "Tom" and final["reply"] == OWN
-
-
-def test_edits_in_a_circle_are_followed_once_each_where_the_plan_does_not_ask_for_them():
-    circle = (fact("laddu", "P495", "Peru", "{} was created in"), fact("Peru", "P495", "laddu", "{} was created in"))
-    question = "Where was the thing created where laddu was created?"
-    final, *_ = walk(" laddu\nRelations: origin", edits=circle, similarity=ALIKE, prompt=question)
-    assert final["reply"] == "laddu" and len(final["hops"]) == 2
 
 
 def test_an_answer_in_a_sentence_is_read_by_the_object_of_the_edit_that_it_names():
@@ -487,14 +376,17 @@ def test_a_chain_of_nouns_is_read_off_the_question_without_a_call():
     assert final["relations"] == ["birthplace", "mayor", "party"]
 
 
-ANA = " Ana Rojo\nRelations: "
 LONG = tuple(fact(f"E{n}", "next", f"E{n + 1}") for n in range(12))
+
+
 TWINS = (
     Edit.from_triplet(Triplet(subject="Springfield", relation="mayor", object="Quimby", subject_id="Q1"), "{} mayor"),
     Edit.from_triplet(
         Triplet(subject="Springfield", relation="mayor", object="Langfelder", subject_id="Q2"), "{} mayor"
     ),
 )
+
+
 BOTH = Edit(
     form="triplets",
     text="Ana Rojo was born in Kesselby and works for Calder.",
@@ -503,6 +395,8 @@ BOTH = Edit(
         Triplet(subject="Ana Rojo", relation="employer", object="Calder"),
     ),
 )
+
+
 ODD: dict[str, tuple[tuple[str, ...], tuple[Edit, ...], str]] = {
     "five hops": ((" E0\nRelations: next; next; next; next; next",), LONG, "E5"),
     "more relations than a plan may have": ((" E0\nRelations: " + "; ".join(["next"] * 12),), LONG, "E8"),
@@ -568,38 +462,3 @@ ODD: dict[str, tuple[tuple[str, ...], tuple[Edit, ...], str]] = {
 def test_odd_walks(case: str):
     replies, edits, answer = ODD[case]
     assert walk(*replies, edits=edits)[0]["reply"] == answer
-
-
-class Alike:
-    """An encoder to which all wordings are alike."""
-
-    identity = "alike"
-
-    def documents(self, texts: Sequence[str]) -> Vectors:
-        return np.ones((len(texts), 1), dtype=np.float32)
-
-    queries = documents
-
-
-@pytest.mark.parametrize(
-    ("relation", "edit"),
-    [
-        ("date of birth", fact("Ana Rojo", "P19", "Kesselby", "{} was born in the city of")),
-        ("founder", fact("Ana Rojo", "P740", "Brask", "{} was founded in the city of")),
-        ("head of state", fact("Ana Rojo", "P6", "Ida", "The head of government of {} is")),
-        ("employer", fact("Ana Rojo", "P101", "law", "{} works in the field of")),
-    ],
-)
-def test_relations_that_the_table_tells_apart_are_not_linked_however_alike_an_encoder_finds_them(
-    relation: str, edit: Edit
-):
-    final, *_ = walk(
-        f"{ANA}{relation}", " Eva", OWN, edits=(edit,), similarity=RelationSimilarity(Alike()), prompt="Who is it?"
-    )
-    assert final["reply"] == OWN and "fact" not in final["hops"][0]
-
-
-def test_relations_that_the_table_takes_for_one_are_linked_however_unlike_an_encoder_finds_them():
-    edit = fact("Ana Rojo", "P27", "Peru", "{} is a citizen of")
-    final, _, model, _ = walk(f"{ANA}nationality", edits=(edit,), similarity=ALIKE, prompt="Where to?")
-    assert final["reply"] == "Peru" and len(model.calls) == 1

@@ -99,6 +99,7 @@ def test_a_small_memory_does_not_import_chroma():
         "import sys\nfrom emend.memory.edit import Edit\nfrom emend.memory.embeddings.embed import LexicalEmbedding\n"
         "from emend.memory.store.chroma import ChromaMemory\n"
         "memory = ChromaMemory(None, LexicalEmbedding())\nmemory.add([Edit(form='document', text='A text.')])\n"
-        "memory.view().nearest('a text', 1)\nassert 'chromadb' not in sys.modules, 'imported'\n"
+        "memory.view().nearest('a text', 1)\nprint('chromadb' in sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed == "False\n"
