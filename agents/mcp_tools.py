@@ -9,6 +9,8 @@ import logging
 import os
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -16,6 +18,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
+from emend.agents import mcp_supervisor
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadSettings, MissingExtra
@@ -107,7 +110,8 @@ async def _session(words: list[str]) -> AsyncIterator[Any]:
 
     # it logs a traceback for each line that is no message
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
-    parameters = StdioServerParameters(command=words[0], args=words[1:])
+    program, *arguments = _supervised(words)
+    parameters = StdioServerParameters(command=program, args=arguments)
     # A server's standard error could contain terminal control sequences.
     with open(os.devnull, "w", encoding="utf-8") as silence:
         async with (
@@ -117,6 +121,19 @@ async def _session(words: list[str]) -> AsyncIterator[Any]:
             with anyio.fail_after(START_SECONDS):
                 await session.initialize()
             yield session
+
+
+def _supervised(words: list[str]) -> list[str]:
+    """Return a command that runs the words and ends what they leave; the SDK does so on Windows.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+    """
+    if shutil.which(words[0]) is None:
+        raise FileNotFoundError(f"there is no program '{words[0]}'")
+    if sys.platform == "win32":
+        return words
+    return [sys.executable, "-I", "-S", mcp_supervisor.__file__, *words]
 
 
 def _words(name: str) -> list[str]:

@@ -49,9 +49,18 @@ CALLS: dict[str, Any] = {
 DEEP = "[" * 100_000
 MODES = (
     *LISTS, *CALLS, "garbage for ever", "one endless line", "silence", "ends at once", "ends in a call",
-    "sleeps in a call", "ignores signals", "forks", "forks and ends", "forks a session", "errors", "deep line",
+    "sleeps in a call", "ignores signals", "forks", "forks and ends", "forks a session", "forks a daemon", "errors",
+    "deep line",
     "asks the client", "notifies for ever", "answers twice", "answers others", "writes errors for ever", "no UTF-8",
 )  # fmt: skip
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def write(message: Any) -> None:
@@ -69,8 +78,12 @@ def requests() -> Iterator[dict[str, Any]]:
             yield message
 
 
-def start_child(pids: Path, *, session: bool = False) -> None:
-    """Start a child that holds the standard streams and runs for ten minutes."""
+def start_child(pids: Path, *, session: bool = False, daemon: bool = False) -> None:
+    """Start a child that holds the standard streams and runs for ten minutes; a daemon's parent has ended."""
+    if daemon:
+        script = f"sleep 600 & echo $! >> {pids}"
+        subprocess.run(["sh", "-c", script], start_new_session=True, check=True)
+        return
     child = subprocess.Popen(["sleep", "600"], start_new_session=session)
     with pids.open("a") as file:
         file.write(f"{child.pid}\n")
@@ -96,7 +109,7 @@ def before(mode: str, pids: Path) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
     if mode.startswith("forks"):
-        start_child(pids, session=mode.endswith("session"))
+        start_child(pids, session=mode.endswith("session"), daemon=mode.endswith("daemon"))
     if mode == "no UTF-8":
         sys.stdout.buffer.write(b"\xff\xfe\x00\n" * 1000)
 

@@ -1,7 +1,11 @@
 """Tools of an MCP server for an agent: what a hostile server may do, and how the editor `agent` uses them."""
 
 import os
+import subprocess
 import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,7 @@ from emend.memory.facts.fact_memory import FactMemory  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402
 from emend.memory.registry import trust_names, trust_typed  # noqa: E402
 from emend.memory.retrieval.dense import Dense  # noqa: E402
+from scripts.nightly.tool_server import MODES, is_running  # noqa: E402
 from tests.graphs.test_agent import Caller  # noqa: E402
 from tests.paths import ROOT  # noqa: E402
 
@@ -89,6 +94,37 @@ def test_a_server_that_does_not_list_its_tools_in_time_is_named(monkeypatch):
     monkeypatch.setattr(mcp_tools, "START_SECONDS", 5.0)
     with pytest.raises(BadSettings, match="cannot be started within 5 s"), open_tools(f"{HOSTILE} late"):
         pass
+
+
+FORKS = tuple(mode for mode in MODES if mode.startswith("forks")) + ("ignores signals",)
+
+
+@pytest.mark.parametrize("mode", FORKS)
+def test_what_a_server_leaves_behind_ends_with_it(mode: str, tmp_path: Path):
+    pids = tmp_path / "pids"
+    command = f"mcp:{PYTHON} {ROOT / 'scripts' / 'nightly' / 'tool_server.py'} '{mode}' {pids}"
+    refused = pytest.raises(BadSettings, match="cannot be started") if mode == "forks and ends" else nullcontext()
+    with refused, open_tools(command) as opened:
+        assert "Bern" in opened[0].invoke({})
+    processes = [int(pid) for pid in pids.read_text().split()]
+    assert len(processes) == 2 - (mode == "ignores signals") and not any(map(is_running, processes))
+
+
+def test_a_server_ends_when_its_client_is_killed(tmp_path: Path):
+    pids = tmp_path / "pids"
+    command = f"mcp:{PYTHON} {ROOT / 'scripts' / 'nightly' / 'tool_server.py'} 'ignores signals' {pids}"
+    script = (
+        f"from emend.agents.mcp_tools import open_tools\nwith open_tools({command!r}):\n    print(flush=True)\n"
+        "    import time; time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None and client.stdout.readline()
+        client.kill()
+    (server,) = (int(pid) for pid in pids.read_text().split())
+    end = time.monotonic() + 10
+    while is_running(server) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(server)
 
 
 @pytest.mark.parametrize("name", ["shell:ls", "mcp:", "mcp:'unclosed"])
