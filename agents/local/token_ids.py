@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from emend.agents.local.prefixes import Encoded, Ids, common
 from emend.agents.scoring import join_target
 from emend.memory.embeddings.model_load import model_load
+from emend.memory.embeddings.tokenizer_growth import check_tokenizers
 from emend.memory.errors import BadData, ContextOverflow, ModelError
 
 # Maps texts to token ids, without the tokenizer's special tokens.
@@ -137,10 +138,11 @@ def load_tokenizer(folder: Path) -> Any:
     """Return the Hugging Face tokenizer of a folder, without network access.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: it cannot be read, or makes too long texts.
     """
     from transformers import AutoTokenizer
 
+    check_tokenizers(folder)
     try:
         with model_load():
             return AutoTokenizer.from_pretrained(

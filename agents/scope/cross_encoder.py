@@ -32,6 +32,7 @@ from emend.memory.embeddings.long_texts import (
     best_of_pieces,
 )
 from emend.memory.embeddings.model_load import model_load
+from emend.memory.embeddings.tokenizer_growth import check_tokenizers
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 from emend.memory.retrieval.base import Corpus
 
@@ -64,6 +65,7 @@ class CrossEncoderScope:
         self.folder, self.threshold = folder, threshold
         self._lengths = LengthWarning(folder.name, TOKENS, BEST_PIECE)
         self._lock = threading.Lock()  # a fast tokenizer must not be used by two threads at once
+        check_tokenizers(folder)
         try:
             options = {"local_files_only": True, "trust_remote_code": False}
             with model_load():

@@ -11,11 +11,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from emend.memory.embeddings.tokenizer_growth import LARGEST, check_tokenizer
 from emend.memory.errors import BadSettings
 
-# Limits of files: the largest published tokenizers have 35 MB, and SentencePiece cuts pieces at 16
-# characters unless told otherwise.
-LARGEST = 200_000_000
+# Maximum length of a piece; SentencePiece cuts pieces at 16 characters unless told otherwise.
 LONGEST_PIECE = 256
 # The mark for a space in the pieces of SentencePiece.
 SPACE = "\u2581"
@@ -69,6 +68,7 @@ def token_count(path: Path) -> TokenCount:
 
     Raises:
         BadSettings: there is no such file, or it cannot be read as one.
+        ModelError: it makes too long texts.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
@@ -85,6 +85,7 @@ def token_count(path: Path) -> TokenCount:
 def _json_tokenizer(content: bytes, file: Path) -> Any:
     from tokenizers import Tokenizer
 
+    check_tokenizer(content, file)
     with _errors_named(str(file)):
         tokenizer = Tokenizer.from_buffer(content)
         tokenizer.no_truncation()

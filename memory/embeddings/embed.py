@@ -22,6 +22,7 @@ from emend.memory.embeddings.model_families import DOT, find_family, shaped
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.embeddings.scripts import ScriptWarning
 from emend.memory.embeddings.threads import is_small, one_thread
+from emend.memory.embeddings.tokenizer_growth import check_tokenizers
 from emend.memory.embeddings.user_embedding import UserEmbedding
 from emend.memory.embeddings.vector_cache import VectorCache
 from emend.memory.errors import BadSettings, MissingExtra
@@ -255,6 +256,7 @@ def load_encoder(
     Raises:
         MissingExtra: sentence-transformers is not installed.
         BadSettings: the model does not exist, or does not fit in GPU memory.
+        ModelError: its tokenizer makes too long texts.
     """
     local = os.path.isdir(model)  # unlike Path.is_dir, returns False for an invalid name
     if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
@@ -267,6 +269,8 @@ def load_encoder(
             f"{role} '{model}' needs sentence-transformers, which is not installed: "
             f"{install_command('minilm')}, or name {known}."
         ) from error
+    if local:
+        check_tokenizers(Path(model))
     try:
         with model_load():
             return getattr(sentence_transformers, kind)(
