@@ -6,7 +6,8 @@ target", so a target is scored completely even if it changes the tokenisation of
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,13 +56,15 @@ class Encoder:
     @classmethod
     def of(cls, tokenizer: Any, window: int | None, name: str) -> "Encoder":
         """Return the encoder of a Hugging Face tokenizer."""
-        special = SpecialTokens.of(tokenizer)
-        return cls(
-            lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"],
-            special,
-            window,
-            name,
-        )
+
+        def tokenize(texts: list[str]) -> list[list[int]]:
+            with _panics_named(name):
+                ids: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"]
+            return ids
+
+        with _panics_named(name):
+            special = SpecialTokens.of(tokenizer)
+        return cls(tokenize, special, window, name)
 
     def text(self, text: str) -> Ids:
         """Return token ids with exactly one begin token, if the tokenizer has one; never empty."""
@@ -144,15 +147,36 @@ def load_tokenizer(folder: Path) -> Any:
 
     check_tokenizers(folder)
     try:
-        with model_load():
+        with model_load(), _panics_named(str(folder)):
             return AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
+    except ModelError:
+        raise
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         pass_interrupt(error)
         raise ModelError(
             f"the tokenizer of {folder} cannot be read: {first_line(error)}. Save it again with "
             "`tokenizer.save_pretrained`."
+        ) from error
+
+
+@contextmanager
+def _panics_named(name: str) -> Iterator[None]:
+    """Name the tokenizer if the code of the package `tokenizers` panics, which raises a class of
+    its own below `BaseException`.
+
+    Raises:
+        ModelError: instead of it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(
+            f"the tokenizer of {name} fails ({first_line(error)}): take it from the model's "
+            "publisher."
         ) from error
 
 
@@ -166,6 +190,6 @@ def pass_interrupt(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's message."""
     return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")

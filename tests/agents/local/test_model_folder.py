@@ -48,6 +48,19 @@ def test_damaged_file_is_a_model_error(copy, name):
         CausalLM(copy)
 
 
+@pytest.mark.parametrize("normalised", [(), ("What is",)])
+def test_a_tokenizer_whose_library_panics_is_a_model_error(copy, normalised):
+    """An insertion at the end of a text is an index out of bounds to its library."""
+    fields = json.loads((copy / "tokenizer.json").read_text())
+    insertion = {"type": "Replace", "pattern": {"String": ""}, "content": "é"}
+    fields["normalizer"] = {"type": "Sequence", "normalizers": [insertion, {"type": "ByteLevel"}]}
+    token = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False) | {"normalized": True}
+    fields["added_tokens"] += [token | {"id": 10**6, "content": text} for text in normalised]
+    (copy / "tokenizer.json").write_text(json.dumps(fields))
+    with pytest.raises(ModelError, match="the tokenizer of .* fails.*publisher"):
+        CausalLM(copy)
+
+
 def test_code_of_the_folder_is_never_run(copy):
     config = json.loads((copy / "config.json").read_text())
     named = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
