@@ -12,7 +12,9 @@ import logging
 import time
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path, PurePosixPath
+from threading import Thread
 from typing import Annotated, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -208,7 +210,8 @@ RETRIES = 3
 # Timeouts in seconds for connecting and between two packets.
 TIMEOUT = (15.0, 30.0)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Minimum number of bytes per second, averaged over so many seconds.
+# Minimum number of bytes per second, averaged over so many seconds, in which the headers must have
+# arrived too.
 LEAST_RATE, SLOW_SECONDS = 500, 60.0
 TRANSIENT = (408, 416, 425, 429)
 # Maximum size in bytes of a file of unknown size; ten times the largest source.
@@ -293,10 +296,7 @@ class ResumingDownloader:
         headers = {"Accept-Encoding": "identity", "User-Agent": f"emend/{installed_version()}"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
-        hooks = {"response": _check_redirect}
-        with requests.get(
-            url, headers=headers, stream=True, timeout=TIMEOUT, hooks=hooks
-        ) as response:
+        with _response(url, headers) as response:
             if response.status_code == 416:
                 self.part.unlink()
             _check_status(response)
@@ -364,6 +364,40 @@ class ResumingDownloader:
         ):
             self.part.unlink()
             raise ValueError(f"expected {expected} but got {actual}.")
+
+
+def _response(url: str, headers: dict[str, str]) -> requests.Response:
+    """Return the response to a request when its headers have arrived, with the body to come.
+
+    The request is sent in a thread, which is left behind if it takes too long: the timeouts of
+    `requests` are for each packet, so a server that drips its headers would hold it for ever.
+
+    Raises:
+        requests.RequestException: the headers did not arrive in `SLOW_SECONDS`, or it failed.
+        FetchFailed: the server redirects to another one.
+    """
+    outcome = Future[requests.Response]()
+
+    def send() -> None:
+        hooks = {"response": _check_redirect}
+        try:
+            outcome.set_result(
+                requests.get(url, headers=headers, stream=True, timeout=TIMEOUT, hooks=hooks)
+            )
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=send, daemon=True).start()
+    done, _ = wait([outcome], SLOW_SECONDS)
+    if not done:
+        outcome.add_done_callback(_close)
+        raise requests.ConnectionError(f"no complete headers in {SLOW_SECONDS:g} s")
+    return outcome.result()
+
+
+def _close(outcome: Future[requests.Response]) -> None:
+    if outcome.exception() is None:
+        outcome.result().close()
 
 
 def _read(response: requests.Response) -> bytes:

@@ -57,6 +57,7 @@ def wiki_faults(root: str) -> dict[str, Fault]:
         "drip": Fault(200, b" ", endless=True, pause=0.05),
         "drip of JSON": Fault(200, b'{"a":', endless=True, pause=0.02),
         "flood": Fault(200, b"x" * 65536, endless=True),
+        "drip of a header": Fault(dripping=True),
         "silence": Fault(silent=True),
         "page": Fault(200, page, {"Content-Type": "text/html"}),
         "page as JSON": Fault(200, page, {"Content-Type": "application/json"}),
@@ -119,7 +120,8 @@ def fetch_file(server: WikiServer, fault: Fault, address: str, folder: Path) -> 
     (folder / f"data.json.{digest[-12:]}.part").write_bytes(content[:4])
     server.faults.clear()
     server.faults.extend([fault] * 60)
-    with patch("emend.evals.data.download.TIMEOUT", (SECONDS, SECONDS)):
+    times = {"TIMEOUT": (SECONDS, SECONDS), "SLOW_SECONDS": SECONDS}
+    with patch.multiple("emend.evals.data.download", **times):
         download(remote, folder, lambda received, size: None, retries=1)
     assert (folder / "data.json").read_bytes() == content, "another file was accepted"
 

@@ -28,6 +28,8 @@ class Origin(ThreadingHTTPServer):
         """Whether it breaks off by resetting the connection."""
         self.pause = 0.0
         """Seconds between the bytes of an answer; 0 sends all at once."""
+        self.dripping = False
+        """Whether it sends one header without end, byte by byte."""
         self.says: list[int] = []
         """Status codes of the next answers."""
         self.packed = ""
@@ -65,6 +67,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         origin, asked = self.server, self.headers.get("Range", "")
+        if origin.dripping:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            with suppress(OSError):  # the client has gone
+                while origin.dripping:
+                    self.wfile.write(b"x")
+                    time.sleep(0.02)
+            self.close_connection = True
+            return
         leads = "" if origin.leads.endswith(self.path) else origin.leads
         if leads or origin.says or self.path not in origin.files:
             code = 302 if leads else origin.says.pop(0) if origin.says else 404

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -267,6 +268,15 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up_and_its_bytes_are_k
     assert "fewer than 500 bytes per second in 0.5 s" in failed.problem and "bytes are kept" in failed.problem
     assert 0 < part_size(tmp_path) < 250
     origin.pause = 0.0
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+
+
+def test_a_server_that_drips_its_headers_is_given_up(origin, source, tmp_path, monkeypatch):
+    monkeypatch.setattr("emend.evals.data.download.SLOW_SECONDS", 0.3)
+    origin.dripping, begin = True, time.monotonic()
+    failed = pull(source, tmp_path)["a.json"]
+    assert "no complete headers in 0.3 s" in failed.problem and time.monotonic() - begin < 10
+    origin.dripping = False
     assert pull(source, tmp_path)["a.json"].status == "fetched"
 
 

@@ -26,6 +26,8 @@ class Fault(NamedTuple):
     """Seconds between two times."""
     silent: bool = False
     """Nothing is ever sent."""
+    dripping: bool = False
+    """A header is sent byte by byte until the client goes away."""
 
 
 class WikiServer(ThreadingHTTPServer):
@@ -111,8 +113,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             while not self.server.closed and not self.rfile.read1(1):
                 break
+        elif fault.dripping:
+            self._drip()
         else:
             self._send(fault)
+
+    def _drip(self) -> None:
+        self.close_connection = True
+        with suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            while not self.server.closed:
+                self.wfile.write(b"x")
+                time.sleep(0.02)
 
     def _send(self, answer: Fault) -> None:
         self.send_response(answer.status)
