@@ -29,6 +29,10 @@ READS_TEXT = frozenset({"text", "log_probs_or_text", "either"})
 PREFERS_LOG_PROBS = frozenset({"log_probs", "log_probs_or_text"})
 # Maximum length of a reason, which is repeated in every record.
 LONGEST_REASON = 1_000
+# Largest value, whose square and sums are finite too.
+LARGEST = 1e100
+# Distance from 0 or 1 that a share may have by rounding.
+ROUNDING = 1e-6
 # A value of a scorer: a reading of the answer, a number, or a text with the reason why it is
 # unscored.
 Value = AnswerReading | float | str
@@ -44,7 +48,8 @@ class Output(NamedTuple):
         summary: meaning of the number.
         is_right: whether 1 means that the answer is correct, and 0 that it is wrong.
         higher_is_better: whether higher values are better.
-        share: whether the number is a share from 0 to 1, which reports show in percent.
+        share: whether the number is a share from 0 to 1, which reports show in percent; any other
+            value is unscored.
         protocol: the protocol for reading answers, for outputs that no other protocol replaces.
         reads: the text that the output reads, for which `emend trace` shows the reading; empty if
             it reads no text.
@@ -120,22 +125,26 @@ class Scorer(ABC):
         return self._scores(reason or self.score(probe, answer, before))
 
     def _scores(self, result: Result) -> ProbeScores:
-        if isinstance(result, ProbeScores):
-            return result
-        if not isinstance(result, Mapping):
-            result = dict.fromkeys((output.name for output in self.outputs), result)
         values, unscored = dict[str, float](), dict[str, str]()
         readings = dict[str, AnswerReading]()
+        if isinstance(result, ProbeScores):
+            unscored |= result.unscored
+            readings |= result.readings
+            result = result.values
+        elif not isinstance(result, Mapping):
+            result = dict.fromkeys((output.name for output in self.outputs), result)
+        shares = {output.name for output in self.outputs if output.share}
         for name, value in result.items():
             if isinstance(value, AnswerReading):
                 values[name], readings[name] = float(value.right), value
             elif isinstance(value, str):
                 unscored[name] = value[:LONGEST_REASON] or "the scorer gave no reason"
-            elif math.isfinite(value):
-                values[name] = float(value)
+            elif reason := _refusal(value, name in shares):
+                unscored[name] = reason
             else:
-                unscored[name] = f"the scorer gave {value}, which is not a number"
-        if not any(output.name in result for output in self.outputs):
+                number = float(value)
+                values[name] = min(max(number, 0.0), 1.0) if name in shares else number
+        if not any(output.name in values or output.name in unscored for output in self.outputs):
             reason = f"the scorer gave none of its outputs, but {list(result)[:5]}"
             unscored |= {output.name: reason for output in self.outputs}
         return ProbeScores(values, unscored, readings)
@@ -164,6 +173,17 @@ class Scorer(ABC):
     def verdict(self) -> Output | None:
         """The output that says whether the answer is correct; None if there is none."""
         return next((output for output in self.outputs if output.is_right), None)
+
+
+def _refusal(value: float, is_share: bool) -> str:
+    """Return the reason why a number cannot be the value of an output; "" if it can."""
+    if not math.isfinite(value):
+        return f"the scorer gave {value}, which is not a number"
+    if is_share and not -ROUNDING <= value <= 1 + ROUNDING:
+        return f"the scorer gave {value:g}, which is not a share from 0 to 1"
+    if abs(value) > LARGEST:
+        return f"the scorer gave {value:g}, which is too large for a mean"
+    return ""
 
 
 class ReasonedScorer(Scorer):

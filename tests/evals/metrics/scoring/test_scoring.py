@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from emend.evals.metrics.scorers import ask_of, score
+from emend.evals.metrics.scores import ProbeScores
 from emend.evals.metrics.scoring.base import Output, Scorer
 from emend.evals.metrics.scoring.conformance import ScorerContract
 from emend.evals.metrics.scoring.registry import SCORERS, check_scorers, scorer_of
@@ -61,6 +62,18 @@ class Other(Scorer):
 
     def score(self, probe, answer, before):
         return {"wrong": 1.0}
+
+
+class Numbers(Scorer):
+    """The number that the answer says, in each way that a scorer may return it."""
+
+    outputs = (Output("part"), Output("words", share=False))
+
+    def score(self, probe, answer, before):
+        number = float(answer.text)
+        if probe.kind == "whole":
+            return ProbeScores({"part": number, "words": number}, {})
+        return {"part": number, "words": number} if probe.kind == "by name" else number
 
 
 class Misspelt(Failing):
@@ -118,6 +131,33 @@ def test_an_output_without_a_value_or_with_an_odd_reason_is_unscored_with_a_shor
     scores = score(probe, Answer(text="Italy"))
     assert not scores.values and len(scores.unscored["long"]) == 1_000
     assert scores.unscored["silent"] == "the scorer gave no reason"
+
+
+@pytest.mark.parametrize("kind", ["whole", "by name", "alone"])
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        ("nan", "gave nan, which is not a number"),
+        ("inf", "gave inf, which is not a number"),
+        ("-inf", "gave -inf, which is not a number"),
+        ("1.5", "gave 1.5, which is not a share from 0 to 1"),
+        ("-2", "gave -2, which is not a share from 0 to 1"),
+        ("1e300", "gave 1e+300, which is not a share from 0 to 1"),
+    ],
+)
+def test_a_number_that_is_none_or_no_share_is_unscored(kind: str, number: str, reason: str):
+    _, probe = named(Numbers)
+    scores = score(probe.model_copy(update={"kind": kind}), Answer(text=number))
+    assert "part" not in scores.values and reason in scores.unscored["part"]
+    assert ("words" in scores.values) == ("share" in reason and number != "1e300")
+    assert "words" in scores.values or reason in scores.unscored["words"] or "too large" in scores.unscored["words"]
+
+
+@pytest.mark.parametrize("number", [0.0, 1.0, 0.5, 1 + 1e-12, -1e-12])
+def test_a_share_may_miss_its_ends_by_rounding(number: float):
+    _, probe = named(Numbers)
+    scores = score(probe, Answer(text=str(number)))
+    assert scores.values == {"part": min(max(number, 0.0), 1.0), "words": number} and not scores.unscored
 
 
 def test_an_unknown_need_is_refused_with_the_nearest():
