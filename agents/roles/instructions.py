@@ -1,7 +1,7 @@
 """Instructions for a benchmark from a file, such as a paper's prompts, which replace Emend's."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from string import ascii_uppercase
@@ -99,6 +99,13 @@ def instruction_of(tables: Instructions, kind: str, has_facts: bool) -> JudgePro
     if not names:
         return None
     return tables[max(names, key=len)].chosen(has_facts)
+
+
+def unused_tables(tables: Instructions, kinds: Collection[str]) -> list[str]:
+    """Return the names of the tables that apply to no probe of these kinds."""
+    return [
+        name for name in tables if name != ANY and not any(kind.startswith(name) for kind in kinds)
+    ]
 
 
 def instructions_id(tables: Instructions) -> str:

@@ -3,6 +3,7 @@
 Cheap steps come first, so that a wrong name fails early.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.policy import CallPolicy
-from emend.agents.roles.instructions import joined_name, load_instructions
+from emend.agents.roles.instructions import ANY, joined_name, load_instructions, unused_tables
 from emend.editors.base import BatchSolver, EditorContext
 from emend.editors.registry import EDITORS
 from emend.editors.unsupported_editors import RefusedEditor
@@ -36,7 +37,7 @@ from emend.evals.evaluate.resources import (
     model_fingerprint,
     run_memory,
 )
-from emend.evals.evaluate.setup.case_source import CaseSource
+from emend.evals.evaluate.setup.case_source import FIRST_CASES, CaseSource
 from emend.evals.evaluate.setup.editor_factory import EditorFactory
 from emend.evals.evaluate.side_effects import load_texts
 from emend.evals.evaluate.units import EditorPass, Group, UnfinishedCases, groups
@@ -50,7 +51,9 @@ from emend.evals.metrics.protocols import (
 from emend.evals.metrics.requirement import check_requirement_names
 from emend.evals.metrics.scoring.setup import check_benchmark_scorers
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
+from emend.memory.errors import BadSettings
 from emend.memory.paths import cache_folder
+from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.exact import ExactCorpus
@@ -253,6 +256,7 @@ def load_setup(
     benchmark, settings = _load_scored_benchmark(benchmark_spec, scoring)
     metrics = metrics_under(benchmark.metrics(), scoring.protocols)
     check_requirement_names(require, metrics, config.editors)
+    _check_instructions(memory_spec.prompts, benchmark, settings, plan.seed)
     classes = {name: EDITORS.load(name) for name in config.editors}
     texts = load_texts(scoring.perplexity_text, benchmark, plan.seed)
     names = benchmark_spec.name, *config.editors, model_spec.name, *memory_spec.components
@@ -289,13 +293,38 @@ def load_setup(
     )
 
 
-def _wording(spec: MemorySpec, benchmark: Benchmark) -> str:
-    """Return the name of the prompt template, combined with the file of instructions.
+def _check_instructions(
+    path: str, benchmark: Benchmark, settings: Sequence[str], seed: int
+) -> None:
+    """Check a file of instructions against the kinds of the benchmark's probes, with a warning of
+    tables that are not used: a paper's file may have some for other options of the benchmark.
 
     Raises:
-        BadSettings: the file of instructions cannot be used.
+        BadData: the file cannot be used.
+        BadSettings: none of its tables is used.
     """
-    load_instructions(spec.prompts)  # raises before anything is asked
+    tables = load_instructions(path)
+    kinds = {kind for metric in benchmark.metrics() for kind in metric.kinds}
+    if not unused_tables(tables, kinds):
+        return
+    for setting in settings:  # metrics that are for all kinds of probe name none
+        cases = benchmark.cases(setting, FIRST_CASES, seed)
+        kinds |= {probe.kind for case in cases for probe in case.probes}
+    unused = unused_tables(tables, kinds)
+    if len(unused) == len(tables):
+        raise BadSettings(
+            f"--prompts '{path}': {benchmark.name} has no question of the kind '{unused[0]}': "
+            f"{nearest(unused[0], [*kinds, ANY])}"
+        )
+    for name in unused:
+        logging.getLogger(__name__).warning(
+            f"--prompts '{path}', table [{name}] is not used: {benchmark.name} has no question "
+            f"of that kind, but {', '.join(sorted(kinds))}."
+        )
+
+
+def _wording(spec: MemorySpec, benchmark: Benchmark) -> str:
+    """Return the name of the prompt template, combined with the file of instructions."""
     return joined_name(spec.prompts, spec.prompt_template or benchmark.wording)
 
 

@@ -8,7 +8,7 @@ from emend.evals.config.run_config import RunConfig
 from emend.evals.evaluate.run import run
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings, ModelError
 from tests.paths import DATA
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
@@ -49,13 +49,31 @@ def test_elken_is_asked_in_other_words_with_and_without_an_event(tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("benchmark", "kind"), [("recoe", "counting"), ("akew", "single_hop"), ("akew", "edit")])
+@pytest.mark.parametrize(("benchmark", "kind"), [("recoe", "counting"), ("akew", "multihop"), ("akew", "efficacy")])
 def test_other_papers_are_asked_by_their_kinds(benchmark: str, kind: str, tmp_path: Path):
     text = f'[any]\nask = "ANY {{facts}} {{question}}"\n[{kind}]\nask = "{kind.upper()} {{question}}"\n'
     with Provider(lambda asked: "3") as provider:
         run(config(tmp_path, provider, benchmark, text, editors=("in_context",), limit=3), tmp_path / "run")
         prompts = [request.body["messages"][0]["content"] for request in provider.requests]
     assert prompts and all(prompt.startswith(("ANY ", f"{kind.upper()} ")) for prompt in prompts)
+
+
+def test_a_kind_that_no_question_has_is_named_before_the_model_is_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    def values(text: str) -> RunConfig:
+        (tmp_path / "prompts.toml").write_text(text)
+        fields = {"benchmark": "tinyworld", "model": "hf:no-such-folder", "editors": ("rag",), "limit": 1}
+        return RunConfig.model_validate({**fields, "prompts": str(tmp_path / "prompts.toml")})
+
+    unknown = '[efficiency]\nask = "{question}"\n'
+    with pytest.raises(BadSettings, match=r"tinyworld has no question .* 'efficiency': did you mean 'efficacy'"):
+        run(values(unknown), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ModelError, match="no-such-folder"):
+        run(values(f'{unknown}[multi]\nask = "{{question}}"\n'), tmp_path / "run")
+    (warning,) = [text for text in caplog.messages if "--prompts" in text]
+    assert "[efficiency] is not used" in warning and "efficacy, multihop, neighborhood" in warning
 
 
 def test_a_file_that_cannot_be_read_ends_a_run_before_it_asks(tmp_path: Path):
