@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import Field, FiniteFloat
 
 from emend.evals.case import Record
-from emend.evals.log.records import AppendLog, json_line, read_models
+from emend.evals.log.records import AppendLog, cut_file, json_line, read_models
 from emend.memory.edit import FrozenModel
 
 CORRECTIONS = "corrections.jsonl"
@@ -58,11 +58,14 @@ def read_corrections(folder: Path) -> dict[CorrectionKey, ScoreCorrection]:
 
 
 def add_corrections(folder: Path, corrections: Sequence[ScoreCorrection]) -> None:
-    """Append corrections to the file of a run.
+    """Append corrections to the file of a run, in place of a line that an earlier command left
+    unfinished when it was killed.
 
     Raises:
-        RunRefused: the file cannot be written.
+        BadData: the file is not a regular file.
+        RunRefused: it cannot be written.
     """
+    cut_file(folder / CORRECTIONS)
     with AppendLog(folder, [CORRECTIONS], "Make room, then give the command again.") as log:
         log.append({CORRECTIONS: b"".join(map(json_line, corrections))})
 

@@ -340,9 +340,10 @@ def cut_file(path: Path, end: int | None = None) -> int:
         RunRefused: it cannot be written.
     """
     with write_errors(f"'{path}'"), suppress(FileNotFoundError), open_file(path, "r+b") as file:
+        # before the last line is looked for, so that no line that is appended meanwhile is removed
+        size = file.seek(0, os.SEEK_END)
         if end is None:
             end = next(line_ends(file), 0)
-        size = file.seek(0, os.SEEK_END)
         if size > end:
             file.truncate(end)
             return size - end

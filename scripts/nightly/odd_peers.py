@@ -120,8 +120,8 @@ def fetch_file(server: WikiServer, fault: Fault, address: str, folder: Path) -> 
     (folder / f"data.json.{digest[-12:]}.part").write_bytes(content[:4])
     server.faults.clear()
     server.faults.extend([fault] * 60)
-    times = {"TIMEOUT": (SECONDS, SECONDS), "SLOW_SECONDS": SECONDS}
-    with patch.multiple("emend.evals.data.download", **times):
+    part = "emend.evals.data.download"
+    with patch(f"{part}.TIMEOUT", (SECONDS, SECONDS)), patch(f"{part}.SLOW_SECONDS", SECONDS):
         download(remote, folder, lambda received, size: None, retries=1)
     assert (folder / "data.json").read_bytes() == content, "another file was accepted"
 

@@ -49,6 +49,7 @@ from emend.memory.store.chroma import ChromaMemory
 from scripts.benchmarks.alarm import alarm, watch
 from scripts.nightly.odd_artefacts import archives, artefacts, configurations, foreign_stores, journals
 from scripts.nightly.odd_commands import chat_logs, data_folders, declarations, prompt_files, samples, tables
+from scripts.nightly.odd_judges import corrections, lenient_judges, settlements, verdicts
 from scripts.nightly.odd_moments import adapters, interruptions, read_only, stores, tunings, writers
 from scripts.nightly.odd_peers import downloads, keyboards, tool_servers, wiki_peers
 from scripts.nightly.spoiling import Case, spoil, spoiled_copy, towns
@@ -228,6 +229,7 @@ SORTS = {
     artefacts: 0.16, foreign_stores: 0.12, archives: 0.12, journals: 0.08, configurations: 0.06,
     wiki_peers: 0.14, tool_servers: 0.15, keyboards: 0.06, data_folders: 0.2, declarations: 0.2, prompt_files: 0.1,
     samples: 0.08, tables: 0.15, downloads: 0.15, chat_logs: 1.0,
+    lenient_judges: 0.25, verdicts: 0.15, settlements: 0.25, corrections: 0.25,
 }  # fmt: skip
 
 

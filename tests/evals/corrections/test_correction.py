@@ -67,6 +67,18 @@ def test_the_last_correction_holds_and_can_be_taken_back(folder: Path) -> None:
     assert len((folder / CORRECTIONS).read_text().splitlines()) == 3  # nothing is overwritten
 
 
+@pytest.mark.parametrize("left", [1, 60, -1])
+def test_a_correction_that_was_killed_half_way_spoils_no_later_one(folder: Path, left: int) -> None:
+    for case in "12":
+        assert not emend("judge", "correct", str(folder), case, *ONE, "--to", "right")
+    whole = (folder / CORRECTIONS).read_bytes()
+    first = whole.index(b"\n") + 1
+    (folder / CORRECTIONS).write_bytes(whole[: first + left] if left > 0 else whole[:left])
+    assert len(read_corrections(folder)) == 1
+    assert not emend("judge", "correct", str(folder), "2", *ONE, "--to", "0.5")
+    assert means(folder) == [("rag", 50.0, 75.0, 2)]
+
+
 def test_a_trace_shows_who_corrected_what(folder: Path, capsys: Any) -> None:
     assert not emend("judge", "correct", str(folder), "2", *ONE, "--to", "right", "--note", "a river", "--by", "Ada")
     (line,) = [line for probe in trace(folder, "2").probes for line in probe.corrections]
