@@ -168,7 +168,7 @@ def settlements(root: Path, count: int, rng: random.Random) -> Iterator[Case]:
         whole = next(iter(runs))
         shutil.rmtree(whole / "scorings")
         speaker.odd = {"judge": '{"verdict": "yes", "reason": "x", "quote": "nobody says so"}'}
-        command("judge", "run", str(whole), "--judge", judge_of(provider.spec("chat")))
+        command("judge", "run", str(whole), "--judge", judge_of(provider.spec("chat")), "--kind", "equivalence")
         (scoring,) = list_scorings(whole)
         items = open_disputes(whole, scoring, "equivalence").values()
         parts: list[dict[str, Any]] = [{name: list(texts) for name, texts in item.parts.items()} for item in items]

@@ -14,6 +14,7 @@ from emend.evals.show.trace.case_trace import find_case
 from emend.evals.show.trace.filters import RecordFilter
 from emend.evals.show.trace.verdicts import check_name, deciding_scores
 from emend.memory.errors import BadSettings
+from emend.memory.escape import one_line
 
 # Scores that can be given as words; `scored` reverts a correction.
 WORDS: dict[str, float | None] = {"right": 1.0, "wrong": 0.0, "scored": None}
@@ -35,7 +36,7 @@ def parse_score(text: str, where: str) -> float | None:
     if 0 <= number <= 1:
         return number
     raise BadSettings(
-        f"{where} '{text[:40]}': write right, wrong, a number from 0 to 1, or scored, which takes "
+        f"{where} '{one_line(text, 40)}': write right, wrong, a number from 0 to 1, or scored, which takes "
         "a correction back."
     )
 

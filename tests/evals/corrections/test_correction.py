@@ -11,7 +11,8 @@ from emend.evals.corrections.correction import CORRECTIONS, read_corrections
 from emend.evals.log.lines import RECORDS
 from emend.evals.results.aggregate.rows import report
 from emend.evals.show.trace.case_trace import trace
-from emend.memory.errors import BadData
+from emend.evals.show.trace.correction_table import read_table
+from emend.memory.errors import BadData, BadSettings
 from tests.evals.command_line import emend
 from tests.evals.made import case_line, record, write_run
 
@@ -163,6 +164,15 @@ def test_a_table_of_another_run_is_refused(folder: Path, tmp_path: Path, capsys:
     (tmp_path / "t.csv").write_text(text)
     assert emend("judge", "correct", str(folder), "--table", str(tmp_path / "t.csv")) == 2
     assert remedy in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_cell_of_several_lines_is_told_in_one(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    assert not emend("judge", "correct", str(folder), "--export", str(tmp_path / "t.csv"))
+    filled(tmp_path / "t.csv", {("c1", "rag"): "ri\nght\x1b[2J"})
+    capsys.readouterr()
+    with pytest.raises(BadSettings, match=r"'ri\\nght\\x1b\[2J': write right") as caught:
+        read_table(folder, tmp_path / "t.csv")
+    assert "\n" not in str(caught.value)
 
 
 def test_an_existing_table_is_kept(folder: Path, tmp_path: Path, capsys: Any) -> None:
