@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 # Scripts that kill commands, by command: run, workers, judge, build, stream, agents that write a
-# memory, weights, memories, MCP.
+# memory, weights, memories, MCP, corrections with exports and merges.
 KILLS = {
     "run": ("benchmarks.storm_kills",),
     "run, workers": ("benchmarks.kill_workers",),
@@ -38,6 +38,7 @@ KILLS = {
     "stream, agent": ("benchmarks.kill_commands", "fact_agent"),
     "memory": ("nightly.kill_memories",),
     "mcp": ("benchmarks.kill_mcp_server",),
+    "corrections, exports": ("nightly.kill_exports",),
 }
 GROUPS = ("kills", "storms", "fuzz")
 SECONDS = 4 * 3600

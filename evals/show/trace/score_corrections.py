@@ -36,8 +36,8 @@ def parse_score(text: str, where: str) -> float | None:
     if 0 <= number <= 1:
         return number
     raise BadSettings(
-        f"{where} '{one_line(text, 40)}': write right, wrong, a number from 0 to 1, or scored, which takes "
-        "a correction back."
+        f"{where} '{one_line(text, 40)}': write right, wrong, a number from 0 to 1, or scored, "
+        "which takes a correction back."
     )
 
 
