@@ -92,7 +92,8 @@ def test_a_unit_whose_key_begins_another_units_key_keeps_its_replies(provider, t
 
 
 def test_a_call_without_a_stored_reply_needs_no_query(provider, tmp_path):
-    model, queries = asked_model(provider), []
+    model = asked_model(provider)
+    queries: list[str] = []
     with run_journal(tmp_path) as journal:
         ask(model, journal, "u", "a")
     with run_journal(tmp_path) as journal:
