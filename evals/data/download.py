@@ -388,8 +388,8 @@ def _response(url: str, headers: dict[str, str]) -> requests.Response:
             outcome.set_exception(error)
 
     Thread(target=send, daemon=True).start()
-    done, _ = wait([outcome], SLOW_SECONDS)
-    if not done:
+    finished, _ = wait([outcome], SLOW_SECONDS)
+    if not finished:
         outcome.add_done_callback(_close)
         raise requests.ConnectionError(f"no complete headers in {SLOW_SECONDS:g} s")
     return outcome.result()

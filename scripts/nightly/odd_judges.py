@@ -96,7 +96,7 @@ def prepared(root: Path, stack: ExitStack) -> tuple[Speaker, Provider, dict[Path
     whole = make_run(root / "whole", provider)
     words = f"run --benchmark beam --editor unedited --limit 4 --data {DATA / 'beam'} --out {root / 'beam'}"
     command(*words.split(), "--model", provider.spec("chat"))
-    return speaker, provider, {whole: ("equivalence",), root / "beam": ("nuggets", "order")}
+    return speaker, provider, {whole: ("equivalence",), root / "beam": ("nuggets",)}
 
 
 def measure(speaker: Speaker, odd: dict[str, str], provider: Provider, folder: Path, kind: str) -> None:

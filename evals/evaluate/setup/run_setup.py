@@ -254,9 +254,7 @@ def load_setup(
     retriever = load_retriever(memory_spec.retriever)
     model_spec, benchmark_spec = config.model_spec, config.benchmark_spec
     benchmark, settings = _load_scored_benchmark(benchmark_spec, scoring)
-    metrics = metrics_under(benchmark.metrics(), scoring.protocols)
-    check_requirement_names(require, metrics, config.editors)
-    _check_instructions(memory_spec.prompts, benchmark, settings, plan.seed)
+    _check_names(config, benchmark, settings, require)
     classes = {name: EDITORS.load(name) for name in config.editors}
     texts = load_texts(scoring.perplexity_text, benchmark, plan.seed)
     names = benchmark_spec.name, *config.editors, model_spec.name, *memory_spec.components
@@ -267,7 +265,7 @@ def load_setup(
     edits_weights = any(getattr(editor, "needs_weights", False) for editor in classes.values())
     tested_model = _TestedModel(model, model_spec.form, edits_weights)
     source = _case_source(benchmark_spec, scoring, plan.seed, (benchmark, settings), tested_model)
-    wording = _wording(memory_spec, benchmark)
+    wording = joined_name(memory_spec.prompts, memory_spec.prompt_template or benchmark.wording)
     context = EditorContext(
         model, memory, retriever, wording=wording, seed=plan.seed, policy=policy, folder=folder
     )
@@ -291,6 +289,15 @@ def load_setup(
         memory=memory,
         encoder=encoder,
     )
+
+
+def _check_names(
+    config: RunConfig, benchmark: Benchmark, settings: Sequence[str], require: Sequence[str]
+) -> None:
+    """Check names of the benchmark's metrics and kinds of probe, in thresholds and instructions."""
+    metrics = metrics_under(benchmark.metrics(), config.scoring.protocols)
+    check_requirement_names(require, metrics, config.editors)
+    _check_instructions(config.memory_spec.prompts, benchmark, settings, config.plan.seed)
 
 
 def _check_instructions(
@@ -321,11 +328,6 @@ def _check_instructions(
             f"--prompts '{path}', table [{name}] is not used: {benchmark.name} has no question "
             f"of that kind, but {', '.join(sorted(kinds))}."
         )
-
-
-def _wording(spec: MemorySpec, benchmark: Benchmark) -> str:
-    """Return the name of the prompt template, combined with the file of instructions."""
-    return joined_name(spec.prompts, spec.prompt_template or benchmark.wording)
 
 
 def model_and_policy(
