@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.distribution import install_command
+from emend.memory.embeddings.hub import check_hub_name
 from emend.memory.embeddings.long_texts import EncoderWindow, LengthWarning, mean_of_pieces
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, find_family, shaped
@@ -30,13 +31,10 @@ from emend.memory.retrieval.tokens import FUNCTION_WORDS
 Vectors = NDArray[np.float32]
 
 
-HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
-# Maximum length of a name on the Hugging Face Hub.
-HUB_LENGTH = 96
-
 # Maximum number of texts that a small model encodes at least as fast with one thread.
 FEW = 8
 
+BUILTIN = ("auto", "lexical", "minilm")
 KNOWN = (
     "auto, lexical, minilm, a sentence-transformers folder or name on the Hugging Face Hub, or "
     "module:attribute"
@@ -235,6 +233,17 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     return SentenceEmbedding(folder, name=name, cache=cache, adapter=adapter_path, cut=cut)
 
 
+def check_embedding(spec: str) -> None:
+    """Check the name of an embedding without loading it.
+
+    Raises:
+        BadSettings: it is unknown, or cannot be downloaded.
+    """
+    name = spec.removeprefix(CUT).partition("+")[0]
+    if name not in BUILTIN and ":" not in name and not any(map(os.path.exists, (spec, name))):
+        check_hub_name(name, "embedding", KNOWN, BUILTIN)
+
+
 def embedding_notes(embedding: object) -> tuple[str, ...]:
     """Return an embedding's warnings about its input, such as texts longer than its window."""
     lengths = getattr(embedding, "lengths", None)
@@ -257,8 +266,8 @@ def load_encoder(
         BadSettings: the model does not exist, or does not fit in GPU memory.
     """
     local = os.path.isdir(model)  # unlike Path.is_dir, returns False for an invalid name
-    if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
-        raise BadSettings(f"{role} folder '{model[:HUB_LENGTH]}' does not exist: name {known}.")
+    if not local:
+        check_hub_name(model, role, known)
     try:
         with model_load():
             import sentence_transformers

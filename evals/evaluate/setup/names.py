@@ -1,0 +1,98 @@
+"""Checks of the names and settings in a configuration, before data or a model is loaded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from emend.agents.llm import check_local_settings, check_spec, is_local_spec
+from emend.editors.hyperparameters import check_settings
+from emend.editors.registry import EDITORS
+from emend.evals.case import Benchmark
+from emend.evals.config.division import Share
+from emend.evals.config.limits import FailureLimit
+from emend.evals.config.mode import Checkpoints, Mode
+from emend.evals.config.overrides import MODEL
+from emend.evals.config.run_config import RunConfig
+from emend.evals.evaluate.resources import check_benchmark_name, make_benchmark
+from emend.evals.metrics.protocols import check_protocols, metrics_under
+from emend.evals.metrics.requirement import Requirement, check_requirement_names
+from emend.memory.embeddings.embed import check_embedding
+from emend.memory.retrieval.compose import load_retriever
+
+REQUIRE = "require"
+
+
+def check_names(fields: Mapping[str, Any]) -> None:
+    """Check the fields of a configuration that can be checked without data and models.
+
+    Fields may be missing, so that what is wrong is found before what is missing.
+
+    Args:
+        fields: fields of a `RunConfig`, and thresholds as `require`; `model` may be a list.
+
+    Raises:
+        EmendError: a name, a setting or a form is wrong.
+    """
+    for name, check in CHECKS.items():
+        if value := fields.get(name):
+            check(value)
+    overrides = fields.get("overrides") or {}
+    for editor in fields.get("editors") or ():
+        if editor in overrides:
+            check_settings(EDITORS.load(editor), overrides[editor], editor)
+    for spec in _specs(fields.get(MODEL) or ()):
+        if MODEL in overrides and is_local_spec(spec):
+            check_local_settings(spec, overrides[MODEL])
+
+
+def check_config(config: RunConfig, require: Sequence[str] = ()) -> Benchmark:
+    """Check a whole configuration and return its benchmark, whose data are not read yet.
+
+    Args:
+        config: configuration of a run.
+        require: thresholds, which may name only metrics that the run will have.
+
+    Raises:
+        EmendError: a name, a setting or a form is wrong. Errors of making the benchmark propagate.
+    """
+    check_names(dict(config) | {REQUIRE: require})
+    spec = config.benchmark_spec
+    benchmark = make_benchmark(spec.name, spec.data, spec.options)
+    metrics = metrics_under(benchmark.metrics(), config.protocols)
+    check_requirement_names(require, metrics, config.editors)
+    return benchmark
+
+
+def _check_editors(names: Sequence[str]) -> None:
+    for name in names:
+        if ":" not in name and "," not in name and not EDITORS.installed(name):
+            EDITORS.load(name)  # raises the error that names the nearest
+
+
+def _specs(models: str | Sequence[str]) -> Sequence[str]:
+    return [models] if isinstance(models, str) else models
+
+
+def _check_models(models: str | Sequence[str]) -> None:
+    for spec in _specs(models):
+        check_spec(spec)
+
+
+def _check_thresholds(texts: Sequence[str]) -> None:
+    for text in texts:
+        Requirement.parse(text)
+
+
+# By field of a configuration, in the order in which faults are named.
+CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "benchmark": check_benchmark_name,
+    "editors": _check_editors,
+    MODEL: _check_models,
+    "mode": Mode.parse,
+    "reevaluate_at": Checkpoints.parse,
+    "share": Share.parse,
+    "fail_on_error": FailureLimit.parse,
+    "protocols": check_protocols,
+    "retriever": load_retriever,
+    "embedding": check_embedding,
+    REQUIRE: _check_thresholds,
+}
