@@ -105,7 +105,7 @@ async def _session(words: list[str]) -> AsyncIterator[Any]:
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    # it logs a traceback for each line that is no message
+    # it logs a traceback for each line that is not a message
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     parameters = StdioServerParameters(command=words[0], args=words[1:])
     # A server's standard error could contain terminal control sequences.

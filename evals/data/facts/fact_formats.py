@@ -179,7 +179,7 @@ def _fault(item: Any) -> str:
         return f"field '{field}' is unknown"  # the list of fields is in the remedy
     message = problem_of(item)
     if item["type"] == "tuple_type":
-        message = "no list"
+        message = "it is not a list"
         if isinstance(item["input"], str):
             message = f'should be a list, such as ["{item["input"]}"]'
     return f"field '{field}': {message}, got {item['input']!r:.60}" if field else message

@@ -140,7 +140,7 @@ def reproduce(
     each figure next to the published one.
 
     Begin with a part: emend reproduce akew:2 --model tiny --limit 20 --only "method=IKE (single)"
-    takes about a minute, the whole table much longer. The estimate at the start has each run's time.
+    takes about a minute, the whole table much longer; each run's time is estimated at the start.
 
     Editors with a preset `paper` use it, unless --preset selects another. Repeat the command to
     continue: finished runs are read, failed and interrupted ones are continued.
