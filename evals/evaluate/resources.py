@@ -123,6 +123,11 @@ def _refuse_path(name: str) -> None:
     if BENCHMARKS.installed(name) or ":" in name or not (path.suffix or "/" in name):
         return
     endings = ", ".join(READERS)
+    if path.is_dir():
+        raise BadSettings(
+            f"'{name}' is a folder, but not one that emend build made: name such a folder, or a "
+            "file of facts in it."
+        )
     if path.exists():
         raise BadSettings(
             f"'{name}' has an unsupported suffix: facts are in a file that ends in {endings}, or "

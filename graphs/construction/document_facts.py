@@ -14,7 +14,6 @@ from emend.graphs.construction.pipeline import ConstructionContext, Construction
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
-from emend.memory.typography import fold_text
 
 # Number of facts requested per document.
 COUNT = 6
@@ -23,7 +22,6 @@ UNANSWERED = 2
 # Maximum number of new tokens of a local author's reply; the facts of the example have 120 each.
 FACTS_TOKENS = 160 * COUNT + 60 * UNANSWERED
 SENTENCE_TOKENS = 160
-LINE_TOKENS = 48
 # Minimum and maximum number of words of a sentence given to a small author.
 SHORTEST, LONGEST = 6, 40
 PRONOUN = re.compile(
@@ -38,8 +36,6 @@ LABELS = {
     "wrong_answer": "Wrong answer",
     "statement": "Statement",
 }
-# Lines without which there is no fact; the others are asked for again, one at a time.
-NEEDED = ("subject", "answer", "question")
 MARKS = {"question": "?", "paraphrase": "?", "statement": "."}
 
 
@@ -161,35 +157,11 @@ def _ask_by_lines(context: ConstructionContext, document: str, state: QuestionsS
         filled = context.fill("sentence_fact", told_state, sentence=sentence)
         written = write_text(context.author, filled, SENTENCE_TOKENS)
         usage, lines = usage.plus(written.usage), read_lines(written.text)
-        if missing := [LABELS[name] for name in NEEDED if name not in lines]:
+        if missing := [label for name, label in LABELS.items() if name not in lines]:
             problems[sentence] = f"the line '{missing[0]}' is missing"
             continue
-        usage = usage.plus(_complete(context, lines))
         facts.append(DocumentFact(sentence=sentence, **lines).model_dump())
     return AskedFacts(facts, [], usage, problems, told)
-
-
-def _complete(context: ConstructionContext, lines: dict[str, str]) -> Usage:
-    """Ask for each line that is missing or repeats another, and return the usage.
-
-    A line that the author fails to write again is left empty or as it was; the filters judge it.
-    """
-    usage = Usage()
-    for name, other in (("paraphrase", "question"), ("wrong_answer", "answer"), ("statement", "")):
-        if name in lines and fold_text(lines[name]) != fold_text(lines.get(other, "")):
-            continue
-        prompt = context.fill(
-            "fact_line",
-            {},
-            question=lines["question"],
-            answer=lines["answer"],
-            line=LABELS[name],
-        )
-        written = write_text(context.author, prompt, LINE_TOKENS)
-        usage = usage.plus(written.usage)
-        text = written.text if LABELS[name] in written.text else f"{LABELS[name]}: {written.text}"
-        lines[name] = read_lines(text).get(name, lines.get(name, ""))
-    return usage
 
 
 def choose_sentences(document: str) -> list[str]:

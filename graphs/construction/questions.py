@@ -80,7 +80,7 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
     update = {"attempts": attempts, **reply._asdict()}
     reason = ""
     if not reply.facts and reply.problems:
-        reason = "no reply had subject, answer and question"
+        reason = "no reply had all lines"
     elif not reply.facts and not reply.usage.calls:
         reason = f"no sentence of {SHORTEST} to {LONGEST} words stands on its own"
     is_new = bool(reply.usage.calls or not reply.told)
@@ -333,7 +333,6 @@ PIPELINE = Pipeline(
     prompts=lambda recipe: (
         "document_facts",
         "sentence_fact",
-        "fact_line",
         "read_with",
         "read_without",
         "answers",

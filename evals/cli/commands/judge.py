@@ -163,9 +163,11 @@ def run(
     """
     from emend.evals.judging.score_run import score_run
     from emend.evals.judging.scorings.manifest import JudgeCalling
+    from emend.evals.judging.scorings.start import check_choice
     from emend.evals.metrics.equivalence.scorer import load_equivalence
     from emend.evals.show.report.progress import progress_on
 
+    check_choice(folder, kind or (), choice.editors)
     calling = JudgeCalling(
         choice=choice,
         settings=judges.settings,

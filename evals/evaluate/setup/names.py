@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from emend.agents.llm import check_local_settings, check_spec, is_local_spec
+from emend.agents.roles.answer import find_wording
 from emend.editors.hyperparameters import check_settings
 from emend.editors.registry import EDITORS
 from emend.evals.case import Benchmark
@@ -94,5 +95,6 @@ CHECKS: Mapping[str, Callable[[Any], object]] = {
     "protocols": check_protocols,
     "retriever": load_retriever,
     "embedding": check_embedding,
+    "prompt_template": find_wording,
     REQUIRE: _check_thresholds,
 }

@@ -56,6 +56,7 @@ def parts(tmp_path, monkeypatch):
         ("--require", "rg:efficacy>=1", "no editor 'rg': did you mean 'rag'"),
         ("--retriever", "defalt", "unknown retriever 'defalt': did you mean 'default'"),
         ("--prompts", "none.toml", "none.toml"),
+        ("--prompt-template", "newfact", "did you mean 'new_fact'"),
         ("--ability", "biult_in", "did you mean 'built_in'"),
         ("--embedding", "minilmm", "unknown embedding 'minilmm': did you mean 'minilm'"),
     ],
@@ -111,3 +112,18 @@ def test_every_model_is_looked_for_before_the_first_is_run(emend):
     refused = emend("run", "--benchmark", "tinyworld", "--editor", "rag", "--model", "tiny", "--model", "hf:./nowhere")
     assert refused.code == 2 and "model folder nowhere is not a folder" in refused.err
     assert "units" not in refused.err
+
+
+def test_a_folder_that_is_not_a_benchmark_is_called_a_folder(emend, tmp_path):
+    (tmp_path / "docs").mkdir()
+    assert "is a folder, but not one that emend build made" in emend("run", "--benchmark", "./docs").err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("--kind", "equivalance"), "did you mean 'equivalence'"), (("--editor", "rga"), "did you mean 'rag'")],
+)
+def test_a_wrong_kind_or_editor_is_found_before_the_judge_is_loaded(words, message, emend, parts):
+    emend("run", "--benchmark", "tinyworld", "--model", "tiny", "--editor", "rag", "--limit", "1", "--out", "out")
+    wrong = emend("judge", "run", "out", "--judge", "own_parts:load", *words)
+    assert wrong.code == 2 and message in wrong.err and not (parts / "loaded").exists()
