@@ -111,25 +111,6 @@ SUPPORTED = re.compile(r"providers are: (.*)", re.DOTALL)
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
-def check_present(spec: str) -> None:
-    """Check that the folder of a local model exists; a name on the hub is not looked up.
-
-    Raises:
-        ModelError: there is no such folder, or the model was not fetched.
-    """
-    from emend.agents.gguf.catalogue import CATALOGUE, require_fetched
-
-    provider, _, name = spec.partition(":")
-    if provider in CATALOGUE:
-        require_fetched(provider, name)
-    folder = Path(name).expanduser()
-    if provider == "hf" and name and not folder.exists() and not HUB_ID.fullmatch(name):
-        raise ModelError(
-            f"model folder {folder} is not a folder: name a folder written by `save_pretrained` "
-            "of model and tokenizer."
-        )
-
-
 def is_local_spec(spec: str) -> bool:
     """Return whether a model runs on this machine, by its name."""
     return spec.partition(":")[0] in LOCAL

@@ -82,14 +82,14 @@ class AskedFacts(NamedTuple):
         unanswered: questions with the fields of `UnansweredQuestion`.
         usage: usage of all calls.
         problems: faults of a small author's replies, by sentence.
-        told: the faults that a small author was told of, by sentence.
+        sent_problems: the faults that a small author was told of, by sentence.
     """
 
     facts: list[dict[str, Any]]
     unanswered: list[dict[str, Any]]
     usage: Usage
     problems: dict[str, str] = {}
-    told: dict[str, str] = {}
+    sent_problems: dict[str, str] = {}
 
 
 class QuestionsState(ConstructionState, total=False):
@@ -97,14 +97,14 @@ class QuestionsState(ConstructionState, total=False):
 
     `facts` are those that passed so far, `unanswered` the questions that the document does not
     answer, and `readings` the reader's answers. `problems` has the fault of each sentence's last
-    fact, and `told` the faults that a small author was told of.
+    fact, and `sent_problems` the faults that a small author was told of.
     """
 
     facts: list[dict[str, Any]]
     unanswered: list[dict[str, Any]]
     readings: list[dict[str, Any]]
     problems: dict[str, str]
-    told: dict[str, str]
+    sent_problems: dict[str, str]
 
 
 def ask_facts(
@@ -147,21 +147,21 @@ def _ask_by_lines(context: ConstructionContext, document: str, state: QuestionsS
     out if the author was told the same before, since a local model would give the same reply.
     """
     facts, usage = list[dict[str, Any]](), Usage()
-    problems, told = dict(state.get("problems", {})), dict(state.get("told", {}))
+    problems, sent_problems = dict(state.get("problems", {})), dict(state.get("sent_problems", {}))
     for sentence in choose_sentences(document):
         problem = problems.get(sentence, "")
-        if told.get(sentence) == problem:
+        if sent_problems.get(sentence) == problem:
             continue
-        told[sentence] = problem
-        told_state: ConstructionState = {"problem": problem}
-        filled = context.fill("sentence_fact", told_state, sentence=sentence)
+        sent_problems[sentence] = problem
+        last: ConstructionState = {"problem": problem}
+        filled = context.fill("sentence_fact", last, sentence=sentence)
         written = write_text(context.author, filled, SENTENCE_TOKENS)
         usage, lines = usage.plus(written.usage), read_lines(written.text)
         if missing := [label for name, label in LABELS.items() if name not in lines]:
             problems[sentence] = f"the line '{missing[0]}' is missing"
             continue
         facts.append(DocumentFact(sentence=sentence, **lines).model_dump())
-    return AskedFacts(facts, [], usage, problems, told)
+    return AskedFacts(facts, [], usage, problems, sent_problems)
 
 
 def choose_sentences(document: str) -> list[str]:

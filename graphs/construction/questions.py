@@ -83,7 +83,7 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
         reason = "no reply had all lines"
     elif not reply.facts and not reply.usage.calls:
         reason = f"no sentence of {SHORTEST} to {LONGEST} words stands on its own"
-    is_new = bool(reply.usage.calls or not reply.told)
+    is_new = bool(reply.usage.calls or not reply.sent_problems)
     if reason and is_new:
         return {**update, **reject({"attempts": attempts}, READABLE, reason)}
     return update if reason else {**update, **accept(READABLE)}

@@ -158,9 +158,7 @@ def run(
     *,
     limits: Limits,
 ) -> None:
-    """Judge a run's answers and print the report with the scores; repeat the command to
-    continue.
-    """
+    """Judge a run's answers and print the report; repeat the command to continue."""
     from emend.evals.judging.score_run import score_run
     from emend.evals.judging.scorings.manifest import JudgeCalling
     from emend.evals.judging.scorings.start import check_choice

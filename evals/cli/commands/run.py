@@ -94,9 +94,8 @@ def run(
 
     An interrupted run is continued by the same command with the same --out, or by emend run RUN.
     """
-    from emend.agents.llm import check_present
     from emend.evals.config.run_file import RunPlan, read_run_file
-    from emend.evals.evaluate.setup.names import REQUIRE, check_config, check_names
+    from emend.evals.evaluate.setup import names
 
     if file is not None and file.is_dir():
         ours = {"--out": out, "--require": require, "--save-config": save_config}
@@ -106,12 +105,12 @@ def run(
     fields = read_run_file(file) if file is not None else {}
     trust_typed(fields)
     trust_names(trust or ())
-    check_names({**fields, **options, REQUIRE: require or fields.get(REQUIRE)})
+    names.check_names({**fields, **options, "require": require or fields.get("require")})
     _add_default_editors(options, fields)
     plan = RunPlan.of(fields, options, out, require or ())
     check_thresholds(plan.require, junit)
     for config in plan.configs:
-        check_config(config, plan.require)
+        names.check_config(config, plan.require)
     if save_config is not None:
         plan.write(save_config)
     if dry_run:
@@ -120,7 +119,7 @@ def run(
     if junit is not None and len(plan.configs) > 1:
         raise BadSettings("--junit accepts one model: name only one.")
     for config in plan.configs:
-        check_present(config.model)
+        names.check_present(config.model)
     _evaluate(settle_covariances(plan, skip=skip), junit)
 
 

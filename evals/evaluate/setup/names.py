@@ -1,9 +1,11 @@
 """Checks of the names and settings in a configuration, before data or a model is loaded."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from emend.agents.llm import check_local_settings, check_spec, is_local_spec
+from emend.agents.gguf.catalogue import CATALOGUE, require_fetched
+from emend.agents.llm import HUB_ID, check_local_settings, check_spec, is_local_spec
 from emend.agents.roles.answer import find_wording
 from emend.editors.hyperparameters import check_settings
 from emend.editors.registry import EDITORS
@@ -17,6 +19,7 @@ from emend.evals.evaluate.resources import check_benchmark_name, make_benchmark
 from emend.evals.metrics.protocols import check_protocols, metrics_under
 from emend.evals.metrics.requirement import Requirement, check_requirement_names
 from emend.memory.embeddings.embed import check_embedding
+from emend.memory.errors import ModelError
 from emend.memory.retrieval.compose import load_retriever
 
 REQUIRE = "require"
@@ -61,6 +64,23 @@ def check_config(config: RunConfig, require: Sequence[str] = ()) -> Benchmark:
     metrics = metrics_under(benchmark.metrics(), config.protocols)
     check_requirement_names(require, metrics, config.editors)
     return benchmark
+
+
+def check_present(spec: str) -> None:
+    """Check that the folder of a local model exists; a name on the hub is not looked up.
+
+    Raises:
+        ModelError: there is no such folder, or the model was not fetched.
+    """
+    provider, _, name = spec.partition(":")
+    if provider in CATALOGUE:
+        require_fetched(provider, name)
+    folder = Path(name).expanduser()
+    if provider == "hf" and name and not folder.exists() and not HUB_ID.fullmatch(name):
+        raise ModelError(
+            f"model folder {folder} is not a folder: name a folder written by `save_pretrained` "
+            "of model and tokenizer."
+        )
 
 
 def _check_editors(names: Sequence[str]) -> None:

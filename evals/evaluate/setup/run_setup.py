@@ -238,7 +238,7 @@ def load_setup(
 ) -> RunSetup:
     """Parse the configuration and load everything that it names.
 
-    A given `model` replaces the configured one. Errors of loading a benchmark or a model propagate.
+    A given `model` replaces the configured one. Errors of loading parts propagate.
 
     Raises:
         BadSettings: a name is unknown, in the thresholds too.
@@ -255,14 +255,13 @@ def load_setup(
     check_benchmark_scorers(benchmark, settings)
     texts = load_texts(scoring.perplexity_text, benchmark, plan.seed)
     names = benchmark_spec.name, *config.editors, model_spec.name, *memory_spec.components
-    objects = local_objects(names, model is not None)
     encoder = _encoder_of(memory_spec, retriever, classes.values())
-    model, policy = model_and_policy(model_spec, config.limits, plan.concurrency, model)
+    tested, policy = model_and_policy(model_spec, config.limits, plan.concurrency, model)
     memory = run_memory(memory_spec, folder, lambda: _memory_identity(config, benchmark), encoder)
-    tested_model = _TestedModel(model, model_spec.form, edits_weights)
+    tested_model = _TestedModel(tested, model_spec.form, edits_weights)
     source = _case_source(benchmark_spec, scoring, plan.seed, (benchmark, settings), tested_model)
     context = EditorContext(
-        model, memory, retriever, wording=wording, seed=plan.seed, policy=policy, folder=folder
+        tested, memory, retriever, wording=wording, seed=plan.seed, policy=policy, folder=folder
     )
     return RunSetup(
         config=config,
@@ -273,12 +272,12 @@ def load_setup(
         failure_limit=plan.failure_limit,
         share=plan.share,
         workers=plan.workers,
-        objects=objects,
+        objects=local_objects(names, model is not None),
         repeats=plan.repeats,
         concurrency=plan.concurrency,
         perplexity_texts=texts,
         abilities=abilities,
-        model=model,
+        model=tested,
         model_name=model_spec.name,
         policy=policy,
         memory=memory,

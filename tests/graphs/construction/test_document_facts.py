@@ -76,7 +76,10 @@ def test_a_reply_without_a_line_gives_no_fact_and_its_sentence_a_problem():
 def test_a_new_attempt_says_what_was_wrong_with_each_sentence_and_says_nothing_twice():
     model = SizedChatModel(reply=lambda prompt: REPLY)
     context, first, last = ConstructionContext(model, model), *choose_sentences(DOCUMENT)
-    state: Any = {"problems": {last: "the answer 'Ana Rojo' is not in the sentence"}, "told": {first: "", last: ""}}
+    state: Any = {
+        "problems": {last: "the answer 'Ana Rojo' is not in the sentence"},
+        "sent_problems": {first: "", last: ""},
+    }
     again = ask_facts(context, DOCUMENT, state)
     assert len(model.calls) == 1 and "the answer 'Ana Rojo' is not in the sentence" in model.calls[0]
-    assert ask_facts(context, DOCUMENT, state | {"told": again.told}).usage.calls == 0
+    assert ask_facts(context, DOCUMENT, state | {"sent_problems": again.sent_problems}).usage.calls == 0
