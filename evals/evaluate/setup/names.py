@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+
 from emend.agents.gguf.catalogue import CATALOGUE, require_fetched
 from emend.agents.llm import HUB_ID, check_local_settings, check_spec, is_local_spec
 from emend.agents.roles.answer import find_wording
@@ -48,17 +50,23 @@ def check_names(fields: Mapping[str, Any]) -> None:
             check_local_settings(spec, overrides[MODEL])
 
 
-def check_config(config: RunConfig, require: Sequence[str] = ()) -> Benchmark:
+def check_config(
+    config: RunConfig, require: Sequence[str] = (), model: BaseChatModel | None = None
+) -> Benchmark:
     """Check a whole configuration and return its benchmark, whose data are not read yet.
 
     Args:
         config: configuration of a run.
         require: thresholds, which may name only metrics that the run will have.
+        model: a model that replaces the configured one, whose name is then not checked.
 
     Raises:
         EmendError: a name, a setting or a form is wrong. Errors of making the benchmark propagate.
     """
-    check_names(dict(config) | {REQUIRE: require})
+    fields = dict(config) | {REQUIRE: require}
+    if model is not None:
+        del fields[MODEL]
+    check_names(fields)
     spec = config.benchmark_spec
     benchmark = make_benchmark(spec.name, spec.data, spec.options)
     metrics = metrics_under(benchmark.metrics(), config.protocols)

@@ -243,7 +243,7 @@ def load_setup(
     Raises:
         BadSettings: a name is unknown, in the thresholds too.
     """
-    benchmark = check_config(config, require)
+    benchmark = check_config(config, require, model)
     plan, scoring, memory_spec = config.plan, config.scoring, config.memory_spec
     retriever = load_retriever(memory_spec.retriever)
     model_spec, benchmark_spec = config.model_spec, config.benchmark_spec
