@@ -3,7 +3,7 @@ provider's API.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -89,7 +89,7 @@ CHAT_SETTINGS = (
     "template",
     "thought_tokens",
 )
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # Providers by the prefix of their models' names, for hints.
 FAMILIES = {
     "gpt-": "openai",
@@ -282,7 +282,16 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
     return model
 
 
-def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel":
+def check_local_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a local model as their types.
+
+    Args:
+        name: name of the model for messages.
+        settings: settings by name; values may be text.
+
+    Raises:
+        BadSettings: a setting is unknown, or a value has the wrong type.
+    """
     known = [*LM_SETTINGS, *CHAT_SETTINGS]
     for setting in settings:
         if setting not in known:
@@ -293,7 +302,14 @@ def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel"
     from emend.agents.local.chat_model import LocalChatModel
 
     kinds: dict[str, Any] = get_type_hints(CausalLM.__init__) | get_type_hints(LocalChatModel)
-    options = {key: _typed(key, value, kinds[key], name) for key, value in settings.items()}
+    return {key: _typed(key, value, kinds[key], name) for key, value in settings.items()}
+
+
+def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel":
+    options = check_local_settings(name, settings)
+    from emend.agents.local.causal_lm import CausalLM
+    from emend.agents.local.chat_model import LocalChatModel
+
     lm = CausalLM(folder, **{key: options[key] for key in LM_SETTINGS if key in options})
     return LocalChatModel(
         lm=lm, model_name=name, **{key: options[key] for key in CHAT_SETTINGS if key in options}

@@ -108,7 +108,7 @@ async def _session(words: list[str]) -> AsyncIterator[Any]:
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    # it logs a traceback for each line that is no message
+    # it logs a traceback for each line that is not a message
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     program, *arguments = _supervised(words)
     parameters = StdioServerParameters(command=program, args=arguments)

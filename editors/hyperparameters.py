@@ -6,7 +6,7 @@ Unknown keys are refused by name.
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,6 +66,27 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
         if isinstance(value, float) and not math.isfinite(value):
             raise BadSettings(f"setting '{key}' of editor '{editor}' is not finite: {value}.")
     return built
+
+
+def check_settings(editor: Any, values: Mapping[str, Any], name: str) -> None:
+    """Check overrides against an editor's dataclass of settings, before the editor is created.
+
+    Nothing is checked for an editor without such a dataclass.
+
+    Args:
+        editor: class or factory of the editor.
+        values: overrides, by setting.
+        name: name of the editor for messages.
+
+    Raises:
+        BadSettings: an unknown setting, or a value of the wrong type or out of range.
+    """
+    schema = getattr(editor, "schema", None)
+    if not is_dataclass(schema) or not isinstance(schema, type):
+        return
+    own_name = getattr(editor, "name", name)
+    defaults = shipped_settings(own_name) if shipped_tables(own_name) else {}
+    build_settings(schema, defaults | dict(values), own_name)
 
 
 def shipped_settings(editor: str, config: Any = None) -> dict[str, Any]:

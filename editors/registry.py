@@ -17,7 +17,7 @@ EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
         "unedited": (MEMORY + "unedited:Unedited", "The unmodified model."),
         "in_context": (
             MEMORY + "in_context:InContext",
-            "Puts the relevant fact into the prompt, as an upper bound; alias: ice.",
+            "Puts the relevant fact into the prompt, as an upper bound (ICE).",
         ),
         "rag": (MEMORY + "rag:Rag", "Retrieves facts from the memory for each probe."),
         "ike": (

@@ -33,7 +33,7 @@ def usage_until(error: Exception) -> Usage:
     failed ones.
 
     The error's own usage may already include the calls of the steps, so it is only used if there
-    are no steps.
+    are not steps.
     """
     reported = error.usage if isinstance(error, ModelReplyError) else Usage()
     calls = [call for step in steps_of(error) for call in step.calls]

@@ -65,23 +65,38 @@ def default_folder(name: str) -> Path:
     return cache_folder("models") / name
 
 
+def require_fetched(model: str, name: str = "") -> Path:
+    """Return the folder of a model of the catalogue in the user's cache.
+
+    Args:
+        model: name of the model in the catalogue.
+        name: text after a colon, which must be empty.
+
+    Raises:
+        ModelError: it was not fetched, or a variant is named.
+    """
+    folder = default_folder(model)
+    if name:
+        raise ModelError(
+            f"model '{model}' has no variants: write {model}, or hf:FOLDER for one of your own."
+        )
+    if not folder.is_dir():
+        raise ModelError(
+            f"model '{model}' is not in {folder.parent}: fetch it first with: emend model get "
+            f"{model}"
+        )
+    return folder
+
+
 def load_fetched(model: str, name: str = "", **settings: Any) -> "BaseChatModel":
     """Load a model of the catalogue from the user's cache.
 
     Raises:
-        ModelError: it was not fetched.
+        ModelError: it was not fetched, or a variant is named.
     """
     from emend.agents.llm import load_hf
 
-    folder = default_folder(model)
-    if name or not folder.is_dir():
-        raise ModelError(
-            f"model '{model}' has no variants: write {model}, or hf:FOLDER for one of your own."
-            if name
-            else f"model '{model}' is not in {folder.parent}: fetch it first with: emend model get "
-            f"{model}"
-        )
-    return load_hf(str(folder), **settings)
+    return load_hf(str(require_fetched(model, name)), **settings)
 
 
 load_smollm2 = partial(load_fetched, "smollm2")

@@ -49,7 +49,7 @@ def check_own(
         value in objects for judged in texts for value in _objects(judged)[0] if value
     ):
         _refuse(
-            "the JSON stands word for word in the text under judgement: it is no verdict of "
+            "the JSON stands word for word in the text under judgement: it is not a verdict of "
             "the judge's.",
             reply,
         )

@@ -106,7 +106,7 @@ class BoundedExchanges:
             if type(error).__name__ != "InvalidURL":
                 raise
             raise BadExchange(
-                RequestRefused, "the provider redirects to what is no address. Check its URL."
+                RequestRefused, "the provider redirects to an invalid address. Check its URL."
             ) from error
 
     def _redirected(self, request: Any, following: Any) -> Any:

@@ -81,7 +81,7 @@ class NextStep(BaseModel):
 
 def _named(answer: str) -> str:
     if not clean_answer(answer):
-        raise ValueError(f"{answer!r} is no answer: give a name or a few words")
+        raise ValueError(f"{answer!r} is not an answer: give a name or a few words")
     return answer
 
 

@@ -156,7 +156,7 @@ class ChatTemplate:
         if thoughts:
             self.notes.append(
                 "the model writes thoughts: a reply has model.thought_tokens more new tokens for "
-                "them, they are no part of its answer, and likelihoods are taken behind empty "
+                "them, they are not part of its answer, and likelihoods are taken behind empty "
                 "thoughts"
             )
         with suppress(ModelError):

@@ -132,7 +132,15 @@ def resolve_layer(model: nn.Module, layer: int) -> int:
     Raises:
         BadSettings: the model has no such layer.
     """
-    config: Any = model.config
+    return layer_number(model.config, layer)
+
+
+def layer_number(config: Any, layer: int) -> int:
+    """Return the layer's number from 0 in a model with this transformers configuration.
+
+    Raises:
+        BadSettings: the model has no such layer.
+    """
     layers = config.get_text_config().num_hidden_layers
     if not -layers <= layer < layers:
         raise BadSettings(

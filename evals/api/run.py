@@ -49,8 +49,8 @@ def component_name(kind: str, component: Any) -> str:
         isinstance(component, (list, dict)) or hasattr(component, "to_csv")
     ):
         raise BadSettings(
-            f"a {type(component).__name__} is no benchmark: save the rows as a file of facts, as "
-            "with DataFrame.to_csv('facts.csv', index=False), and name the file."
+            f"a {type(component).__name__} is not a benchmark: save the rows as a file of facts, "
+            "as with DataFrame.to_csv('facts.csv', index=False), and name the file."
         )
     if isinstance(component, type) or hasattr(component, "__name__"):
         return name_object(component.__name__, component)

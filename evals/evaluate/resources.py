@@ -24,7 +24,7 @@ from emend.evals.data.benchmarks.triples import OPTION, with_triples
 from emend.evals.data.declared.benchmark import DeclaredBenchmark
 from emend.evals.data.declared.description import is_declared
 from emend.evals.data.facts.fact_file import FactFile
-from emend.evals.data.facts.fact_formats import READERS, is_fact_file
+from emend.evals.data.facts.fact_formats import READERS, check_file, is_fact_file
 from emend.evals.jobs.workers.choose import MEMORY
 from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
@@ -45,6 +45,16 @@ def load_benchmark(
     Raises:
         BadSettings: the name is unknown.
     """
+    benchmark = make_benchmark(name, data, options)
+    return benchmark, choose_settings(benchmark, name, settings)
+
+
+def make_benchmark(name: str, data: str | None, options: Mapping[str, str]) -> Benchmark:
+    """Make a benchmark by name; most read their data only when cases are asked for.
+
+    Raises:
+        BadSettings: the name is unknown, or what it names is not a benchmark.
+    """
     options = dict(options)
     triples = options.pop(OPTION, None)
     with BENCHMARKS.plugin_errors(name):
@@ -54,8 +64,17 @@ def load_benchmark(
         ]
         if lacking:
             raise TypeError(f"what it made has no {', no '.join(lacking)}")
-    if triples is not None:
-        benchmark = with_triples(benchmark, triples)
+    return benchmark if triples is None else with_triples(benchmark, triples)
+
+
+def choose_settings(
+    benchmark: Benchmark, name: str, settings: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the settings to run, by default the benchmark's first one, each with a case.
+
+    Raises:
+        BadSettings: the benchmark has no such setting.
+    """
     chosen = tuple(dict.fromkeys(settings)) or benchmark.settings[:1]
     for setting in chosen:
         # a benchmark may give a better reason for a missing setting
@@ -64,7 +83,7 @@ def load_benchmark(
             raise BadSettings(
                 f"{name} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}"
             )
-    return benchmark, chosen
+    return chosen
 
 
 def _make_benchmark(name: str, data: str | None, options: Mapping[str, str]) -> Benchmark:
@@ -78,6 +97,21 @@ def _make_benchmark(name: str, data: str | None, options: Mapping[str, str]) -> 
     return BENCHMARKS.load(name)(data_folder(name, data), dict(options))
 
 
+def check_benchmark_name(name: str) -> None:
+    """Check that a benchmark is known, and that its file exists if the name is one's own file.
+
+    Raises:
+        MissingData: there is no such file or folder.
+        BadSettings: the name is unknown, or the file has an unsupported suffix.
+    """
+    if is_fact_file(name):
+        check_file(name)
+    elif not (is_declared(name) or is_built_folder(name)):
+        _refuse_path(name)
+        if ":" not in name and not BENCHMARKS.installed(name):
+            BENCHMARKS.load(name)  # raises the error that names the nearest
+
+
 def _refuse_path(name: str) -> None:
     """Refuse a name that is a path but not a file of facts.
 
@@ -89,6 +123,11 @@ def _refuse_path(name: str) -> None:
     if BENCHMARKS.installed(name) or ":" in name or not (path.suffix or "/" in name):
         return
     endings = ", ".join(READERS)
+    if path.is_dir():
+        raise BadSettings(
+            f"'{name}' is a folder, but not one that emend build made: name such a folder, or a "
+            "file of facts in it."
+        )
     if path.exists():
         raise BadSettings(
             f"'{name}' has an unsupported suffix: facts are in a file that ends in {endings}, or "

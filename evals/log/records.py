@@ -336,7 +336,7 @@ def cut_file(path: Path, end: int | None = None) -> int:
     bytes.
 
     Raises:
-        BadData: it is no regular file.
+        BadData: it is not a regular file.
         RunRefused: it cannot be written.
     """
     with write_errors(f"'{path}'"), suppress(FileNotFoundError), open_file(path, "r+b") as file:

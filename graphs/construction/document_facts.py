@@ -3,7 +3,6 @@ with small models.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -13,7 +12,6 @@ from emend.agents.scoring import is_chat_model, is_small_model
 from emend.agents.structured import ask_structured
 from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState
 from emend.graphs.extraction.sentences import split_sentences
-from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
 
@@ -38,6 +36,7 @@ LABELS = {
     "wrong_answer": "Wrong answer",
     "statement": "Statement",
 }
+MARKS = {"question": "?", "paraphrase": "?", "statement": "."}
 
 
 class DocumentFact(BaseModel):
@@ -76,22 +75,47 @@ class DocumentFacts(BaseModel):
 
 
 class AskedFacts(NamedTuple):
-    """Facts and unanswered questions that an author wrote for a document, and the usage."""
+    """Facts and unanswered questions that an author wrote for a document, and the usage.
+
+    Attributes:
+        facts: facts with the fields of `DocumentFact`.
+        unanswered: questions with the fields of `UnansweredQuestion`.
+        usage: usage of all calls.
+        problems: faults of a small author's replies, by sentence.
+        sent_problems: the faults that a small author was told of, by sentence.
+    """
 
     facts: list[dict[str, Any]]
     unanswered: list[dict[str, Any]]
     usage: Usage
+    problems: dict[str, str] = {}
+    sent_problems: dict[str, str] = {}
+
+
+class QuestionsState(ConstructionState, total=False):
+    """State of the questions graph; the item has the `text` of a document.
+
+    `facts` are those that passed so far, `unanswered` the questions that the document does not
+    answer, and `readings` the reader's answers. `problems` has the fault of each sentence's last
+    fact, and `sent_problems` the faults that a small author was told of.
+    """
+
+    facts: list[dict[str, Any]]
+    unanswered: list[dict[str, Any]]
+    readings: list[dict[str, Any]]
+    problems: dict[str, str]
+    sent_problems: dict[str, str]
 
 
 def ask_facts(
-    context: ConstructionContext, document: str, state: ConstructionState | None = None
+    context: ConstructionContext, document: str, state: QuestionsState | None = None
 ) -> AskedFacts:
     """Ask the author for facts of a document, in the reply format that suits the author's size.
 
     Args:
         context: context with the author and its prompts.
         document: text of the document.
-        state: state of the item, with the problem of an earlier reply.
+        state: state of the item, with the problems of earlier replies.
 
     Raises:
         ModelReplyError: the reply cannot be parsed.
@@ -116,19 +140,28 @@ def _ask_at_once(
     return AskedFacts(facts, unanswered, reply.usage)
 
 
-def _ask_by_lines(
-    context: ConstructionContext, document: str, state: ConstructionState
-) -> AskedFacts:
-    facts, usage, reply = list[dict[str, Any]](), Usage(), ""
+def _ask_by_lines(context: ConstructionContext, document: str, state: QuestionsState) -> AskedFacts:
+    """Ask a small author for one fact per sentence.
+
+    In a new attempt it is told what was wrong with its fact of that sentence. A sentence is left
+    out if the author was told the same before, since a local model would give the same reply.
+    """
+    facts, usage = list[dict[str, Any]](), Usage()
+    problems, sent_problems = dict(state.get("problems", {})), dict(state.get("sent_problems", {}))
     for sentence in choose_sentences(document):
-        written = write_text(
-            context.author, context.fill("sentence_fact", state, sentence=sentence), SENTENCE_TOKENS
-        )
-        usage, reply = usage.plus(written.usage), written.text
-        facts += [fact.model_dump() for fact in read_fact(sentence, reply)]
-    if not facts:
-        raise ModelReplyError("no reply had all lines.", reply, usage)
-    return AskedFacts(facts, [], usage)
+        problem = problems.get(sentence, "")
+        if sent_problems.get(sentence) == problem:
+            continue
+        sent_problems[sentence] = problem
+        last: ConstructionState = {"problem": problem}
+        filled = context.fill("sentence_fact", last, sentence=sentence)
+        written = write_text(context.author, filled, SENTENCE_TOKENS)
+        usage, lines = usage.plus(written.usage), read_lines(written.text)
+        if missing := [label for name, label in LABELS.items() if name not in lines]:
+            problems[sentence] = f"the line '{missing[0]}' is missing"
+            continue
+        facts.append(DocumentFact(sentence=sentence, **lines).model_dump())
+    return AskedFacts(facts, [], usage, problems, sent_problems)
 
 
 def choose_sentences(document: str) -> list[str]:
@@ -144,22 +177,21 @@ def choose_sentences(document: str) -> list[str]:
     return [sentence for sentence, _ in zip(usable, range(COUNT), strict=False)]
 
 
-def read_fact(sentence: str, reply: str) -> Iterable[DocumentFact]:
-    """Parse the fact in a reply of labelled lines; yield nothing if a line is missing."""
+def read_lines(reply: str) -> dict[str, str]:
+    """Parse a reply of labelled lines; lines that are missing are left out."""
     first = next(iter(LABELS.values()))
+    labels = "|".join(LABELS.values())
     # a base model may continue the prompt without the first label
-    begins = re.search(rf"^\W*{first}\W*:", reply, re.IGNORECASE | re.MULTILINE) is None
-    text = f"{first}: {reply}" if begins else reply
+    begins = re.match(rf"\W*(?:{labels})\W*:", reply, re.IGNORECASE) is None
+    if begins and re.search(rf"^\W*{first}\W*:", reply, re.IGNORECASE | re.MULTILINE) is None:
+        reply = f"{first}: {reply}"
     lines: dict[str, str] = {}
     for name, label in LABELS.items():
         hit = re.search(
             rf"^[^\w\n]*{label}[^\w\n]*:[^\w\n]*(\S.*?)[^\w\n)%]*$",
-            text,
+            reply,
             re.IGNORECASE | re.MULTILINE,
         )
-        if hit is None:
-            return
-        lines[name] = hit[1]
-    for name, mark in (("question", "?"), ("paraphrase", "?"), ("statement", ".")):
-        lines[name] += mark
-    yield DocumentFact(sentence=sentence, **lines)
+        if hit is not None:
+            lines[name] = hit[1] + MARKS.get(name, "")
+    return lines

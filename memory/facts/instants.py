@@ -36,7 +36,7 @@ def read_instant(time: str, zone: tzinfo = UTC) -> str:
     parsed = parse_time(time, zone) if isinstance(time, str) else None
     if parsed is None:
         raise BadData(
-            f"'{time}' is no time: write 2026, 2026-05, 2026-05-31 or 2026-05-31T09:00+02:00."
+            f"'{time}' is not a time: write 2026, 2026-05, 2026-05-31 or 2026-05-31T09:00+02:00."
         )
     return _text(parsed)
 

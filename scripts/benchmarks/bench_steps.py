@@ -37,7 +37,7 @@ from emend.memory.steps import steps_of, usage_until
 SETTINGS: dict[str, dict[str, Any]] = {"mello": {}, "cot": {"form": "steps"}, "kg_walk": {}}
 OWN = Path(__file__).with_name("own_chains.json")
 LABELS = re.compile(r"(?i)\b(subquestion|generated answer|final answer|retrieved fact|question)\s*:|retrieved fact \w+")
-"""Labels of a form, which are no part of an answer."""
+"""Labels of a form, which are not part of an answer."""
 
 
 class Item(NamedTuple):

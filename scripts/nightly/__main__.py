@@ -1,4 +1,4 @@
-"""Kills, storms and spoiled inputs, which are no part of the tests, by one command with a table.
+"""Kills, storms and spoiled inputs, which are not part of the tests, by one command with a table.
 
     python -m scripts.nightly --kills 1000 --count 1000
     python -m scripts.nightly --only kills --kills 60

@@ -492,4 +492,4 @@ def test_by_schema_a_check_that_names_no_answer_is_asked_for_again_with_the_reas
         step(question="What?", tentative="Peru."), checked(True, "."), checked(True, "Chad"), step(True, final="Bo")
     )
     final, _ = walk(model, TextsInTurn("x"), form="structured")
-    assert "'.' is no answer: give a name" in model.calls[2] and final["hops"][0]["answer"] == "Chad"
+    assert "'.' is not an answer: give a name" in model.calls[2] and final["hops"][0]["answer"] == "Chad"

@@ -69,7 +69,7 @@ def test_numbers_and_truth_values_are_texts(memory, value, text):
     [
         ({"object": None}, "object: .*got None"),
         ({"object": ["a"]}, r"object: .*valid string, got \['a'\]"),
-        ({"object": "a", "valid_from": 1714557600}, "1714557600' is no time: write 2026"),
+        ({"object": "a", "valid_from": 1714557600}, "1714557600' is not a time: write 2026"),
         ({}, "object: Field required"),
     ],
 )
@@ -120,7 +120,11 @@ def test_tools_that_only_read_cannot_write(memory):
         ("remember", {"subject": "Ann", "relation": "age"}, "object: Field required"),
         ("remember", {"subject": " ", "relation": "age", "object": "7"}, "subject: "),
         ("remember", {"subject": "Ann", "relation": "age", "object": "7" * 10_001}, "object: "),
-        ("remember", {"subject": "Ann", "relation": "age", "object": "7", "valid_from": "soon"}, "'soon' is no time"),
+        (
+            "remember",
+            {"subject": "Ann", "relation": "age", "object": "7", "valid_from": "soon"},
+            "'soon' is not a time",
+        ),
         ("lookup", {"subject": "Ann", "relation": "age", "when": "now"}, "when: "),
         ("search", {"query": "Ann", "k": 0}, "k: "),
     ],

@@ -158,14 +158,14 @@ def run(
     *,
     limits: Limits,
 ) -> None:
-    """Judge a run's answers and print the report with the scores; repeat the command to
-    continue.
-    """
+    """Judge a run's answers and print the report; repeat the command to continue."""
     from emend.evals.judging.score_run import score_run
     from emend.evals.judging.scorings.manifest import JudgeCalling
+    from emend.evals.judging.scorings.start import check_choice
     from emend.evals.metrics.equivalence.scorer import load_equivalence
     from emend.evals.show.report.progress import progress_on
 
+    check_choice(folder, kind or (), choice.editors)
     calling = JudgeCalling(
         choice=choice,
         settings=judges.settings,

@@ -94,8 +94,8 @@ def run(
 
     An interrupted run is continued by the same command with the same --out, or by emend run RUN.
     """
-    from emend.agents.llm import check_spec
     from emend.evals.config.run_file import RunPlan, read_run_file
+    from emend.evals.evaluate.setup import names
 
     if file is not None and file.is_dir():
         ours = {"--out": out, "--require": require, "--save-config": save_config}
@@ -105,11 +105,12 @@ def run(
     fields = read_run_file(file) if file is not None else {}
     trust_typed(fields)
     trust_names(trust or ())
+    names.check_names({**fields, **options, "require": require or fields.get("require")})
     _add_default_editors(options, fields)
     plan = RunPlan.of(fields, options, out, require or ())
     check_thresholds(plan.require, junit)
     for config in plan.configs:
-        check_spec(config.model)
+        names.check_config(config, plan.require)
     if save_config is not None:
         plan.write(save_config)
     if dry_run:
@@ -117,6 +118,8 @@ def run(
         return
     if junit is not None and len(plan.configs) > 1:
         raise BadSettings("--junit accepts one model: name only one.")
+    for config in plan.configs:
+        names.check_present(config.model)
     _evaluate(settle_covariances(plan, skip=skip), junit)
 
 

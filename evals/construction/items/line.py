@@ -163,7 +163,7 @@ def _old_lines(folder: Path) -> Iterator[ItemLine]:
             values=record.values,
             unscored={}
             if is_outcome
-            else record.unscored or {KEPT: "the answer is no outcome of a construction"},
+            else record.unscored or {KEPT: "the answer is not the outcome of a construction"},
             text=record.prompt,
             item=outcome.item,
             result=outcome.result,

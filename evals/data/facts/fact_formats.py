@@ -135,7 +135,23 @@ def placed_rows(name: str) -> Iterator[PlacedRow]:
     if name.startswith(HUB):
         yield from _hub_rows(name.removeprefix(HUB))
         return
+    check_file(name)
     path = Path(name).expanduser()
+    text = read_text(path, "Save it as UTF-8 (in Excel: CSV UTF-8).")
+    yield from READERS[ending_of(path)](text, name)
+
+
+def check_file(name: str) -> None:
+    """Check that a fact file exists and has a supported suffix; datasets of the hub are not
+    checked.
+
+    Raises:
+        MissingData: the file does not exist.
+        BadData: its suffix is unsupported.
+    """
+    path = Path(name).expanduser()
+    if name.startswith(HUB):
+        return
     if not path.is_file():
         raise MissingData(
             f"the file '{name}' does not exist: correct the path, or write a template with emend "
@@ -152,7 +168,6 @@ def placed_rows(name: str) -> Iterator[PlacedRow]:
             f"'{name}' has an unsupported suffix: use one of {', '.join(READERS)}, optionally "
             "followed by .gz."
         )
-    yield from READERS[ending](read_text(path, "Save it as UTF-8 (in Excel: CSV UTF-8)."), name)
 
 
 def _fault(item: Any) -> str:
@@ -164,7 +179,7 @@ def _fault(item: Any) -> str:
         return f"field '{field}' is unknown"  # the list of fields is in the remedy
     message = problem_of(item)
     if item["type"] == "tuple_type":
-        message = "no list"
+        message = "it is not a list"
         if isinstance(item["input"], str):
             message = f'should be a list, such as ["{item["input"]}"]'
     return f"field '{field}': {message}, got {item['input']!r:.60}" if field else message

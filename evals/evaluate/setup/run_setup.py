@@ -32,23 +32,19 @@ from emend.evals.evaluate.edit_groups import CHUNK
 from emend.evals.evaluate.resources import (
     LazyMemory,
     check_form,
-    load_benchmark,
+    choose_settings,
     load_model_and_policy,
     model_fingerprint,
     run_memory,
 )
 from emend.evals.evaluate.setup.case_source import FIRST_CASES, CaseSource
 from emend.evals.evaluate.setup.editor_factory import EditorFactory
+from emend.evals.evaluate.setup.names import check_config
 from emend.evals.evaluate.side_effects import load_texts
 from emend.evals.evaluate.units import EditorPass, Group, UnfinishedCases, groups
 from emend.evals.jobs.partition import Partition
 from emend.evals.jobs.queues import units_at_once
 from emend.evals.log.manifest import decisive_fields
-from emend.evals.metrics.protocols import (
-    check_protocols,
-    metrics_under,
-)
-from emend.evals.metrics.requirement import check_requirement_names
 from emend.evals.metrics.scoring.setup import check_benchmark_scorers
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadSettings
@@ -245,29 +241,31 @@ def load_setup(
 ) -> RunSetup:
     """Parse the configuration and load everything that it names.
 
-    A given `model` replaces the configured one. Errors of loading a benchmark or a model propagate.
+    A given `model` replaces the configured one. Errors of loading parts propagate.
 
     Raises:
         BadSettings: a name is unknown, in the thresholds too.
     """
+    benchmark = check_config(config, require, model)
     plan, scoring, memory_spec = config.plan, config.scoring, config.memory_spec
     retriever = load_retriever(memory_spec.retriever)
     model_spec, benchmark_spec = config.model_spec, config.benchmark_spec
-    benchmark, settings = _load_scored_benchmark(benchmark_spec, scoring)
-    _check_names(config, benchmark, settings, require)
     classes = {name: EDITORS.load(name) for name in config.editors}
+    edits_weights = any(getattr(editor, "needs_weights", False) for editor in classes.values())
+    abilities = load_abilities(scoring.ability, edits_weights)
+    settings = choose_settings(benchmark, benchmark_spec.name, benchmark_spec.settings)
+    check_benchmark_scorers(benchmark, settings)
+    _check_instructions(memory_spec.prompts, benchmark, settings, plan.seed)
     texts = load_texts(scoring.perplexity_text, benchmark, plan.seed)
     names = benchmark_spec.name, *config.editors, model_spec.name, *memory_spec.components
-    objects = local_objects(names, model is not None)
-    model, policy = model_and_policy(model_spec, config.limits, plan.concurrency, model)
     encoder = _encoder_of(memory_spec, retriever, classes.values())
+    tested, policy = model_and_policy(model_spec, config.limits, plan.concurrency, model)
     memory = run_memory(memory_spec, folder, lambda: _memory_identity(config, benchmark), encoder)
-    edits_weights = any(getattr(editor, "needs_weights", False) for editor in classes.values())
-    tested_model = _TestedModel(model, model_spec.form, edits_weights)
+    tested_model = _TestedModel(tested, model_spec.form, edits_weights)
     source = _case_source(benchmark_spec, scoring, plan.seed, (benchmark, settings), tested_model)
     wording = joined_name(memory_spec.prompts, memory_spec.prompt_template or benchmark.wording)
     context = EditorContext(
-        model, memory, retriever, wording=wording, seed=plan.seed, policy=policy, folder=folder
+        tested, memory, retriever, wording=wording, seed=plan.seed, policy=policy, folder=folder
     )
     return RunSetup(
         config=config,
@@ -278,26 +276,17 @@ def load_setup(
         failure_limit=plan.failure_limit,
         share=plan.share,
         workers=plan.workers,
-        objects=objects,
+        objects=local_objects(names, model is not None),
         repeats=plan.repeats,
         concurrency=plan.concurrency,
         perplexity_texts=texts,
-        abilities=load_abilities(scoring.ability, edits_weights),
-        model=model,
+        abilities=abilities,
+        model=tested,
         model_name=model_spec.name,
         policy=policy,
         memory=memory,
         encoder=encoder,
     )
-
-
-def _check_names(
-    config: RunConfig, benchmark: Benchmark, settings: Sequence[str], require: Sequence[str]
-) -> None:
-    """Check names of the benchmark's metrics and kinds of probe, in thresholds and instructions."""
-    metrics = metrics_under(benchmark.metrics(), config.scoring.protocols)
-    check_requirement_names(require, metrics, config.editors)
-    _check_instructions(config.memory_spec.prompts, benchmark, settings, config.plan.seed)
 
 
 def _check_instructions(
@@ -356,20 +345,6 @@ def _memory_identity(config: RunConfig, benchmark: Benchmark) -> tuple[Any, ...]
     """Return all that decides a run's records, to derive its memory's name on a server."""
     fields = config.model_dump(mode="json", exclude={"share"})
     return decisive_fields({"config": fields}), benchmark.provenance
-
-
-def _load_scored_benchmark(
-    spec: BenchmarkSpec, scoring: ScoringSpec
-) -> tuple[Benchmark, tuple[str, ...]]:
-    """Load the benchmark and its settings, and check the scorers of both it and the protocols.
-
-    Raises:
-        BadSettings: a name is unknown. Errors of loading the benchmark propagate.
-    """
-    check_protocols(scoring.protocols)
-    benchmark, settings = load_benchmark(spec.name, spec.data, spec.options, spec.settings)
-    check_benchmark_scorers(benchmark, settings)
-    return benchmark, settings
 
 
 class _TestedModel(NamedTuple):

@@ -12,7 +12,7 @@ from emend.evals.evaluate.resources import model_fingerprint
 from emend.evals.judging.calibration.stored import read_calibration
 from emend.evals.judging.disputes import EquivalenceScorer
 from emend.evals.judging.items import judged_items
-from emend.evals.judging.panel import Panel
+from emend.evals.judging.panel import Panel, load_judge
 from emend.evals.judging.scorings.choice import ItemChoice
 from emend.evals.judging.scorings.job import JudgeSetup
 from emend.evals.judging.scorings.manifest import JudgeCalling, OwnJudge, Scoring, scoring_id
@@ -92,6 +92,19 @@ def start_scoring(
         policy=panel_setup.policy,
         scorer=panel_setup.scorer,
     )
+
+
+def check_choice(run: Path, kinds: Sequence[str], editors: Sequence[str]) -> None:
+    """Check the run, the kinds and the editors that a user named, before a model is loaded.
+
+    Raises:
+        BadSettings: a judge is unknown, or the run has no such editor.
+        BadData: the folder is not a run.
+    """
+    manifest = Manifest.read(run)
+    for kind in kinds:
+        load_judge(kind)
+    _check_editors(editors, manifest.config.editors)
 
 
 def _started_or_continued(

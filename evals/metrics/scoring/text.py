@@ -161,7 +161,7 @@ class EquivalentAnswer(Scorer):
         band: half the width of the probabilities around the threshold that are left unscored.
 
     Raises:
-        BadSettings: the band is no number from 0 to below 0.5.
+        BadSettings: the band is not a number from 0 to below 0.5.
     """
 
     outputs = (Output("equivalence", is_right=True, reads="passage"),)

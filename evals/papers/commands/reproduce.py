@@ -139,6 +139,9 @@ def reproduce(
     """List the published tables, or reproduce one: plan its runs, share common results, and print
     each figure next to the published one.
 
+    Begin with a part: emend reproduce akew:2 --model tiny --limit 20 --only "method=IKE (single)"
+    takes about a minute, the whole table much longer; each run's time is estimated at the start.
+
     Editors with a preset `paper` use it, unless --preset selects another. Repeat the command to
     continue: finished runs are read, failed and interrupted ones are continued.
     """
@@ -311,10 +314,10 @@ def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: Several
 
     estimated = estimate(recipe, outcomes)
     console_for(sys.stdout if runs.dry_run else sys.stderr).print(render_estimate(estimated))
+    if estimated.runs and all(each.error for each in estimated.runs):
+        raise BadSettings(f"nothing can be run: {estimated.runs[0].error}")
     if runs.dry_run:
         return False
-    if all(each.error for each in estimated.runs):
-        raise BadSettings(f"nothing can be run: {estimated.runs[0].error}")
     if runs.yes or not any(each.left for each in estimated.runs):
         return True
     if sys.stdin.isatty():

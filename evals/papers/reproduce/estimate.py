@@ -69,10 +69,16 @@ class RecipeEstimate(FrozenModel):
                 needed[_file(each.config)] = max(count, needed.get(_file(each.config), 0))
         return needed
 
+    def seconds_left(self, run: RunEstimate) -> float | None:
+        """Seconds of one run's remaining work, at the measured pace if there is one; None if
+        unknown.
+        """
+        return _seconds(run, self.runs)
+
     @property
     def seconds(self) -> float | None:
         """Seconds of the remaining work, at the measured pace if there is one; None if unknown."""
-        parts = [_seconds(each, self.runs) for each in self.runs if each.left]
+        parts = [self.seconds_left(each) for each in self.runs if each.left]
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
             return sum(known)

@@ -23,9 +23,10 @@ from emend.memory.escape import one_line
 
 def render_estimate(estimated: RecipeEstimate) -> RenderableType:
     """Render a line per run with its remaining work, and totals."""
-    table = frame("run", "units", "calls", "tokens in", "out")
+    table = frame("run", "units", "calls", "tokens in", "out", "time")
     for run in estimated.runs:
         counts = ["", "", ""]
+        seconds = estimated.seconds_left(run)
         if run.need and run.left:
             counts = [f"{run.need.total(name):,}" for name in COUNTS]
         left = "done"
@@ -33,7 +34,10 @@ def render_estimate(estimated: RecipeEstimate) -> RenderableType:
             left = "refused"
         elif run.left:
             left = f"{run.left:,}"
-        table.add(title(run.config), left, *counts)
+        time = ""
+        if seconds:
+            time = f"about {duration(max(1.0, seconds))}"
+        table.add(title(run.config), left, *counts, time)
     return Group(
         *[table] * bool(estimated.runs),
         *(Text(one_line(line)) for line in estimate_lines(estimated)),

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from emend.editors.covariance_need import layers_to_name, missing_covariances
 from emend.editors.device_speed import device_speed
 from emend.editors.hyperparameters import folder_config
 from emend.editors.memory_need import memory_factor
+from emend.editors.numerics.architectures import layer_number
 from emend.evals.config.model_spec import ModelSpec
 from emend.evals.config.run_config import RunConfig
 from emend.evals.results.dry_run.local_model import editor_settings, model_folder, parameters_of
@@ -50,15 +52,22 @@ class CovarianceNeed(NamedTuple):
 
 
 def covariance_need(config: RunConfig) -> CovarianceNeed | None:
-    """Return the covariances that a run lacks; None if none is missing or the model is absent."""
+    """Return the covariances that a run lacks; None if none is missing or the model is absent.
+
+    Raises:
+        BadSettings: an editor's settings name a layer that the model does not have.
+    """
     folder = model_folder(config.model)
     if not folder.is_dir():
         return None
     missing = missing_covariances(folder, _settings(config, folder))
     if not missing:
         return None
+    architecture = folder_config(folder)
+    for layer in chain.from_iterable(missing.values()):
+        layer_number(architecture, layer)
     words = ["prepare", "covariance", "--model", config.model]
-    if layers := layers_to_name(folder_config(folder), missing):
+    if layers := layers_to_name(architecture, missing):
         words += ["--layers", ",".join(map(str, layers))]
     return CovarianceNeed(missing, tuple(words), _collecting_seconds(config.model, missing))
 

@@ -79,7 +79,7 @@ def find_page_markup(draft: AuthoredDraft) -> str:
     """The lead has markup, lists, tables or placeholders."""
     text = _PHONETIC.sub("", draft.text)
     hit = _SOURCE.search(text) or MARKUP.search(text)
-    return f"the lead is no running text: '{hit[0].strip()[:40]}'" if hit else ""
+    return f"the lead is not running text: '{hit[0].strip()[:40]}'" if hit else ""
 
 
 def find_cut_lead(draft: AuthoredDraft) -> str:

@@ -129,7 +129,7 @@ def find_repeated_prompt(draft: AuthoredDraft) -> str:
 def find_markup(draft: AuthoredDraft) -> str:
     """The text has headings, lists, labels or placeholders instead of prose."""
     hit = MARKUP.search(draft.text) or HEADING.search(draft.text)
-    return f"the text is no running text: '{hit[0].strip()[:40]}'" if hit else ""
+    return f"the text is not running text: '{hit[0].strip()[:40]}'" if hit else ""
 
 
 def find_other_language(draft: AuthoredDraft) -> str:

@@ -1,4 +1,4 @@
-"""Replies in plain words: what a judge thinks aloud is no verdict."""
+"""Replies in plain words: what a judge thinks aloud is not a verdict."""
 
 import pytest
 

@@ -62,7 +62,7 @@ def test_a_file_may_be_a_path_and_rows_in_memory_are_to_be_saved(tmp_path):
     file.write_text("question,answer\nWho leads Acme?,Mira Osei\n")
     assert emend.run(file, ToyEditor, ScriptedModel(), out=tmp_path / "run", progress=False).records()
     for rows in ([{"question": "q?", "answer": "a"}], pytest.importorskip("pandas").DataFrame()):
-        with pytest.raises(BadSettings, match=r"is no benchmark: save the rows as a file of facts"):
+        with pytest.raises(BadSettings, match=r"is not a benchmark: save the rows as a file of facts"):
             emend.run(rows, ToyEditor, ScriptedModel(), progress=False)
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from emend.agents.roles.author import SHIPPED
 from emend.agents.scoring import SMALL
-from emend.graphs.construction.document_facts import COUNT, ask_facts, choose_sentences, read_fact
+from emend.graphs.construction.document_facts import COUNT, ask_facts, choose_sentences, read_lines
 from emend.graphs.construction.pipeline import ConstructionContext
-from emend.memory.errors import ModelReplyError
 from tests.fakes import ScriptedChatModel, SizedChatModel
 
 DOCUMENT = (
@@ -62,13 +61,25 @@ def test_sentences_that_speak_of_something_before_them_or_are_short_are_not_aske
     ids=["begun", "bold", "without marks", "with talk"],
 )
 def test_lines_are_read_whatever_stands_around_them(reply: str):
-    (fact,) = read_fact("Pell Lock was opened in 1874 by Ana Rojo.", reply)
-    assert (fact.subject, fact.answer, fact.question) == ("Pell Lock", "Ana Rojo", "Who opened Pell Lock?")
-    assert fact.statement == "Pell Lock was opened by Ana Rojo."
+    lines = read_lines(reply)
+    assert (lines["subject"], lines["answer"], lines["question"]) == ("Pell Lock", "Ana Rojo", "Who opened Pell Lock?")
+    assert lines["statement"] == "Pell Lock was opened by Ana Rojo." and len(lines) == 6
 
 
-def test_a_reply_without_a_line_gives_no_fact_and_without_any_fact_there_is_an_error():
-    assert list(read_fact("A sentence.", REPLY.replace("Question:", "Ask:", 1))) == []
-    with pytest.raises(ModelReplyError) as caught:
-        asked(SizedChatModel(reply=lambda prompt: DOCUMENT))
-    assert caught.value.usage.calls == 2
+def test_a_reply_without_a_line_gives_no_fact_and_its_sentence_a_problem():
+    assert "question" not in read_lines(REPLY.replace("Question:", "Ask:", 1))
+    found = asked(SizedChatModel(reply=lambda prompt: DOCUMENT))
+    assert found.facts == [] and found.usage.calls == 2
+    assert set(found.problems.values()) == {"the line 'Answer' is missing"}
+
+
+def test_a_new_attempt_says_what_was_wrong_with_each_sentence_and_says_nothing_twice():
+    model = SizedChatModel(reply=lambda prompt: REPLY)
+    context, first, last = ConstructionContext(model, model), *choose_sentences(DOCUMENT)
+    state: Any = {
+        "problems": {last: "the answer 'Ana Rojo' is not in the sentence"},
+        "sent_problems": {first: "", last: ""},
+    }
+    again = ask_facts(context, DOCUMENT, state)
+    assert len(model.calls) == 1 and "the answer 'Ana Rojo' is not in the sentence" in model.calls[0]
+    assert ask_facts(context, DOCUMENT, state | {"sent_problems": again.sent_problems}).usage.calls == 0

@@ -1,6 +1,7 @@
 import hashlib
 import subprocess
 import sys
+import time
 import warnings
 from importlib.util import find_spec
 from logging import getLogger
@@ -91,6 +92,21 @@ def test_the_names_load_their_embeddings_and_a_missing_folder_is_refused(monkeyp
     if find_spec("sentence_transformers"):
         with pytest.raises(BadSettings, match="cannot be loaded"):
             load_embedding(str(tmp_path))
+
+
+def test_a_misspelt_name_and_one_that_cannot_be_downloaded_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")  # where nothing listens
+    begun = time.monotonic()
+    for name in ("minilmm", "cut:minilmm", "lexcal"):
+        with pytest.raises(BadSettings, match="did you mean '(minilm|lexical)'"):
+            load_embedding(name)
+    with pytest.raises(BadSettings, match="nobody/none' is not on this machine, and .*cannot be reached.*connect to"):
+        load_embedding("nobody/none")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(BadSettings, match="HF_HUB_OFFLINE forbids downloading it"):
+        load_embedding("nobody/none")
+    assert time.monotonic() - begun < 5
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_a_fact_carries_where_it_comes_from_and_when_it_was_said(memory):
 def test_an_impossible_number_is_refused_from_python_too(memory):
     with pytest.raises(BadSettings, match="k is -1"):
         memory.search("Ann", k=-1)
-    with pytest.raises(BadData, match="'1714557600' is no time"):
+    with pytest.raises(BadData, match="'1714557600' is not a time"):
         memory.remember("Ann", "job", "cook", valid_from=1714557600)
 
 
@@ -78,7 +78,7 @@ def test_a_forgotten_fact_does_not_come_back_when_its_operation_is_repeated(memo
     [
         (lambda m: m.remember(" ", "mayor", "Mira"), "subject.*blank"),
         (lambda m: m.remember("Veld", "mayor", ""), "object.*blank"),
-        (lambda m: m.remember("Veld", "mayor", "Mira", valid_from="last May"), "'last May' is no time: write 2026"),
+        (lambda m: m.remember("Veld", "mayor", "Mira", valid_from="last May"), "'last May' is not a time: write 2026"),
         (lambda m: m.remember("Veld", "mayor", "Mira", valid_from="2024", valid_to="2023"), "later `valid_to`"),
         (lambda m: m.remember("Mira", "was formerly the mayor of", "Veld"), "`valid_to`"),
         (lambda m: m.update("Ann", "friend", ""), "nothing holds.*`remember`"),
@@ -90,7 +90,7 @@ def test_a_forgotten_fact_does_not_come_back_when_its_operation_is_repeated(memo
         (lambda m: m.forget(id="0123", subject="Ann"), "say what to forget"),
         (lambda m: m.forget(id="0123"), "no fact '0123'"),
         (lambda m: m.depend("Ann", "office", ("Ann", "office")), "follow from itself"),
-        (lambda m: m.lookup("Ann", "office", at="soon"), "'soon' is no time"),
+        (lambda m: m.lookup("Ann", "office", at="soon"), "'soon' is not a time"),
     ],
 )
 def test_bad_operations_name_what_to_do_and_change_nothing(memory, call, remedy):

@@ -102,7 +102,7 @@ def test_a_pause_that_is_too_long_is_not_waited_for(client, server, pauses):
         (Fault(200, b'{"error":{"code":"badvalue","info":"Unrecognized value"}}'), "badvalue"),
         (Fault(200, b'{"error":{"code":"\\u001b[2J","info":"a\\nb"}}'), "^[^\\x1b\\n]*$"),
         (Fault(302, headers={"Location": "http://127.0.0.2:1/x"}), "redirects"),
-        (Fault(302, headers={"Location": "javascript:alert(1)"}), "redirects to what is no address"),
+        (Fault(302, headers={"Location": "javascript:alert(1)"}), "redirects to an invalid address"),
     ],
 )
 def test_a_refusal_is_final(client, server, pauses, fault, match):

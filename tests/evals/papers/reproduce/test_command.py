@@ -79,6 +79,7 @@ def test_the_limits_of_this_call_hold_over_those_of_the_run(emend: Any, tmp_path
 @pytest.mark.slow
 def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
     plan = emend(*RECALL, "--preset", "best", "--dry-run", "--save-recipe", "plan.yaml")
+    assert "about 1 s" in plan.out, "each run has its time, so that the expensive ones are seen"
     assert plan.code == 0 and "calls" in plan.out and not (tmp_path / "runs").exists()
     text = Path("plan.yaml").read_text(encoding="utf-8")
     Path("plan.yaml").write_text(text.replace("- mode: single\n", ""), encoding="utf-8")
@@ -98,6 +99,7 @@ def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
         (("plan.yaml", "--model", "tiny"), "--model with a recipe"),
         (("akew:2", "--model", "tiny", "--set", "mello.k=1"), "which is in no run"),
         (("akew:2", "--model", "tiny", "--data", "nowhere"), "nothing can be run: "),
+        (("akew:2", "--model", "tiny", "--data", "nowhere", "--dry-run"), "nothing can be run: "),
         (("akew:2", "--json", "--cells"), "do not go together"),
         (("--list", "papers:1"), "unknown paper"),
         (("akew:2", "--model", "tiny", "--format", "latexx"), "did you mean 'latex'"),
