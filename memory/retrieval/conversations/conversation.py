@@ -15,6 +15,7 @@ from emend.memory.retrieval.conversations.dates import DateIndex
 from emend.memory.retrieval.conversations.newest import DEPTH, UpdateOrder
 from emend.memory.retrieval.conversations.sessions import STEM_SEARCH, Sessions
 from emend.memory.retrieval.conversations.speaker import SpeakerIndex
+from emend.memory.retrieval.conversations.topic import topic_of
 from emend.memory.retrieval.conversations.turns import utterance
 from emend.memory.retrieval.conversations.vocabulary import CHAT_WORDS, Related
 from emend.memory.retrieval.conversations.window import windowed
@@ -109,7 +110,10 @@ class Conversation:
         return (self._updates.ordered(query, hits, 1.0) if self._updates else hits)[:k]
 
     def scores(self, query: str) -> Floats:
-        """Return the score of every entry, before the reordering of updates; shape (entries,)."""
+        """Return the score of every entry for the query's topic, before the reordering of updates;
+        shape (entries,).
+        """
+        query = topic_of(query)
         total = self._prior + self._speaker * self._speakers.speaks(query)
         for weight, part in self._parts:
             total = total + weight * standardised(part(query))

@@ -12,6 +12,7 @@ from emend.memory.retrieval.conversations.dates import DateIndex, query_dates
 from emend.memory.retrieval.conversations.newest import asks_for_present
 from emend.memory.retrieval.conversations.pieces import pieces_of
 from emend.memory.retrieval.conversations.sessions import session_titles
+from emend.memory.retrieval.conversations.topic import topic_of
 from emend.memory.retrieval.conversations.turns import TurnOrder, speaker_of
 from emend.memory.retrieval.exact import ExactCorpus
 
@@ -132,3 +133,26 @@ def test_standard_scores_of_equal_scores_are_zero_and_statements_come_before_que
     assert not standardised(DateIndex(ExactCorpus.of(entries(), LexicalEmbedding())).scores("Who met Mira?")).any()
     prior = dict(zip((entry.edit_id for entry in entries()), statement_prior(entries()), strict=True))
     assert prior["c:D1:9"] > prior["c:D1:1"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "topic"),
+    [
+        ("Can you list the order in which I brought up different aspects of my app? Mention ONLY five items.", "my app?"),
+        ("Please summarize how we\u2019ve planned the trip throughout our conversations.", "how we've planned the trip."),
+        ("Where is the boat that we discussed?", "Where is the boat?"),
+        ("Which pet would Ida like?", "Which pet would Ida like?"),
+        ("List 7.", "List 7."),
+        ("", ""),
+    ],
+)
+def test_the_topic_of_a_request_is_what_it_asks_about(request_: str, topic: str):
+    assert topic_of(request_) == topic
+
+
+def test_a_turn_that_repeats_the_words_of_a_request_does_not_come_before_its_topic():
+    texts = ["user: Can you give me a comprehensive summary of the law?", "user: I planted beans in my garden."]
+    chat = [Entry(id=f"c:{n}", edit_id=f"c:{n}", text=text, time="2024-01-01") for n, text in enumerate(texts)]
+    retriever = load_retriever("conversation")(ExactCorpus.of(chat, LexicalEmbedding()))
+    query = "Can you give me a comprehensive summary of how I planted my garden?"
+    assert [hit.entry.id for hit in retriever.search(query, 1)] == ["c:1"]
