@@ -80,16 +80,25 @@ def _secrets() -> dict[str, str]:
     """Map each value to redact to its name, the longest value first; other variables are not read,
     since this runs for every text.
     """
-    names = dict.fromkeys(_added, "key")
-    for name in list(os.environ):
+    names = [
+        name for name in list(os.environ) if name.upper().endswith(NAMES) or name in OTLP_HEADERS
+    ]
+    return _written_forms(
+        tuple((name, os.environ.get(name, "")) for name in names), frozenset(_added)
+    )
+
+
+@lru_cache(maxsize=16)
+def _written_forms(variables: tuple[tuple[str, str], ...], added: frozenset[str]) -> dict[str, str]:
+    """Map the forms of the keys in these variables and of the added values to their names."""
+    names = dict.fromkeys(added, "key")
+    for name, content in variables:
         if name.upper().endswith(NAMES):
-            names[os.environ.get(name, "")] = name
-        elif name in OTLP_HEADERS:
-            for field in os.environ.get(name, "").split(","):
-                header = unquote(field.partition("=")[2].strip())
-                names |= dict.fromkeys(
-                    (field.partition("=")[2].strip(), header, *header.split()), name
-                )
+            names[content] = name
+            continue
+        for field in content.split(","):
+            header = unquote(field.partition("=")[2].strip())
+            names |= dict.fromkeys((field.partition("=")[2].strip(), header, *header.split()), name)
     for value, name in list(names.items()):  # the key as JSON and URLs escape it
         names |= {json.dumps(value)[1:-1]: name, quote(value, safe=""): name}
     long_enough = (value for value in names if len(value) >= SHORTEST)

@@ -30,8 +30,6 @@ VERSION = 1
 REJECTED = "/rejected"
 # Key suffix that marks its second rejection.
 FINALLY_REJECTED = "/rejected-again"
-# SQL for the unit in a key of the form `UNIT/CALL/NTH`.
-UNIT = "substr(key, 1, instr(key, '/') - 1)"
 
 
 class ReplyStore(Protocol):
@@ -151,11 +149,6 @@ class CallJournal(ReplyStore):
         # "0" follows "/"
         self._execute("DELETE FROM replies WHERE key >= ? AND key < ?", f"{unit}/", f"{unit}0")
 
-    def units(self) -> set[str]:
-        """Return the units with stored replies."""
-        rows = self._execute(f"SELECT DISTINCT {UNIT} FROM replies")  # noqa: S608
-        return {str(row[0]) for row in rows or ()}
-
     def _execute(self, command: str, *values: str) -> list[Any] | None:
         """Return all rows of a command; None when the file fails."""
         try:
@@ -179,8 +172,43 @@ class CallJournal(ReplyStore):
             self._database.close()
 
 
+class RunJournal(CallJournal):
+    """The journal of a run, which keeps the keys of its replies, since no other process writes it:
+    a call without a stored reply needs no query.
+    """
+
+    def __init__(self, folder: Path, remedy: str) -> None:
+        super().__init__(folder, remedy)
+        self._keys: dict[str, set[str]] = {}
+        for (key,) in self._execute("SELECT key FROM replies") or ():
+            self._keys.setdefault(_unit_of(key), set()).add(key)
+
+    def read(self, key: str) -> str | None:
+        """Return the JSON of a reply."""
+        return super().read(key) if key in self._keys.get(_unit_of(key), ()) else None
+
+    def write(self, key: str, reply: str) -> None:
+        """Store the JSON of a reply, unless there is one."""
+        super().write(key, reply)
+        self._keys.setdefault(_unit_of(key), set()).add(key)
+
+    def forget(self, unit: str) -> None:
+        """Delete the replies of a unit."""
+        if self._keys.pop(unit, None):
+            super().forget(unit)
+
+    def units(self) -> set[str]:
+        """Return the units with stored replies."""
+        return set(self._keys)
+
+
+def _unit_of(key: str) -> str:
+    """Return the unit in a key of the form `UNIT/CALL/NTH`."""
+    return key.partition("/")[0]
+
+
 @contextmanager
-def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJournal]:
+def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[RunJournal]:
     """Open the journal of a run; its file is deleted at the end if no unit is in progress.
 
     Args:
@@ -190,7 +218,7 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
     Raises:
         BadSettings: the file cannot be used.
     """
-    journal = CallJournal(
+    journal = RunJournal(
         folder, "Delete it and try again: the calls of unfinished units are then repeated."
     )
     rows: list[Any] | None = None

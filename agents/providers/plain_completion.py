@@ -97,9 +97,17 @@ def _request(root: Any, payload: dict[str, Any]) -> Any:
         headers = template.headers.copy()
         del headers["content-length"]
         _TEMPLATES[root] = root.api_key, template, headers
-    return type(template)(
-        "POST", template.url, headers=headers, content=content, extensions=template.extensions
+    # Given content instead of a stream, the package would decode all headers again.
+    request = type(template)(
+        "POST",
+        template.url,
+        headers=headers,
+        stream=type(template.stream)(content),
+        extensions=template.extensions,
     )
+    request.headers["Content-Length"] = str(len(content))
+    request.read()
+    return request
 
 
 def _template(root: Any) -> Any:

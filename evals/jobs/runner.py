@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emend.agents.providers.journal import CallJournal, run_journal
+from emend.agents.providers.journal import RunJournal, run_journal
 from emend.evals.jobs.failures import Failures
 from emend.evals.jobs.job import Job, JobContext
 from emend.evals.jobs.progress import Progress
@@ -35,7 +35,7 @@ class StartedJob(NamedTuple):
     log: RunLog
     answers: AnswerFile
     finished: set[str]
-    journal: CallJournal | None
+    journal: RunJournal | None
 
 
 def run_job(

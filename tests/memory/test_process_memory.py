@@ -16,7 +16,7 @@ def threshold(request):
 
 
 @pytest.mark.parametrize(
-    ("threshold", "inside"), [(700, NEW_OBJECTS), (90_000, 90_000), (0, 0)], indirect=["threshold"]
+    ("threshold", "inside"), [(700, NEW_OBJECTS), (900_000, 900_000), (0, 0)], indirect=["threshold"]
 )
 def test_garbage_is_collected_rarely_inside_a_block_and_as_before_after_an_error(threshold, inside):
     with pytest.raises(ValueError, match="end"), rare_collections():

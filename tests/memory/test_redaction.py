@@ -46,3 +46,12 @@ def test_a_key_that_begins_another_leaves_no_rest_and_words_too_short_stay(monke
     assert hide_keys("seen: sk-planted-longer, sk-planted") == "seen: <key>, <key>"
     add_secrets("none", "Bearer none")
     assert hide_keys("none of it") == "none of it"
+
+
+def test_a_key_that_is_set_or_changed_after_the_first_text_is_hidden_too(monkeypatch):
+    assert hide_keys(f"it is {KEY}") == f"it is {KEY}"
+    for key in (KEY, "sk-another-0123456789"):
+        monkeypatch.setenv("SOME_API_KEY", key)
+        assert hide_keys(f"it is {key}") == "it is <SOME_API_KEY>"
+    add_secrets("sk-third-0123456789")
+    assert hide_keys("it is sk-third-0123456789") == "it is <key>"

@@ -13,7 +13,7 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
-from emend.agents.providers.journal import CallJournal
+from emend.agents.providers.journal import RunJournal
 from emend.evals.jobs.job import Job, JobContext, RemoteJob
 from emend.evals.jobs.results import ResultWriter
 from emend.evals.jobs.shared_answers import AnswerFile
@@ -33,7 +33,7 @@ class RunState(NamedTuple):
     context: JobContext
     writer: ResultWriter
     answers: AnswerFile
-    journal: CallJournal | None
+    journal: RunJournal | None
 
 
 class Workers(Protocol):

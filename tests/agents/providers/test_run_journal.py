@@ -91,6 +91,19 @@ def test_a_unit_whose_key_begins_another_units_key_keeps_its_replies(provider, t
         assert journal.units() == {"u0"}
 
 
+def test_a_call_without_a_stored_reply_needs_no_query(provider, tmp_path):
+    model = asked_model(provider)
+    queries: list[str] = []
+    with run_journal(tmp_path) as journal:
+        ask(model, journal, "u", "a")
+    with run_journal(tmp_path) as journal:
+        journal._database.set_trace_callback(queries.append)
+        replayed, _ = ask(model, journal, "u", "a", "b")
+        ask(model, journal, "other", "a")
+    assert replayed == ["reply 1", "reply 2"]
+    assert [query.split()[0] for query in queries].count("SELECT") == 2  # of the stored reply, and at the end
+
+
 @pytest.mark.slow
 def test_a_killed_process_loses_no_reply_that_came(tmp_path):
     killed = (
