@@ -13,6 +13,7 @@ from emend.evals.judging.disputes import DISPUTED
 from emend.evals.judging.scorings.manifest import OwnJudge, Scoring
 from emend.evals.judging.scorings.search import list_scorings
 from emend.evals.judging.scorings.verdicts import dispute_counts, judged_records
+from emend.evals.metrics.estimate import ends_text
 from emend.evals.metrics.protocols import protocol_of
 from emend.evals.metrics.published.elken import SCALES as CODE_SCALES
 from emend.evals.metrics.published.elken import Marks, full_mark_rate, judged_edit_level
@@ -75,10 +76,7 @@ def describe_calibration(text: Mapping[str, Any] | None) -> str:
         coefficient = text.get(name) or {}
         value, low, high = (coefficient.get(key) for key in (field, "low", "high"))
         if value is not None:
-            if low is None or high is None:
-                spread = ""
-            else:
-                spread = f" [{low:.2f}, {high:.2f}]"
+            spread = ends_text(low, high, ".2f")
             why = (text.get("kappa") or {}).get("why") or ""
             undefined = f" (no kappa: {why})" if why else ""
             return f"calibrated: {name} {value:.2f}{spread}, n={text.get('n')}{undefined}"
