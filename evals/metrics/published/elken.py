@@ -196,7 +196,7 @@ class ElkenFact(ReasonedScorer):
 
 
 class ElkenOption(ReasonedScorer):
-    """Whether the strictly (`option`) and leniently parsed option of a tendency question is right.
+    """Scorer of the strictly (`option`) and the leniently parsed option of a tendency question.
 
     `overall` equals `option`. A reply that names no option, or several, is wrong in all, as in the
     code, which divides by all questions. Unlike the code, Emend strips the prompt's last words from

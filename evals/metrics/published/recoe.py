@@ -155,7 +155,7 @@ def originals(probe: Probe) -> tuple[str, ...]:
 
 
 class CorrectFlip(ReasonedScorer):
-    """Whether an edit flipped a correct original answer to the new answer.
+    """Scorer of edits that flip a correct original answer to the new answer.
 
     `pre_edit` says whether the unedited model gave the original answer, and `correct_flip` whether
     the edited one gives the new answer. As in the paper, `correct_flip` is computed over the probes
