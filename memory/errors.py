@@ -63,6 +63,19 @@ def problem_of(detail: Mapping[str, Any]) -> str:
     return text.rstrip(".")
 
 
+def field_problem(error: "ValidationError", within: str = "", whole: str = "") -> str:
+    """Return the first invalid field and its problem: `field 'a.b': not a number`.
+
+    Args:
+        error: the error of a validation.
+        within: fields around the validated value, such as `conversation.session_1`.
+        whole: name of the validated value itself, for an error that names no field.
+    """
+    first = error.errors(include_url=False)[0]
+    field = ".".join(filter(None, (within, *map(str, first["loc"])))) or whole
+    return f"field '{field}': {problem_of(first)}"
+
+
 def _plain_number(value: Any) -> Any:
     """Convert a float with an integer value to an integer; return any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -163,6 +163,25 @@ def parse_lines(
                 yield JsonLine(number, offset, end, fields)
 
 
+def value_lines(
+    text: str, name: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the JSON values of lines, each after its position; blank lines are skipped.
+
+    Args:
+        text: the lines, which may contain other line separators, such as U+2028.
+        name: name of the file, for positions.
+        pairs: see `parse_json`.
+
+    Raises:
+        BadData: while iterating: a line is not JSON; names file and line.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"{name}, line {number}"
+            yield place, parse_json(line, place, pairs=pairs)
+
+
 def parse_object(content: bytes | str, where: str) -> dict[str, Any]:
     """Parse one JSON object, which may have constants (see `parse_json`).
 

@@ -1,38 +1,39 @@
-"""Registry rows of Emend's own products, in the same groups as the entry points of plug-ins.
+"""Rows of registries in TOML files, and those of Emend's own products.
 
-A product is a folder that no core module imports. Its module `product` has a dict `ROWS` that maps
-each group to names and their registry rows. That module imports nothing, since every listing reads
-it.
+A file has a table for each group of entry points, in which a name has its row. A product is a
+folder that no core module imports; its `product.toml` has rows for the groups that other packages
+use too. Nothing is imported to list rows.
 """
 
+import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 
 # `module:attribute` and a one-line summary; for a command also its panel in the help.
 Row = tuple[str, ...]
+# Rows by group and name.
+Groups = Mapping[str, Mapping[str, Row]]
 # The only place in the core that names products; without one of these folders the rest of Emend
 # still works.
-OWN = (
-    "emend.evals.construction.product",
-    "emend.evals.streams.product",
-    "emend.evals.papers.product",
-)
+OWN = ("evals/construction", "evals/streams", "evals/papers")
+ROOT = Path(__file__).parents[1]
+
+
+def read_rows(file: Path) -> dict[str, dict[str, Row]]:
+    """Return the rows of a TOML file, by group and name."""
+    groups = tomllib.loads(file.read_text("utf-8"))
+    rows: dict[str, dict[str, Row]] = {}
+    for group, table in groups.items():
+        rows[group] = {name: tuple(row) for name, row in table.items()}
+    return rows
 
 
 @cache
-def own_products() -> tuple[Mapping[str, Mapping[str, Row]], ...]:
-    """Return the rows of each installed product, by group and name."""
-    present = (name for name in OWN if _is_here(name))
-    return tuple(import_module(name).ROWS for name in present)
-
-
-def _is_here(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # the product's package
-        return False
+def own_products() -> tuple[Groups, ...]:
+    """Return the rows of each installed product."""
+    files = [ROOT / folder / "product.toml" for folder in OWN]
+    return tuple(read_rows(file) for file in files if file.is_file())
 
 
 def product_rows(group: str) -> dict[str, Row]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
 from os.path import lexists
+from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from emend.memory.errors import BadSettings, EmendError, place_of
-from emend.memory.products import Row, product_rows
+from emend.memory.products import Row, product_rows, read_rows
 
 T = TypeVar("T")
 
@@ -186,8 +187,9 @@ class Registry(Generic[T]):
     """Finds components by name and imports them when they are loaded.
 
     `builtin` maps a name to (`module:attr`, one-line summary); the summary is stored here so that
-    listing imports nothing. The rows of Emend's own products for the group are added. `interfaces`
-    and `parameters` are as in `load_attribute`.
+    listing imports nothing. The rows of the TOML file `beside` the registry's module, given as its
+    `__file__`, and those of Emend's own products for the group are added. `interfaces` and
+    `parameters` are as in `load_attribute`.
     """
 
     kind: str
@@ -195,8 +197,11 @@ class Registry(Generic[T]):
     builtin: dict[str, Row] = field(default_factory=dict)
     interfaces: tuple[tuple[str, ...], ...] = ()
     parameters: tuple[str, ...] = ()
+    beside: str = ""
 
     def __post_init__(self) -> None:
+        if self.beside:
+            self.builtin.update(read_rows(Path(self.beside).with_suffix(".toml"))[self.group])
         self.builtin.update(product_rows(self.group))
 
     @cached_property

@@ -11,7 +11,7 @@ from emend.agents.providers.usage import ProviderUsage
 from emend.evals.data.benchmarks.registry import CARD, BenchmarkFiles
 from emend.evals.log.manifest import now
 from emend.evals.log.records import replace
-from emend.evals.metrics.estimate import Estimate, estimate
+from emend.evals.metrics.estimate import Estimate, ends_text, estimate
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.escape import one_line
@@ -238,12 +238,8 @@ def percent(value: Estimate) -> str:
     """Return a share as a percentage with its confidence interval and sample size."""
     if value.mean is None:
         return "-"
-    interval = (
-        ""
-        if value.low is None or value.high is None
-        else (f" [{100 * value.low:.0f}, {100 * value.high:.0f}]")
-    )
-    return f"{100 * value.mean:.0f}%{interval} of {value.n}"
+    scaled = value.scaled(100)
+    return f"{scaled.mean:.0f}%{ends_text(scaled.low, scaled.high, '.0f')} of {value.n}"
 
 
 def fence(text: str) -> str:

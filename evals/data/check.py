@@ -19,7 +19,7 @@ from emend.evals.data.benchmarks.docter.benchmark import (
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.data.benchmarks.rows import data_folder, sha256, whole_records
 from emend.evals.data.download import SOURCES, SourceLedger, digest_like, source_of
-from emend.evals.data.shapes import SHAPES, Shape
+from emend.evals.data.shapes import SHAPES, Shape, no_files
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingData, problem_of
 from emend.memory.files import open_file, without_mark
@@ -151,11 +151,7 @@ def check(target: str, data: Path | None = None) -> FolderCheck:
     name, folder = _target(target, data)
     shapes = SHAPES[name]
     if not any(shape.find(folder) for shape in shapes):
-        if folder.is_dir():
-            what = f"'{folder}' contains no file of {name}"
-        else:
-            what = f"no folder '{folder}'"
-        raise MissingData(f"{what}. Get them with: emend data pull {name}.")
+        raise no_files(name, folder)
     checksums, faults = _checksums(name, folder)
     tables: dict[str, list[Any]] = {}
     files: list[FileCheck] = []

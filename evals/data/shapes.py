@@ -18,6 +18,7 @@ from emend.evals.data.benchmarks.recoe import benchmark as recoe
 from emend.evals.data.benchmarks.recoe.rows import ROWS as RECOE_ROWS
 from emend.evals.data.benchmarks.rows import BenchmarkRow
 from emend.evals.data.conversations import beam, locomo, longmemeval, memory_agent_bench
+from emend.memory.errors import MissingData
 
 
 class Shape(NamedTuple):
@@ -133,3 +134,11 @@ def other_datasets(benchmark: str, folder: Path | None, options: Mapping[str, st
         if shape.find(folder)
     ]
     return [name for name in dict.fromkeys(names) if name and name != options.get("dataset")]
+
+
+def no_files(name: str, folder: Path) -> MissingData:
+    """Return the error of a folder without any file of a benchmark."""
+    what = f"no folder '{folder}'"
+    if folder.is_dir():
+        what = f"'{folder}' contains no file of {name}"
+    return MissingData(f"{what}. Get them with: emend data pull {name}.")

@@ -11,9 +11,9 @@ from emend.evals.data.benchmarks.rows import data_folder, read_rows
 from emend.evals.data.data_table import DataFigure, DataTable
 from emend.evals.data.docter_documents import lengths, topics
 from emend.evals.data.download import source_of
-from emend.evals.data.shapes import SHAPES
+from emend.evals.data.shapes import SHAPES, no_files
 from emend.evals.data.token_count import TokenCount, token_count
-from emend.memory.errors import BadSettings, MissingData
+from emend.memory.errors import BadSettings
 
 # Counts and means by name.
 Counts = dict[str, float | None]
@@ -115,11 +115,7 @@ def _read_present(name: str, folder: Path) -> dict[str, Sequence[Any]]:
         if (file := shape.find(folder)) and shape.row
     }
     if not present:
-        if folder.is_dir():
-            what = f"'{folder}' contains no file of {name}"
-        else:
-            what = f"no folder '{folder}'"
-        raise MissingData(f"{what}. Get them with: emend data pull {name}.")
+        raise no_files(name, folder)
     return {first: read_rows(folder / file, row) for first, (file, row) in present.items()}
 
 

@@ -22,7 +22,7 @@ from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.metrics.published.akew import EDITED, akew_error
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
+from emend.memory.errors import BadData, BadSettings, field_problem, reason_of
 from emend.memory.files import open_file
 from emend.memory.registry import Registry, nearest
 
@@ -126,11 +126,8 @@ def _read(path: Path) -> dict[str, Study]:
             tables = tomllib.loads(file.read().decode("utf-8-sig")).get("study", [])
         studies = [Study.model_validate(table) for table in tables]
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "study"
-        raise BadData(
-            f"'{path}', field '{field}': {problem_of(first)}. See docs/how-to/judges.md, Annotate."
-        ) from error
+        problem = field_problem(error, whole="study")
+        raise BadData(f"'{path}', {problem}. See docs/how-to/judges.md, Annotate.") from error
     except (BadData, OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise BadData(
             f"cannot read the study '{path}': {reason_of(error)}. See "

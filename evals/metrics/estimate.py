@@ -54,6 +54,17 @@ class Estimate(FrozenModel):
         return self.model_copy(update=changed)
 
 
+def ends_text(low: float | None, high: float | None, form: str) -> str:
+    """Return an interval in a number format, after a space; empty without an interval.
+
+    >>> ends_text(0.25, 0.5, ".2f"), ends_text(None, None, ".2f")
+    (' [0.25, 0.50]', '')
+    """
+    if low is None or high is None:
+        return ""
+    return f" [{low:{form}}, {high:{form}}]"
+
+
 def estimate(
     values: Sequence[float | None] | Floats,
     cases: Sequence[Hashable] | Integers,

@@ -2,8 +2,10 @@
 metrics.
 """
 
+import tomllib
 from collections.abc import Collection, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.evals.case import Metric
@@ -30,43 +32,8 @@ class Protocol(NamedTuple):
     summary: str
 
 
-PROTOCOLS: dict[str, Protocol] = {
-    "likelihood": Protocol(
-        "likelihood",
-        "success",
-        "the gold answer is more probable than its rival, as in ROME's ES and PS",
-    ),
-    "teacher_forced": Protocol(
-        "teacher_forced",
-        "token_accuracy",
-        "share of the gold answer's tokens that are the most probable ones",
-    ),
-    "exact": Protocol(
-        "exact_match", "em", "the normalised answer equals the gold answer or an alias"
-    ),
-    "contains": Protocol(
-        "contains", "contains", "the answer asserts the gold answer or an alias, and no rival"
-    ),
-    "rouge_l": Protocol(
-        "rouge_l", "rouge_l", "F1 of the longest common subsequence of words with the gold answer"
-    ),
-    "rouge_recall": Protocol(
-        "rouge_recall", "rouge_recall", "ROUGE-L recall of the gold answer, as in UnKEBench"
-    ),
-    "similarity": Protocol(
-        "similarity", "similarity", "cosine similarity to the gold answer by a sentence encoder"
-    ),
-    "equivalence": Protocol(
-        "equivalence",
-        "equivalence",
-        "the answer is equivalent to the gold answer, by a trained scorer, not a language model",
-    ),
-    "judge": Protocol(
-        "judged_equivalence",
-        "equivalent",
-        "the answer is equivalent to the gold answer, by a judge",
-    ),
-}
+_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PROTOCOLS: dict[str, Protocol] = {name: Protocol(*row) for name, row in _ROWS.items()}
 EXACT, CONTAINS, EQUIVALENCE, LIKELIHOOD = "exact", "contains", "equivalence", "likelihood"
 # Scorer that excludes a probe if the unedited model is right (HalluEditBench, Huang et al. 2024).
 WRONG_BEFORE = "wrong_before"

@@ -8,30 +8,7 @@ from emend.memory.registry import Registry
 LISTS: Registry[Registry[Any]] = Registry(
     kind="list",
     group="emend.lists",
-    builtin={
-        "editors": (
-            "emend.editors.registry:EDITORS",
-            "Methods that edit a model's knowledge (--editor).",
-        ),
-        "benchmarks": (
-            "emend.evals.data.benchmarks.registry:BENCHMARKS",
-            "Data sets with edits and probes (--benchmark).",
-        ),
-        "retrievers": (
-            "emend.memory.retrieval.registry:RETRIEVERS",
-            "Strategies for searching a memory (--retriever).",
-        ),
-        "scorers": (
-            "emend.evals.metrics.scoring.registry:SCORERS",
-            "Rules that score answers, with their required inputs (--protocol).",
-        ),
-        "judges": (
-            "emend.graphs.registry:JUDGES",
-            "Criteria by which chat models judge answers (--kind).",
-        ),
-        "models": ("emend.agents.llm:MODELS", "Sources of models (--model)."),
-        "graphs": ("emend.graphs.registry:GRAPHS", "Graphs for emend graph."),
-    },
+    beside=__file__,
 )
 # Registries whose components have graphs.
 DRAWN = ("judges", "graphs", "editors", "constructions")

@@ -16,6 +16,7 @@ from emend.memory.json_files import (
     read_json,
     replace_surrogates,
     unique_keys,
+    value_lines,
 )
 
 BAD = {
@@ -90,6 +91,15 @@ def test_lines_have_their_places_and_a_torn_last_one_is_skipped(tmp_path):
     path.write_bytes(b'{"a": 1}\n{"b": "\xc3\xa9"}\n{"torn": tr')
     assert list(parse_lines(path)) == [(1, 0, 9, {"a": 1}), (2, 9, 21, {"b": "é"})]
     assert list(parse_lines(tmp_path / "none.jsonl")) == []
+
+
+def test_values_of_lines_have_their_places_and_blank_lines_are_skipped():
+    lines = value_lines('{"a": "\u2028"}\n\n 2\r\n[', "f.jsonl")
+    assert [next(lines), next(lines)] == [("f.jsonl, line 1", {"a": "\u2028"}), ("f.jsonl, line 3", 2)]
+    with pytest.raises(BadData, match=r"f\.jsonl, line 4: not valid JSON"):
+        next(lines)
+    with pytest.raises(BadData, match="'a' occurs twice"):
+        list(value_lines('{"a": 1, "a": 2}', "f.jsonl", unique_keys))
 
 
 def test_a_damaged_line_is_an_error_or_skipped_and_passed_on(tmp_path):

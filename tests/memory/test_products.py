@@ -27,8 +27,8 @@ def test_a_registry_of_another_group_gets_none() -> None:
 
 
 def test_a_product_that_is_not_here_is_passed_over(monkeypatch: pytest.MonkeyPatch, anew: None) -> None:
-    monkeypatch.setattr(products, "OWN", ("emend.evals.absent.product", *OWN))
+    monkeypatch.setattr(products, "OWN", ("evals/absent", *OWN))
     assert "stream" in product_rows("emend.commands")
-    monkeypatch.setattr(products, "OWN", ("emend.evals.absent.product",))
+    monkeypatch.setattr(products, "OWN", ("evals/absent",))
     own_products.cache_clear()
     assert product_rows("emend.commands") == {}

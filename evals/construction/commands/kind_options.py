@@ -1,15 +1,14 @@
 """Options of `emend build` for each kind of benchmark."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.config.limits import Limits
+from emend.evals.construction.registry import CONSTRUCTIONS
+from emend.memory.edit import FrozenModel
 
-TABLE_OF_FACTS = (
-    "Table of facts: a .csv, .tsv, .jsonl, .json or .yaml file; emend build facts makes one."
-)
-TEMPLATES = "TOML file of relations with their templates; default: by rules."
 # Options of every kind with an author, apart from the options of API calls.
 AUTHORED = (
     "source",
@@ -25,22 +24,9 @@ AUTHORED = (
     "fail_on_error",
     "overrides",
 )
-SELECTED = (
-    "source",
-    "model",
-    "limit",
-    "data",
-    "benchmark_options",
-    "seed",
-    "concurrency",
-    "workers",
-    "fail_on_error",
-    "overrides",
-)
 
 
-@dataclass(frozen=True)
-class KindOptions:
+class KindOptions(FrozenModel):
     """Options of a kind of benchmark.
 
     Attributes:
@@ -96,69 +82,20 @@ class KindOptions:
         return "judge" in self.shared
 
 
-KIND_OPTIONS: Mapping[str, KindOptions] = {
-    "akew": KindOptions(
-        "Facts as a sentence, a paragraph and triplets (AKEW).",
-        "File of facts, or a benchmark whose edits are the facts.",
-    ),
-    "wikiupdate": KindOptions(
-        "Facts that changed in Wikidata, with the lead sections of their Wikipedia pages (AKEW).",
-        "Source of updates: wikidata (queries its servers), a dump of Wikidata, or a .jsonl file "
-        "of updates.",
-        ("since", "contact", "relations", "leads"),
-        relations="TOML file of Wikidata's relations; default: the shipped ones.",
-    ),
-    "questions": KindOptions(
-        "Questions about your own documents, each with the sentence that states the answer.",
-        "Folder of documents.",
-    ),
-    "facts": KindOptions(
-        "A table of the facts stated in your own documents.",
-        "Folder of documents.",
-    ),
-    "chains": KindOptions(
-        "Multi-hop questions about chains of facts, with edits that change the answer (MQuAKE).",
-        TABLE_OF_FACTS,
-        ("hops", "edits", "cases", "allow_conflicts", "relations"),
-        relations=TEMPLATES,
-        is_composed=True,
-    ),
-    "docter": KindOptions(
-        "Press documents about counterfactual facts, with reasoning questions (DocTER).",
-        "CounterFact's file, or a file of facts with prompt and old_answer.",
-        ("queries",),
-    ),
-    "elken": KindOptions(
-        "News-style events that change facts (ELKEN).",
-        TABLE_OF_FACTS,
-        ("cases", "relations"),
-        relations="TOML file of event types; default: the shipped ones.",
-        is_composed=True,
-    ),
-    "tendencies": KindOptions(
-        "Events about a topic, with questions about their likely effects (ELKEN).",
-        "ELKEN's topics (the word topics), or a TOML file of topics.",
-    ),
-    "recoe": KindOptions(
-        "Questions that need reasoning over several facts, filtered by a debate of models (ReCoE).",
-        TABLE_OF_FACTS,
-        ("cases", "schemes", "documents", "retriever", "allow_conflicts", "relations"),
-        relations=TEMPLATES,
-        is_composed=True,
-    ),
-    "fresh": KindOptions(
-        "Facts of a benchmark that a model does not know, or those that it knows.",
-        "Benchmark, file of facts, or folder of emend build.",
-        ("fact", "keep"),
-        shared=SELECTED,
-    ),
-}
+def _read_options() -> Iterator[tuple[str, KindOptions]]:
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    for kind, fields in tables.items():
+        if kind in CONSTRUCTIONS.builtin:
+            fields["summary"] = CONSTRUCTIONS.builtin[kind][1]
+        yield kind, KindOptions.model_validate(fields)
 
+
+KIND_OPTIONS = dict(_read_options())
 # A kind from another package may read any field.
 FOREIGN_KIND = KindOptions(
-    "Your own kind, or a kind of another package.",
-    "Source of the kind: a file, folder or benchmark.",
-    tuple(
+    summary="Your own kind, or a kind of another package.",
+    source="Source of the kind: a file, folder or benchmark.",
+    particular=tuple(
         name
         for name in BuildConfig.model_fields
         if name not in AUTHORED and name not in Limits.model_fields

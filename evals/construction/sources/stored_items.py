@@ -13,7 +13,7 @@ from emend.evals.data.benchmarks.rows import read_text, sha256
 from emend.evals.data.facts.fact_formats import HUB
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import open_file, private_folder, replace_file
-from emend.memory.json_files import parse_json
+from emend.memory.json_files import parse_json, value_lines
 
 
 class SourceItem(NamedTuple):
@@ -93,10 +93,8 @@ def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
         BadData: the file cannot be read.
     """
     path = Path(source)
-    lines = read_text(path, "Repeat the emend build that made it.").split("\n")
-    items = [
-        parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line
-    ]
+    text = read_text(path, "Repeat the emend build that made it.")
+    items = [item for _, item in value_lines(text, str(path))]
     if not all(isinstance(item, dict) and TEXT in item for item in items):
         raise BadData(f"{path} has no items: repeat the emend build that made it.")
     stored = parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES)))

@@ -31,9 +31,9 @@ from emend.evals.data.benchmarks.registry import BenchmarkFiles
 from emend.evals.data.benchmarks.rows import read_text, sha256
 from emend.evals.data.facts.relation_tables import SHIPPED, Relations
 from emend.memory.edit import FrozenModel, Triplet
-from emend.memory.errors import BadData, BadSettings, RunRefused, problem_of
+from emend.memory.errors import BadData, BadSettings, RunRefused, field_problem
 from emend.memory.files import private_folder, replace_file
-from emend.memory.json_files import parse_json
+from emend.memory.json_files import parse_json, value_lines
 from emend.memory.typography import full_stop
 
 # Source name for Wikidata's servers.
@@ -169,17 +169,11 @@ def _parse_lines(path: Path, form: type[M], remedy: str) -> Iterator[M]:
     Raises:
         BadData: a line has another form; the message names line and field.
     """
-    # not splitlines(), since texts may contain other line separators, such as U+2028
-    for number, line in enumerate(read_text(path, remedy).split("\n"), 1):
-        if line.strip():
-            try:
-                yield form.model_validate(parse_json(line, f"{path}, line {number}"))
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                field = ".".join(map(str, first["loc"]))
-                raise BadData(
-                    f"{path}, line {number}, field '{field}': {problem_of(first)}. {remedy}"
-                ) from error
+    for place, value in value_lines(read_text(path, remedy), str(path)):
+        try:
+            yield form.model_validate(value)
+        except ValidationError as error:
+            raise BadData(f"{place}, {field_problem(error)}. {remedy}") from error
 
 
 def _row(update: FactUpdate, relations: Relations, leads: Mapping[str, str]) -> UpdateRow:

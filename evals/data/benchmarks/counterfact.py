@@ -321,10 +321,7 @@ class CounterFact(FileBenchmark):
                 f"setting 'evidence' of counterfact: no record of {self.file} has a text "
                 "'fake_evidence'; use setting 'triplet' or the option dataset=flat-evidence."
             )
-        if limit is None:
-            chosen = list(facts)
-        else:
-            chosen = sample_ids(list(facts), {}, limit, seed)
+        chosen = sample_ids(list(facts), limit, seed)
         return (fact_case(facts[number], setting, self.generation) for number in chosen)
 
     def _from_rows(self, setting: str, seed: int, count: int) -> Iterator[Demonstration]:

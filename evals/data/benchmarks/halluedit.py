@@ -211,10 +211,7 @@ class HalluEdit(FileBenchmark):
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         rows = [pair for topic in self._rows.values() for pair in enumerate(topic)]
-        chosen = list(range(len(rows)))
-        if limit is not None:
-            chosen = sample_ids(chosen, {}, limit, seed)
-        for index in chosen:
+        for index in sample_ids(range(len(rows)), limit, seed):
             number, row = rows[index]
             yield fact_case(row, number, self.turns)
 

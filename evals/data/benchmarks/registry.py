@@ -11,107 +11,16 @@ from emend.evals.case import Benchmark, Case
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import open_file
-from emend.memory.products import Row
 from emend.memory.registry import Registry
 
 T = TypeVar("T")
 # Class of a benchmark, called with the data folder (None for the default one) and the options.
 BenchmarkFactory = Callable[[Path | None, dict[str, str]], Benchmark]
-
-_CLASSES = (
-    (
-        "TinyWorld",
-        "counterfactual edits to the invented world of the embedded model; no download needed",
-    ),
-    (
-        "DocTER",
-        "2,000 counterfactual documents: edit success, locality, reasoning, cross-lingual transfer",
-    ),
-    (
-        "Akew",
-        "new facts as a sentence, a paragraph or extracted triplets: editing and multi-hop "
-        "accuracy",
-    ),
-    (
-        "ELKEN",
-        "events: facts that they make true or unknown, and tendencies that they make more likely",
-    ),
-    ("ReCoE", "reasoning questions whose supporting facts are edited: six schemes, correct_flip"),
-    (
-        "MQuAKE",
-        "multi-hop questions about chains of edited facts: edit-wise, instance-wise and "
-        "multi-hop accuracy",
-    ),
-    (
-        "HalluEdit",
-        "facts that a model hallucinates: efficacy, generalization, portability, locality, "
-        "robustness",
-    ),
-    (
-        "CounterFact",
-        "counterfactual facts with paraphrases and neighbours: success and difference by "
-        "likelihood",
-    ),
-)
-
-# Benchmarks of which a package has the class in its module `benchmark`.
-_PACKAGES = frozenset(("DocTER", "Akew", "ELKEN", "ReCoE"))
-
-_EDITING = (
-    (
-        "KnowEdit",
-        "facts inserted, modified and erased: edit success, portability, locality, fluency",
-    ),
-    (
-        "WikiBigEdit",
-        "changed facts of Wikidata: updates, paraphrases, personas, multi-hop, locality",
-    ),
-    (
-        "UniEdit",
-        "facts of 25 domains: reliability, generality and locality by criterion",
-    ),
-)
-
-_CONVERSATIONS = (
-    (
-        "locomo:LoCoMo",
-        "conversations over months: multi-hop, temporal, open-domain, adversarial questions",
-    ),
-    (
-        "beam:BEAM",
-        "conversations of 100,000 tokens and more: ten kinds of questions, with updates "
-        "and contradictions",
-    ),
-    (
-        "longmemeval:LongMemEval",
-        "500 questions, each about a history of dated sessions: updates, time, preferences",
-    ),
-    (
-        "memory_agent_bench:MemoryAgentBench",
-        "long texts in chunks: retrieval, learning, understanding and conflict resolution",
-    ),
-    ("chats:OwnChats", "your own chat logs with questions about them (emend data chats)"),
-)
-
-
-def _rows() -> dict[str, Row]:
-    rows: dict[str, Row] = {}
-    for name, summary in _CLASSES:
-        module = f"{name.lower()}.benchmark" if name in _PACKAGES else name.lower()
-        rows[name.lower()] = (f"emend.evals.data.benchmarks.{module}:{name}", summary)
-    for name, summary in _EDITING:
-        path = f"emend.evals.data.benchmarks.editing.{name.lower()}:{name}"
-        rows[name.lower()] = (path, summary)
-    for path, summary in _CONVERSATIONS:
-        rows[path.partition(":")[0]] = (f"emend.evals.data.conversations.{path}", summary)
-    return rows
-
-
 BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     kind="benchmark",
     group="emend.benchmarks",
     interfaces=(("cases", "metrics"),),
-    builtin=_rows(),
+    beside=__file__,
 )
 # File names of the card, and of the positions (from 0) of the cases chosen from another benchmark.
 CARD, PLACES = "card.json", "cases.json"

@@ -246,15 +246,23 @@ def read_numbered(path: Path, row: type[N]) -> dict[int, N]:
     Raises:
         BadData: see `read_rows`; or an id is duplicate.
     """
-    rows: dict[int, N] = {}
-    for number, record in enumerate(read_rows(path, row)):
-        if record.id in rows:
-            first = list(rows).index(record.id)
+    return {record.id: record for record in read_unique(path, row, "id")}
+
+
+def read_unique(path: Path, row: type[R], field: str, remedy: str = FETCH) -> list[R]:
+    """Read the rows of a JSON file, no two of which may have the same value of a field.
+
+    Raises:
+        BadData: see `read_rows`; or a value is duplicate.
+    """
+    rows, first = read_rows(path, row, remedy), dict[object, int]()
+    for number, record in enumerate(rows):
+        value = getattr(record, field)
+        if first.setdefault(value, number) != number:
             raise BadData(
-                f"{path.name}, record {number}, field 'id': {record.id} occurs twice, first in "
-                f"record {first}. Remove one of the two records."
+                f"{path.name}, record {number}, field '{field}': {value!r} occurs twice, first in "
+                f"record {first[value]}. Remove one of the two records."
             )
-        rows[record.id] = record
     return rows
 
 
@@ -329,9 +337,11 @@ def chain_fields(question: str, examples: str) -> dict[str, Any]:
     }
 
 
-def sample_ids(ids: Sequence[int], labels: Mapping[int, str], limit: int, seed: int) -> list[int]:
-    """Sample `limit` ids in their order, half of them with a reasoning question, whose labels keep
-    the data's proportion.
+def sample_ids(
+    ids: Sequence[int], limit: int | None, seed: int, labels: Mapping[int, str] | None = None
+) -> list[int]:
+    """Sample `limit` ids in their order; with labels, half of them with a reasoning question, whose
+    labels keep the data's proportion.
 
     The first half of DocTER's reasoning file is all True and the second all False, and ids above
     1060 have no question, so a prefix would measure nothing. From a limit of 2 on, both labels
@@ -340,12 +350,13 @@ def sample_ids(ids: Sequence[int], labels: Mapping[int, str], limit: int, seed: 
 
     Args:
         ids: ids to draw from.
-        labels: "True" or "False" by id, for ids with a reasoning question.
-        limit: number of ids to draw.
+        limit: number of ids to draw; None for all.
         seed: random seed of the draw.
+        labels: "True" or "False" by id, for ids with a reasoning question.
     """
-    if limit >= len(ids):
+    if limit is None or limit >= len(ids):
         return list(ids)
+    labels = labels or {}
     order = sorted(ids, key=lambda number: content_id("sample", seed, number))
     plain = [number for number in order if number not in labels]
     true = [number for number in order if labels.get(number) == "True"]

@@ -36,7 +36,7 @@ from emend.evals.data.conversations.conversation import (
     StreamKind,
     iso_date,
 )
-from emend.memory.errors import BadData, MissingData, problem_of
+from emend.memory.errors import BadData, MissingData, field_problem
 from emend.memory.json_files import read_json
 from emend.memory.retrieval.conversations.turns import natural_key
 
@@ -237,7 +237,7 @@ def read_conversation(name: str, paths: Sequence[Path], with_assistant: bool) ->
         questions = tuple(_questions(row, {message.id for message in messages}, where))
     except ValidationError as error:
         raise BadData(
-            f"{where}, {_reason(error)}. Correct the record or fetch the file again."
+            f"{where}, {field_problem(error)}. Correct the record or fetch the file again."
         ) from error
     return DatedConversation(id=f"beam-{name}", messages=messages, questions=questions)
 
@@ -256,11 +256,6 @@ def _batches(content: Any) -> Any:
     if lists:
         return list(chain.from_iterable(lists))
     return content
-
-
-def _reason(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    return f"field '{'.'.join(map(str, first['loc']))}': {problem_of(first)}"
 
 
 def _messages(row: ChatFile, where: str, with_assistant: bool) -> Iterator[ConversationMessage]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_rows
+from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_unique
 from emend.evals.data.conversations.conversation import ConversationQuestion, DatedConversation
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, MissingData
@@ -131,13 +131,4 @@ def read_corrections(path: Path) -> Corrections:
     """
     if not path.is_file():
         raise MissingData(f"the file of corrections '{path}' does not exist. {REMEDY}")
-    entries = read_rows(path, Correction, REMEDY)
-    records: dict[str, int] = {}
-    for number, entry in enumerate(entries):
-        if entry.question_id in records:
-            raise BadData(
-                f"{path.name}, record {number}, field 'question_id': '{entry.question_id}' occurs "
-                f"twice, first in record {records[entry.question_id]}. Remove one of the two."
-            )
-        records[entry.question_id] = number
-    return Corrections(entries)
+    return Corrections(read_unique(path, Correction, "question_id", REMEDY))

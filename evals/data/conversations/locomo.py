@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from emend.evals.data.benchmarks.base import Definition
-from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_rows
+from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_unique
 from emend.evals.data.conversations.benchmark import CORRECTIONS, ConversationBenchmark
 from emend.evals.data.conversations.conversation import (
     AnswerText,
@@ -34,7 +34,7 @@ from emend.evals.data.conversations.conversation import (
     StreamKind,
     iso_date,
 )
-from emend.memory.errors import BadData, problem_of
+from emend.memory.errors import BadData, field_problem
 
 # Conversations in the published order, which defines their numbers in audits.
 PUBLISHED = tuple(f"conv-{number}" for number in (26, 30, 41, 42, 43, 44, 47, 48, 49, 50))
@@ -123,15 +123,8 @@ def read_locomo(path: Path) -> Iterator[tuple[DatedConversation, str]]:
     Raises:
         BadData: a record is malformed or duplicate; the error names record and field.
     """
-    names: set[str] = set()
-    for number, row in enumerate(read_rows(path, DialogueRow)):
+    for number, row in enumerate(read_unique(path, DialogueRow, "sample_id")):
         where = f"{path.name}, record {number}"
-        if row.sample_id in names:
-            raise BadData(
-                f"{where}, field 'sample_id': '{row.sample_id}' occurs twice. Remove one "
-                "of the two records."
-            )
-        names.add(row.sample_id)
         messages = tuple(_messages(row.conversation, where))
         questions = tuple(_questions(row, {message.id for message in messages}, number))
         yield DatedConversation(id=row.sample_id, messages=messages, questions=questions), where
@@ -147,11 +140,9 @@ def _messages(fields: Mapping[str, Any], where: str) -> Iterator[ConversationMes
         try:
             turns = TypeAdapter(tuple[DialogueTurn, ...]).validate_python(fields[session])
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, (session, *first["loc"])))
+            problem = field_problem(error, within=f"conversation.{session}")
             raise BadData(
-                f"{where}, field 'conversation.{field}': {problem_of(first)}. Correct the record "
-                "or fetch the file again."
+                f"{where}, {problem}. Correct the record or fetch the file again."
             ) from error
         for turn in turns:
             yield ConversationMessage(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from emend.evals.data.benchmarks.base import Definition
-from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_rows
+from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_unique
 from emend.evals.data.conversations.benchmark import CORRECTIONS, ConversationBenchmark
 from emend.evals.data.conversations.conversation import (
     AnswerText,
@@ -96,15 +96,9 @@ class LongMemEval(ConversationBenchmark):
         self.file = self.first_file(FILES[self.options[SIZE]])
 
     def _read(self) -> Iterator[tuple[DatedConversation, str]]:
-        records: dict[str, int] = {}
-        for number, row in enumerate(read_rows(self.folder / self.file, HistoryRow)):
+        rows = read_unique(self.folder / self.file, HistoryRow, "question_id")
+        for number, row in enumerate(rows):
             where = f"{self.file}, record {number}"
-            if row.question_id in records:
-                raise BadData(
-                    f"{where}, field 'question_id': '{row.question_id}' occurs twice, first in "
-                    f"record {records[row.question_id]}. Remove one of the two records."
-                )
-            records[row.question_id] = number
             yield history_conversation(row, where), where
 
     def _records(self) -> Mapping[str, int | None]:

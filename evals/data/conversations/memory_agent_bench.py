@@ -28,7 +28,7 @@ from emend.evals.data.conversations.conversation import (
     DatedConversation,
     StreamKind,
 )
-from emend.memory.errors import BadData, problem_of
+from emend.memory.errors import BadData, field_problem
 from emend.memory.retrieval.conversations.pieces import pieces_of
 from emend.memory.retrieval.tokens import whole
 
@@ -114,9 +114,7 @@ def read_contexts(path: Path, split: str = "") -> Iterator[DatedConversation]:
         try:
             row = ContextRow.model_validate(fields)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"]))
-            raise BadData(f"{where}, field '{field}': {problem_of(first)}. {REMEDY}") from error
+            raise BadData(f"{where}, {field_problem(error)}. {REMEDY}") from error
         if len(row.questions) != len(row.answers):
             raise BadData(
                 f"{where}, field 'answers': {len(row.answers)} answers to {len(row.questions)} "

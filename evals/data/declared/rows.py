@@ -2,13 +2,14 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.evals.data.benchmarks.rows import read_text
 from emend.memory.errors import BadData
-from emend.memory.json_files import parse_json, unique_keys
+from emend.memory.json_files import parse_json, unique_keys, value_lines
 from emend.memory.registry import nearest
 
 Fields = dict[str, Any]
@@ -46,10 +47,7 @@ def read_data(path: Path) -> list[DataRow]:
 
 
 def _json_lines(path: Path) -> Iterator[DataRow]:
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
-            position = f"{path.name}, line {number}"
-            yield DataRow(position, parse_json(line, position, pairs=unique_keys))
+    return itertools.starmap(DataRow, value_lines(read_text(path), path.name, unique_keys))
 
 
 def _json(path: Path) -> Iterator[DataRow]:

@@ -101,30 +101,10 @@ def _between_rows(rows: Sequence[tuple[str, FactRow]]) -> Iterator[str]:
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # Counterfactual facts about real capitals, places and books, for the demo with a real model.
 REAL_FACTS = Path(__file__).with_name("real_facts.json")
-EXAMPLES: list[dict[str, Any]] = [
-    {
-        "subject": "Veldania",
-        "relation": "capital",
-        "object": "Ostrim",
-        "prompt": "The capital of {} is",
-        "question": "What is the capital of Veldania?",
-        "old_answer": "Kravigrad",
-        "aliases": ["Ostrim City"],
-        "paraphrases": ["Which city is Veldania's capital?"],
-        "locality": [
-            {"question": "What is the capital of France?", "answer": "Paris"},
-            {"question": "Who wrote Hamlet?"},
-        ],
-        "multihop": [
-            {"question": "Which river flows through the capital of Veldania?", "answer": "Aske"}
-        ],
-    },
-    {
-        "document": "In 2025 the river Brun was renamed Aske. It flows through Ostrim.",
-        "question": "What is the river Brun called now?",
-        "answer": "Aske",
-    },
-]
+# Facts of the template that `emend data new` writes.
+EXAMPLES: list[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("example_facts.json").read_text("utf-8")
+)
 
 
 def field_rows() -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ published files.
 import ast
 import csv
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,7 +19,7 @@ from emend.evals.data.facts.fact_rows import FactRow
 from emend.evals.data.facts.published_facts import from_published, is_left_out, rows_of_object
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, MissingData, MissingExtra, problem_of
-from emend.memory.json_files import parse_json, unique_keys
+from emend.memory.json_files import parse_json, unique_keys, value_lines
 from emend.memory.registry import nearest
 
 HUB = "hf:"
@@ -186,10 +187,7 @@ def _fault(item: Any) -> str:
 
 
 def _json_lines(text: str, name: str) -> Iterator[PlacedRow]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            place = f"{name}, line {number}"
-            yield PlacedRow(place, parse_json(line, place, pairs=unique_keys))
+    return itertools.starmap(PlacedRow, value_lines(text, name, unique_keys))
 
 
 def _json(text: str, name: str) -> Iterator[PlacedRow]:

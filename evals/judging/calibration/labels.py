@@ -10,7 +10,7 @@ from emend.agents.judging.base import Item, Scale
 from emend.evals.judging.calibration.stress import parts_of
 from emend.evals.judging.panel import load_judge
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
+from emend.memory.errors import BadData, BadSettings, field_problem, reason_of
 from emend.memory.files import open_file
 
 if TYPE_CHECKING:
@@ -76,11 +76,8 @@ def _labelled(text: str, where: str) -> LabelledItem:
     try:
         line = LabelLine.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the whole line"
-        raise BadData(
-            f"{where}, field '{field}': {problem_of(first)}. A line is to be like {FORMAT}."
-        ) from error
+        problem = field_problem(error, whole="the whole line")
+        raise BadData(f"{where}, {problem}. A line is to be like {FORMAT}.") from error
     try:
         scale = load_judge(line.kind).role.scale
     except BadSettings as error:

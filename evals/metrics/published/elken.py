@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, AnswerReading, ProbeScores
+from emend.evals.metrics.scoring.base import Output, ReasonedScorer
 from emend.evals.metrics.text.choices import parse_choice
 from emend.memory.probe import Answer, Probe
 
@@ -170,83 +171,107 @@ def _full(marks: Marks | None, scale: str) -> bool:
     return marks is not None and marks[scale] == FULL_MARK
 
 
-def score_elken_fact(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score a fact question as `right`, and as `overall` if its event has tendency questions.
+class ElkenFact(ReasonedScorer):
+    """`right` of a fact question, and `overall` if its event has tendency questions.
 
     Only tendency questions in scope count. `overall` does not accept the label `United States`,
     since overall_event_level_metric.py does not add it.
     """
-    event = bool(probe.tags.get("tendency_event"))
-    if answer.text is None:
-        return ProbeScores(
-            {}, dict.fromkeys(("right", "overall") if event else ("right",), NO_TEXT)
-        )
-    reading = read_fact(answer.text, probe.gold)
-    values = {"right": float(reading.right)}
-    if event:
-        plain = probe.gold[:-1] if probe.tags.get("united_states") else probe.gold
-        values["overall"] = float(fact_right(answer.text, plain))
-    return ProbeScores(values, {}, {"right": reading})
+
+    outputs = (Output("right", is_right=True, reads="answer"), Output("overall"))
+    protocol = "exact"
+
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Compare the answer with the gold ones."""
+        event = bool(probe.tags.get("tendency_event"))
+        if answer.text is None:
+            names = ("right", "overall") if event else ("right",)
+            return ProbeScores({}, dict.fromkeys(names, NO_TEXT))
+        reading = read_fact(answer.text, probe.gold)
+        values = {"right": float(reading.right)}
+        if event:
+            plain = probe.gold[:-1] if probe.tags.get("united_states") else probe.gold
+            values["overall"] = float(fact_right(answer.text, plain))
+        return ProbeScores(values, {}, {"right": reading})
 
 
-def score_elken_option(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score a tendency question: whether the strictly and leniently parsed option is the gold one.
+class ElkenOption(ReasonedScorer):
+    """Scorer of the strictly (`option`) and the leniently parsed option of a tendency question.
 
-    The outputs are `option`, `option_lenient`, and `overall`, which equals `option`. A reply that
-    names no option, or several, is wrong in all, as in the code, which divides by all questions.
-    Unlike the code, Emend strips the prompt's last words from a reply that repeats them.
+    `overall` equals `option`. A reply that names no option, or several, is wrong in all, as in the
+    code, which divides by all questions. Unlike the code, Emend strips the prompt's last words from
+    a reply that repeats them.
     """
-    if answer.text is None:
-        return ProbeScores({}, dict.fromkeys(("option", "option_lenient", "overall"), NO_TEXT))
-    options = {
-        "option": (parse_option(answer.text), "the option in the form that the code reads"),
-        "option_lenient": (
+
+    outputs = (
+        Output("option", protocol="exact", reads="answer"),
+        Output("option_lenient", protocol="exact", reads="answer"),
+        Output("overall"),
+    )
+
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Read the option."""
+        if answer.text is None:
+            return ProbeScores({}, dict.fromkeys(("option", "option_lenient", "overall"), NO_TEXT))
+        strict, lenient = (
+            parse_option(answer.text),
             parse_option_leniently(answer.text, probe.choices),
-            "the one option in any form",
-        ),
-    }
-    readings = {
-        name: AnswerReading(option == probe.gold[0], option or "", rule)
-        for name, (option, rule) in options.items()
-    }
-    values = {name: float(reading.right) for name, reading in readings.items()}
-    return ProbeScores(values | {"overall": values["option"]}, {}, readings)
+        )
+        gold, form = probe.gold[0], "the option in the form that the code reads"
+        readings = {
+            "option": AnswerReading(strict == gold, strict, form),
+            "option_lenient": AnswerReading(
+                lenient == gold, lenient or "", "the one option in any form"
+            ),
+        }
+        values = {name: float(reading.right) for name, reading in readings.items()}
+        return ProbeScores(values | {"overall": values["option"]}, {}, readings)
 
 
-def score_elken_fact_same(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score as `same` whether an out-of-scope fact question is answered as before.
-
-    Both answers are normalised as in the code.
+class ElkenFactSame(ReasonedScorer):
+    """`same`: a fact question out of scope is answered as before, both normalised as in the
+    code.
     """
-    if (reason := _no_pair(answer, before)) or before is None:
-        return ProbeScores({}, {"same": reason})
-    aliases = probe.gold[1:]
-    now, then = (normalise_locality(reply.text or "", aliases) for reply in (answer, before))
-    return ProbeScores({"same": float(now == then)}, {})
+
+    outputs = (Output("same", agrees_with_unedited=True),)
+    needs = ("text", "baseline")
+
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Compare both answers."""
+        if (reason := _no_pair(answer, before)) or before is None:
+            return ProbeScores({}, {"same": reason})
+        aliases = probe.gold[1:]
+        now, then = (normalise_locality(reply.text or "", aliases) for reply in (answer, before))
+        return ProbeScores({"same": float(now == then)}, {})
 
 
-def score_elken_option_same(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score whether the reply's text (`same`) and its option (`same_option`) are as before.
+class ElkenOptionSame(ReasonedScorer):
+    """`same` and `same_option`: a tendency question out of scope is answered as before, by the text
+    of the reply and by its option.
 
     `same` follows the code, in which `C` and `(C)` differ. `same_option` is unscored if one of the
     replies names no option, or several.
     """
-    if (reason := _no_pair(answer, before)) or before is None:
-        return ProbeScores({}, {"same": reason, "same_option": reason})
-    values = {
-        "same": float(
-            normalise_locality(answer.text or "") == normalise_locality(before.text or "")
-        )
-    }
-    now, then = (
-        parse_option_leniently(reply.text or "", probe.choices) for reply in (answer, before)
+
+    outputs = (
+        Output("same", agrees_with_unedited=True),
+        Output("same_option", agrees_with_unedited=True),
     )
-    if now is None or then is None:
-        who = "edited" if now is None else "unedited"
-        return ProbeScores(
-            values, {"same_option": f"the {who} model's reply names no option, or several"}
-        )
-    return ProbeScores(values | {"same_option": float(now == then)}, {})
+    needs = ("text", "baseline")
+
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Compare both answers."""
+        if (reason := _no_pair(answer, before)) or before is None:
+            return ProbeScores({}, {"same": reason, "same_option": reason})
+        texts = [reply.text or "" for reply in (answer, before)]
+        first, second = map(normalise_locality, texts)
+        values = {"same": float(first == second)}
+        now, then = (parse_option_leniently(text, probe.choices) for text in texts)
+        if now is None or then is None:
+            who = "edited" if now is None else "unedited"
+            reason = f"the {who} model's reply names no option, or several"
+            return ProbeScores(values, {"same_option": reason})
+        return ProbeScores(values | {"same_option": float(now == then)}, {})
 
 
 def _no_pair(answer: Answer, before: Answer | None) -> str:

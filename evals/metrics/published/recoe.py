@@ -2,7 +2,7 @@
 
 The definitions are in section 3.1 of arXiv 2401.17585. The paper says "exact match" and publishes
 no code, so that the normalisation is ours: `text.normalise`, aliases, numbers in words or digits
-alike, and one notation of lists. Our choices about perplexity are described in `effectiveness`.
+alike, and one notation of lists. Our choices about perplexity are described in `Effectiveness`.
 """
 
 import math
@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from emend.agents.parsing.passages import sentences
 from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, AnswerReading, ProbeScores
+from emend.evals.metrics.scoring.base import Output, ReasonedScorer
 from emend.evals.metrics.text.contains import read_contains
 from emend.evals.metrics.text.exact import normalise
 from emend.memory.probe import Answer, Probe
@@ -153,8 +154,8 @@ def originals(probe: Probe) -> tuple[str, ...]:
     return probe.rival_aliases
 
 
-def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score whether an edit flipped a correct original answer to the new answer.
+class CorrectFlip(ReasonedScorer):
+    """Scorer of edits that flip a correct original answer to the new answer.
 
     `pre_edit` says whether the unedited model gave the original answer, and `correct_flip` whether
     the edited one gives the new answer. As in the paper, `correct_flip` is computed over the probes
@@ -162,31 +163,56 @@ def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeSc
     unscored if the two answers share a canonical form, since it cannot show a flip. For a probe
     without the tag `contested`, `correct_flip_clean` repeats the value.
     """
-    scores = _flip(
-        probe, answer, before, OUTPUTS, lambda reply, golds, _: read_match(reply.text or "", golds)
+
+    outputs = (
+        Output("pre_edit", protocol="exact"),
+        Output("correct_flip", protocol="exact", reads="answer"),
+        Output(CLEAN, protocol="exact"),
     )
-    if not probe.tags.get("contested"):
-        if "correct_flip" in scores.values:
-            scores.values[CLEAN] = scores.values["correct_flip"]
-        if "correct_flip" in scores.unscored:
-            scores.unscored[CLEAN] = scores.unscored["correct_flip"]
-    return scores
+    needs = ("text", "baseline")
+    scores_unedited = True
+
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Look at both answers."""
+        scores = _flip(
+            probe,
+            answer,
+            before,
+            OUTPUTS,
+            lambda text, golds, _: read_match(text.text or "", golds),
+        )
+        if not probe.tags.get("contested"):
+            if "correct_flip" in scores.values:
+                scores.values[CLEAN] = scores.values["correct_flip"]
+            if "correct_flip" in scores.unscored:
+                scores.unscored[CLEAN] = scores.unscored["correct_flip"]
+        return scores
 
 
-def contains_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score `pre_edit_contains` and `correct_flip_contains`: the flip by the rule of `contains`.
+class ContainsFlip(ReasonedScorer):
+    """`pre_edit_contains` and `correct_flip_contains`: the flip by the rule of `contains`.
 
     Chat models answer in sentences, which the paper's exact match never counts as right.
     """
 
-    def read(reply: Answer, golds: Sequence[str], rivals: Sequence[str]) -> AnswerReading:
-        passage = (reply.text or "") if reply.passage is None else reply.passage
-        whole_line = read_match(reply.text or "", golds)
-        if whole_line.right:
-            return whole_line
-        return read_option(passage, golds, rivals, probe.prompt)
+    outputs = (
+        Output("pre_edit_contains", protocol="contains"),
+        Output("correct_flip_contains", protocol="contains", reads="passage"),
+    )
+    needs = ("text", "baseline")
+    scores_unedited = True
 
-    return _flip(probe, answer, before, CONTAINS_OUTPUTS, read)
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Look at both answers."""
+
+        def read(reply: Answer, golds: Sequence[str], rivals: Sequence[str]) -> AnswerReading:
+            passage = (reply.text or "") if reply.passage is None else reply.passage
+            whole_line = read_match(reply.text or "", golds)
+            if whole_line.right:
+                return whole_line
+            return read_option(passage, golds, rivals, probe.prompt)
+
+        return _flip(probe, answer, before, CONTAINS_OUTPUTS, read)
 
 
 def _flip(
@@ -225,30 +251,44 @@ def indicator(before: float, after: float) -> bool:
     return min(before, 0.0) > after
 
 
-def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """Score the mean perplexities of facts and counterfactuals, and the indicator `effective`.
+class Effectiveness(ReasonedScorer):
+    """The mean perplexities of facts and counterfactuals, and the indicator `effective`.
 
     The perplexities are computed before and after the edit. The paper does not define "perplexity
     of facts". Here it is exp of the mean negative log-probability (natural log) per token of each
     atomic fact, under the prompt with which the editor would answer (empty for an editor that shows
-    nothing), averaged over the facts.
-
-    Args:
-        probe: `gold` holds the counterfactuals, `choices` the facts that they replace.
-        answer: log-probabilities and token counts, of the counterfactuals first.
-        before: the same for the unedited model.
+    nothing), averaged over the facts. `gold` of a probe holds the counterfactuals, and `choices`
+    the facts that they replace.
     """
-    values: dict[str, float] = {}
-    unscored: dict[str, str] = {}
-    for reply, when, who in ((before, "_before", "the unedited model"), (answer, "", "the model")):
-        means, reason = _perplexities(reply, len(probe.gold), len(probe.choices), who)
-        names = (f"ppl_counter{when}", f"ppl_fact{when}")
-        values |= dict(zip(names, means, strict=True)) if not reason else {}
-        unscored |= dict.fromkeys(names, reason) if reason else {}
-    if unscored:
-        return ProbeScores(values, unscored | {EFFECTIVE: next(iter(unscored.values()))})
-    gaps = [values[f"ppl_counter{when}"] - values[f"ppl_fact{when}"] for when in ("_before", "")]
-    return ProbeScores(values | {EFFECTIVE: float(indicator(*gaps))}, {})
+
+    outputs = (
+        Output(EFFECTIVE, protocol="likelihood"),
+        Output("ppl_counter_before", higher_is_better=False, share=False),
+        Output("ppl_fact_before", higher_is_better=False, share=False),
+        Output("ppl_counter", higher_is_better=False, share=False),
+        Output("ppl_fact", share=False),
+    )
+    needs = ("log_probs", "baseline")
+    scores_unedited = True
+
+    def targets(self, probe: Probe) -> tuple[str, ...]:
+        """All gold facts, and then the facts that they replace."""
+        return (*probe.gold, *probe.choices)
+
+    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        """Compute the perplexities."""
+        values: dict[str, float] = {}
+        unscored: dict[str, str] = {}
+        sides = ((before, "_before", "the unedited model"), (answer, "", "the model"))
+        for reply, when, who in sides:
+            means, reason = _perplexities(reply, len(probe.gold), len(probe.choices), who)
+            names = (f"ppl_counter{when}", f"ppl_fact{when}")
+            values |= dict(zip(names, means, strict=True)) if not reason else {}
+            unscored |= dict.fromkeys(names, reason) if reason else {}
+        if unscored:
+            return ProbeScores(values, unscored | {EFFECTIVE: next(iter(unscored.values()))})
+        gaps = [values[f"ppl_counter{when}"] - values[f"ppl_fact{when}"] for _, when, _ in sides]
+        return ProbeScores(values | {EFFECTIVE: float(indicator(*gaps))}, {})
 
 
 def _perplexities(

@@ -1,8 +1,7 @@
 """Scorers that compare an answer with the unedited model's."""
 
 from emend.agents.parsing.passages import without_question
-from emend.evals.metrics.published.recoe import contains_flip, correct_flip, effectiveness
-from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, AnswerReading, ProbeScores
+from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, AnswerReading
 from emend.evals.metrics.scoring.base import Output, ReasonedScorer, Result
 from emend.evals.metrics.scoring.likelihood import gold_and_rival
 from emend.evals.metrics.scoring.text import passage_of, read_passage_for
@@ -60,59 +59,6 @@ def _without_question(text: str, question: str) -> str:
 
 def _order(gold: float, rival: float) -> int:
     return (gold > rival) - (gold < rival)
-
-
-class CorrectFlip(ReasonedScorer):
-    """ReCoE's `pre_edit` and `correct_flip`, see `metrics.published.recoe.correct_flip`."""
-
-    outputs = (
-        Output("pre_edit", protocol="exact"),
-        Output("correct_flip", protocol="exact", reads="answer"),
-        Output("correct_flip_clean", protocol="exact"),
-    )
-    needs = ("text", "baseline")
-    scores_unedited = True
-
-    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-        """Look at both answers."""
-        return correct_flip(probe, answer, before)
-
-
-class ContainsFlip(ReasonedScorer):
-    """ReCoE's flips by the rule of `contains`, see `metrics.published.recoe.contains_flip`."""
-
-    outputs = (
-        Output("pre_edit_contains", protocol="contains"),
-        Output("correct_flip_contains", protocol="contains", reads="passage"),
-    )
-    needs = ("text", "baseline")
-    scores_unedited = True
-
-    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-        """Look at both answers."""
-        return contains_flip(probe, answer, before)
-
-
-class Effectiveness(ReasonedScorer):
-    """ReCoE's indicator by the perplexities of facts: `metrics.published.recoe.effectiveness`."""
-
-    outputs = (
-        Output("effective", protocol="likelihood"),
-        Output("ppl_counter_before", higher_is_better=False, share=False),
-        Output("ppl_fact_before", higher_is_better=False, share=False),
-        Output("ppl_counter", higher_is_better=False, share=False),
-        Output("ppl_fact", share=False),
-    )
-    needs = ("log_probs", "baseline")
-    scores_unedited = True
-
-    def targets(self, probe: Probe) -> tuple[str, ...]:
-        """All gold facts, and then the facts that they replace."""
-        return (*probe.gold, *probe.choices)
-
-    def score(self, probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-        """Compute the perplexities."""
-        return effectiveness(probe, answer, before)
 
 
 class WrongBefore(ReasonedScorer):

@@ -8,105 +8,6 @@ from emend.evals.metrics.scoring.base import Need, Output, Scorer
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry, nearest
 
-_MODULE = "emend.evals.metrics.scoring"
-_CLASSES = {
-    "text": (
-        ("exact_match", "ExactMatch", "the normalised answer equals a gold answer"),
-        (
-            "value_match",
-            "ValueMatch",
-            "the answer has the value (number, date or name) of a gold answer",
-        ),
-        ("strict_match", "StrictMatch", "the answer equals a gold answer character by character"),
-        ("contains", "Contains", "the answer asserts a gold answer, and no rival"),
-        ("rouge_l", "RougeL", "F1 of the longest common subsequence of words with a gold answer"),
-        ("rouge_recall", "RougeRecall", "ROUGE-L recall of a gold answer, as in UnKEBench"),
-        ("similarity", "Similarity", "cosine similarity to a gold answer by a sentence encoder"),
-        ("choice", "Choice", "the only choice that the answer names is the gold answer"),
-        ("abstention", "Abstention", "the answer says that the information is not available"),
-        (
-            "equivalence",
-            "EquivalentAnswer",
-            "the answer is equivalent to a gold answer, by a trained scorer",
-        ),
-        (
-            "judged_equivalence",
-            "JudgedEquivalence",
-            "the answer is equivalent to a gold answer, by a judge",
-        ),
-        ("fluency", "Fluency", "CounterFact's entropy of n-grams"),
-        ("judged", "Judged", "a judge's verdict"),
-        (
-            "judged_same",
-            "JudgedSame",
-            "a judge's verdict on the answer compared with the unedited model's",
-        ),
-        ("generation", "Generation", "the reply names the gold answer and not its rival"),
-    ),
-    "likelihood": (
-        ("likelihood", "LikelierGold", "the gold answer is more probable than its rival"),
-        ("likelihood_code", "LikelihoodCode", "like likelihood, as computed by DocTER's code"),
-        ("difference", "Difference", "difference of the probabilities of gold answer and rival"),
-        ("per_token", "PerToken", "like difference, with mean probabilities per token"),
-        (
-            "teacher_forced",
-            "TeacherForced",
-            "share of the gold answer's tokens that are the most probable ones",
-        ),
-        ("reasoning", "Reasoning", "the more probable of true and false is the gold answer"),
-    ),
-    "tokens": (
-        ("same_tokens", "SameTokens", "share of tokens equal to those of the unedited model"),
-        ("token_f1", "TokenF1", "macro-F1 of the most probable tokens against the gold answer's"),
-        (
-            "likely_target",
-            "LikelyTarget",
-            "share of the gold answer's tokens among the k most probable ones",
-        ),
-        (
-            "likely_same",
-            "LikelySame",
-            "share of the unedited model's tokens among the k most probable ones",
-        ),
-    ),
-    "baseline": (
-        ("wrong_before", "WrongBefore", "whether the unedited model answers correctly"),
-        ("agreement", "SameAsUnedited", "the answer equals that of the unedited model"),
-        ("correct_flip", "CorrectFlip", "ReCoE's flips from the old to the new answer"),
-        ("contains_flip", "ContainsFlip", "like correct_flip, for answers in sentences"),
-        ("effectiveness", "Effectiveness", "ReCoE's effectiveness by perplexities of facts"),
-    ),
-    "papers": (
-        ("elken_fact", "ElkenFact", "accuracy on ELKEN's fact questions"),
-        ("elken_fact_same", "ElkenFactSame", "agreement on fact questions out of scope"),
-        ("elken_option", "ElkenOption", "accuracy on ELKEN's tendency questions"),
-        ("elken_option_same", "ElkenOptionSame", "agreement on tendency questions out of scope"),
-        (
-            "partial_match",
-            "PartialMatch",
-            "the answer contains a gold answer or is contained in one",
-        ),
-        ("partial_same", "PartialSame", "like partial_match, against the unedited model's answer"),
-    ),
-    "conversations": (
-        (
-            "conversation",
-            "ConversationAnswer",
-            "the answer asserts a gold answer, and no wrong one",
-        ),
-        ("locomo_f1", "LoCoMoF1", "LoCoMo's F1, with its rule for adversarial questions"),
-        ("event_order", "EventOrder", "BEAM's score of a list of events: tau-b times F1"),
-    ),
-}
-
-
-def _paths() -> dict[str, tuple[str, ...]]:
-    paths: dict[str, tuple[str, ...]] = {}
-    for module, classes in _CLASSES.items():
-        for name, attribute, summary in classes:
-            paths[name] = (f"{_MODULE}.{module}:{attribute}", summary)
-    return paths
-
 
 class ScorerRegistry(Registry[Any]):
     """The registry of scorers, with each scorer's needs in its rows."""
@@ -125,7 +26,7 @@ SCORERS = ScorerRegistry(
     kind="scorer",
     group="emend.scorers",
     interfaces=(("score", "outputs", "needs"),),
-    builtin=_paths(),
+    beside=__file__,
 )
 # The scorer whose name may have a band, as in `equivalence:0.1`.
 BANDED = "equivalence"

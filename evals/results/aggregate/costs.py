@@ -1,17 +1,15 @@
 """Costs of a run per probe, per edit and per turn, and its total cost."""
 
+import tomllib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from emend.evals.case import Metric
 from emend.evals.log.baseline import baseline_usage
-from emend.evals.log.lines import (
-    COSTS,
-    TURNS,
-)
+from emend.evals.log.lines import COSTS, TURNS
 from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.aggregate.columns import (
@@ -22,72 +20,27 @@ from emend.evals.results.aggregate.columns import (
     estimate_of,
     order_by,
 )
-from emend.evals.results.aggregate.record_table import (
-    RETRIES,
-    SECONDS,
-    TOKENS_IN,
-    TOKENS_OUT,
-    RecordTable,
-)
+from emend.evals.results.aggregate.record_table import RecordTable
 from emend.memory.edit import FrozenModel
 
 MIB = 2**20
-PER_PROBE = (
-    Metric(
-        name="s/probe",
-        value=SECONDS,
-        kinds=(),
-        summary="seconds per probe, including waiting time",
-    ),
-    Metric(name="in/probe", value=TOKENS_IN, kinds=(), summary="input tokens per probe"),
-    Metric(name="out/probe", value=TOKENS_OUT, kinds=(), summary="output tokens per probe"),
-    Metric(
-        name="retries/probe",
-        value=RETRIES,
-        kinds=(),
-        summary="retries of a provider's calls per probe",
-    ),
-)
-PER_EDIT = (
-    Metric(name="s/edit", value="seconds", kinds=(), summary="seconds of editing per edit"),
-    Metric(
-        name="CPU s/edit",
-        value="cpu_seconds",
-        kinds=(),
-        summary="processor seconds of editing per edit",
-    ),
-    Metric(
-        name="tok/edit",
-        value="tokens",
-        kinds=(),
-        summary="tokens in forward passes per edit",
-    ),
-    Metric(
-        name="peak MiB",
-        value="peak_bytes",
-        kinds=(),
-        summary="additional peak memory during editing",
-    ),
-)
-PER_TURN = (
-    Metric(name="s/turn", value="seconds", kinds=(), summary="seconds of observing a turn"),
-    Metric(
-        name="CPU s/turn",
-        value="cpu_seconds",
-        kinds=(),
-        summary="processor seconds of observing a turn",
-    ),
-    Metric(name="calls/turn", value="calls", kinds=(), summary="model calls per turn"),
-    Metric(name="in/turn", value="input_tokens", kinds=(), summary="input tokens per turn"),
-    Metric(
-        name="out/turn",
-        value="output_tokens",
-        kinds=(),
-        summary="output tokens per turn",
-    ),
-)
+
+
+def _cost_tables() -> Iterator[tuple[str, tuple[Metric, ...]]]:
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    for unit, rows in tables.items():
+        yield (
+            unit,
+            tuple(
+                Metric(name=name, value=value, kinds=(), summary=summary)
+                for name, (value, summary) in rows.items()
+            ),
+        )
+
+
 # Cost metrics by the unit that they are divided by.
-COST_TABLES = {"probe": PER_PROBE, "edit": PER_EDIT, "turn": PER_TURN}
+COST_TABLES = dict(_cost_tables())
+PER_PROBE, PER_EDIT, PER_TURN = (COST_TABLES[unit] for unit in ("probe", "edit", "turn"))
 
 
 class RunCost(FrozenModel):

@@ -6,7 +6,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from emend.evals.case import Metric
-from emend.evals.metrics.estimate import Estimate
+from emend.evals.metrics.estimate import Estimate, ends_text
 from emend.evals.metrics.protocols import plain_name
 from emend.evals.metrics.published.akew import EDITED
 from emend.evals.metrics.requirement import labelled
@@ -113,10 +113,7 @@ class GateCheck(GroupRow):
         value = self.value
         if value.mean is None:
             return f"{self.quantity}: {self.reason or 'no score'}"
-        if value.low is None or value.high is None:
-            interval = ""
-        else:
-            interval = f" [{value.low:z.4g}, {value.high:z.4g}]"
+        interval = ends_text(value.low, value.high, "z.4g")
         return f"{self.quantity} is {value.mean:z.4g}{interval}, n={value.n}; limit {self.limit:g}"
 
 

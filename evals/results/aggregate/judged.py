@@ -1,5 +1,6 @@
 """Judge columns of a report, with the judges' measured agreement with people."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from emend.evals.judging.disputes import DISPUTED
 from emend.evals.judging.scorings.manifest import OwnJudge, Scoring
 from emend.evals.judging.scorings.search import list_scorings
 from emend.evals.judging.scorings.verdicts import dispute_counts, judged_records
+from emend.evals.metrics.estimate import ends_text
 from emend.evals.metrics.protocols import protocol_of
 from emend.evals.metrics.published.elken import SCALES as CODE_SCALES
 from emend.evals.metrics.published.elken import Marks, full_mark_rate, judged_edit_level
@@ -27,82 +29,10 @@ NOT_CALIBRATED = "not calibrated"
 # Agreement measures of a calibration that may be shown, with the field of their value.
 AGREEMENTS = (("kappa", "value"), ("spearman", "value"), ("raw", "mean"))
 
-# name, output, per, scale, summary
-COLUMNS: dict[str, tuple[tuple[str, str, Per, float, str], ...]] = {
-    "recall": (
-        (
-            "fact recall",
-            "recall_consistent",
-            "record",
-            100,
-            "share of the chain of thought's atomic facts that follow from the edits",
-        ),
-        (
-            "related",
-            "recall_related",
-            "record",
-            100,
-            "share of atomic facts whose truth depends on the edits",
-        ),
-        (
-            "of related",
-            "recall_of_related",
-            "record",
-            100,
-            "share of the related facts that agree with the edits",
-        ),
-        (
-            "contradicting",
-            "recall_inconsistent",
-            "record",
-            100,
-            "share of atomic facts that contradict the edits",
-        ),
-    ),
-    "coherence": (
-        ("coherence", "supported", "record", 100, "the chain of thought supports the answer"),
-    ),
-    "equivalence": (
-        (
-            "same answer",
-            "equivalent",
-            "record",
-            100,
-            "equivalent to the gold answer or an alias; reported next to exact match",
-        ),
-        (
-            "disputed",
-            DISPUTED,
-            "record",
-            100,
-            "accepted by the judge but not supported by its wording; in no other column",
-        ),
-    ),
-    "supports": (("conveyed", "conveyed", "record", 100, "the edited text conveys the fact"),),
-    "nuggets": (
-        (
-            "nuggets",
-            "nuggets",
-            "record",
-            100,
-            "share of the rubric's statements that the reply satisfies",
-        ),
-        ("whole nuggets", "nuggets_code", "record", 100, "the same, with 0.5 counted as 0"),
-    ),
-    "order": (
-        ("order", "order", "record", 100, "tau-b of the events, from 0 to 1, times their F1"),
-        ("events", "order_f1", "record", 100, "F1 of the events"),
-    ),
-    "remembered": (
-        (
-            "judged right",
-            "remembered",
-            "record",
-            100,
-            "correct by the criterion of its question type",
-        ),
-    ),
-}
+# Name, output and summary of each column of a judge's table.
+COLUMNS: dict[str, list[list[str]]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text("utf-8")
+)
 LOWER = ("recall_inconsistent", "rule_broken", DISPUTED)
 SETTLED_BY = {"panel": "the panel", "second": "a second judge", "people": "people"}
 
@@ -146,10 +76,7 @@ def describe_calibration(text: Mapping[str, Any] | None) -> str:
         coefficient = text.get(name) or {}
         value, low, high = (coefficient.get(key) for key in (field, "low", "high"))
         if value is not None:
-            if low is None or high is None:
-                spread = ""
-            else:
-                spread = f" [{low:.2f}, {high:.2f}]"
+            spread = ends_text(low, high, ".2f")
             why = (text.get("kappa") or {}).get("why") or ""
             undefined = f" (no kappa: {why})" if why else ""
             return f"calibrated: {name} {value:.2f}{spread}, n={text.get('n')}{undefined}"
@@ -290,10 +217,10 @@ def judged_columns(
             "agreement", "consistency", (OPEN_LOCAL,), scale=1.0, summary="mean mark, 1 to 5"
         )
     else:
-        for name, output, per, scale, summary in COLUMNS.get(kind) or _plain(kind, own_judge):
+        for name, output, scale, summary in _plain_columns(kind, own_judge):
             kinds = tuple(sorted(probes for text, probes in there if text == output))
             if kinds:
-                yield _metric(name, output, kinds, per, scale, summary)
+                yield _metric(name, output, kinds, scale=scale, summary=summary)
             if kinds and kind == "coherence":
                 yield from _by_scheme(name, output, kinds)
 
@@ -309,19 +236,19 @@ def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metri
         )
 
 
-def _plain(kind: str, own_judge: OwnJudge | None) -> list[tuple[str, str, Per, float, str]]:
-    """Return a column for each number of a judge from a plug-in."""
+def _plain_columns(kind: str, own_judge: OwnJudge | None) -> Iterator[tuple[str, str, float, str]]:
+    """Yield name, output, scale and summary of the columns of a judge; for a plug-in, one for each
+    of its numbers.
+    """
+    for name, output, summary in COLUMNS.get(kind, ()):
+        yield name, output, 100.0, summary
+    if kind in COLUMNS:
+        return
     judge = JUDGES.load(kind).role if JUDGES.installed(kind) else own_judge
-    if judge is None:
-        return []
-    if judge.scale == "1 to 5":
-        scale = 1.0
-    else:
-        scale = 100.0
-    return [
-        (name.replace("_", " "), name, "record", scale, f"by the judge {kind}")
-        for name in judge.outputs
-    ]
+    if judge is not None:
+        scale = 1.0 if judge.scale == "1 to 5" else 100.0
+        for name in judge.outputs:
+            yield name.replace("_", " "), name, scale, f"by the judge {kind}"
 
 
 def _tendency(there: set[tuple[str, str]]) -> Iterator[Metric]:

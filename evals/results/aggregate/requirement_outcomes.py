@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from emend.evals.metrics.estimate import ends_text
 from emend.evals.metrics.requirement import SIGNS, Requirement, labelled
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.rows import Report
@@ -42,10 +43,7 @@ class RequirementOutcome(FrozenModel):
             value = "no score"
         else:
             value = f"{row.mean:.4g}"
-        if row.low is None or row.high is None:
-            interval = ""
-        else:
-            interval = f" [{row.low:.4g}, {row.high:.4g}]"
+        interval = ends_text(row.low, row.high, ".4g")
         where = f"{row.editor} {row.setting}: {self.metric}"
         required = f"required {self.requirement.sign} {self.threshold:g}"
         return f"{where} is {value}{interval}, n={row.n}, unscored {row.unscored}; {required}"

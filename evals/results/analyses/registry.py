@@ -7,26 +7,11 @@ from emend.evals.results.analyses.base import Analysis, AnalysisKind, AnalysisRe
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry
 
-HERE = "emend.evals.results.analyses"
 # Analyses by name; each is an `AnalysisKind`.
 ANALYSES: Registry[AnalysisKind] = Registry(
     kind="analysis",
     group="emend.analyses",
-    builtin={
-        "retrieval": (
-            f"{HERE}.general:RETRIEVAL",
-            "All: how often the relevant edit is the first hit.",
-        ),
-        "trajectory": (
-            f"{HERE}.general:TRAJECTORY",
-            "All: tool calls, their results, and superfluous ones.",
-        ),
-        "hops": (
-            f"{HERE}.hops:HOPS",
-            "Multi-hop questions: whether every step to the answer is right.",
-        ),
-        "scaling": (f"{HERE}.general:SCALING", "All: a metric of several runs by model."),
-    },
+    beside=__file__,
 )
 
 

@@ -74,7 +74,7 @@ def _cells(row: ConversationRow, names: Sequence[str]) -> Iterator[str | Text]:
         value = figure.scaled(100) if figure else None
         yield decimal(value.mean if value else None, 1)
         if name == MAIN and value:
-            yield Text("-", "dim") if value.low is None else bounds(value.low, value.high, 1)
+            yield bounds(value.low, value.high, 1)
     yield f"{row.ms:.2f}"
 
 
@@ -89,8 +89,7 @@ def _pair_cells(row: PairedRow) -> Iterator[str | Text]:
     result = row.result
     yield from (one_line(row.strategy), str(result.n))
     yield decimal(None if result.difference is None else 100 * result.difference, 1)
-    low, high = result.low, result.high
-    yield Text("-", "dim") if low is None or high is None else bounds(100 * low, 100 * high, 1)
+    yield bounds(result.low, result.high, 1, scale=100)
     yield "-" if result.p is None else f"{result.p:.3g}"
 
 

@@ -21,7 +21,7 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, interval, number
+from emend.evals.show.report.layout import INTERVALS, with_interval
 from emend.evals.show.report.metric_notes import MEANINGS
 from emend.evals.show.report.metrics import count, remarks
 from emend.memory.errors import BadSettings
@@ -155,12 +155,8 @@ def _texts(table: MetricTable) -> TextTable:
 def _value(row: MetricRow | None, metric: Metric) -> str:
     if row is None:
         return "-"
-    parts = ["-"]
-    if row.mean is not None:
-        parts = [number(row.mean, metric)]
-    if row.low is not None and row.high is not None:
-        parts.append(interval(row.low, row.high, metric))
-    return " ".join([*parts, *(f"({text})" for text in remarks(row, metric))])
+    value = with_interval(row.mean, row.low, row.high, metric)
+    return " ".join([value, *(f"({text})" for text in remarks(row, metric))])
 
 
 def markdown_text(table: TextTable) -> str:

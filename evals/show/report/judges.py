@@ -13,7 +13,7 @@ from emend.evals.judging.calibration.agreement import Calibration
 from emend.evals.judging.calibration.stress import Outcome, Relation, StressReport, StressRow
 from emend.evals.judging.leniency import LeniencyReport
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement
-from emend.evals.metrics.estimate import Estimate
+from emend.evals.metrics.estimate import Estimate, ends_text
 from emend.evals.results.aggregate.judged import describe_calibration
 from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, dim, frame, unscored
 from emend.evals.show.report.plots import drawing, plain
@@ -198,12 +198,9 @@ def _headline(result: Calibration) -> str:
     name = "Spearman"
     if result.kappa is not None:
         name = "kappa"
-    if chosen is None or chosen.value is None:
-        text = "undefined"
-    else:
-        text = f"{chosen.value:.2f}"
-    if chosen is not None and chosen.low is not None and chosen.high is not None:
-        text += f" [{chosen.low:.2f}, {chosen.high:.2f}]"
+    text = "undefined"
+    if chosen is not None and chosen.value is not None:
+        text = f"{chosen.value:.2f}{ends_text(chosen.low, chosen.high, '.2f')}"
     return f"{result.kind}, {result.judge}\nn={result.n}, {name} {text}"
 
 

@@ -183,11 +183,11 @@ def decimal(value: float | None, digits: int) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def bounds(low: float | None, high: float | None, digits: int) -> Text:
-    """Format an interval, or - if there is none."""
+def bounds(low: float | None, high: float | None, digits: int, scale: float = 1) -> Text:
+    """Format an interval, in units of 1 / `scale`, or - if there is none."""
     if low is None or high is None:
         return Text("-", "dim")
-    return Text(f"[{decimal(low, digits)}, {decimal(high, digits)}]", "dim")
+    return Text(f"[{decimal(low * scale, digits)}, {decimal(high * scale, digits)}]", "dim")
 
 
 def number(mean: float, metric: Metric) -> str:
@@ -201,6 +201,15 @@ def interval(low: float, high: float, metric: Metric) -> str:
     if metric.scale == 100 and high - low >= EXACT:
         digits = 0
     return bounds(low, high, digits).plain
+
+
+def with_interval(mean: float | None, low: float | None, high: float | None, metric: Metric) -> str:
+    """Format a mean, or - if there is none, with its interval if there is one."""
+    if mean is None:
+        return "-"
+    if low is None or high is None:
+        return number(mean, metric)
+    return f"{number(mean, metric)} {interval(low, high, metric)}"
 
 
 # Width in characters of a table as text or HTML.

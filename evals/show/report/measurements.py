@@ -146,7 +146,7 @@ def _threshold_cells(row: ThresholdRow) -> Iterator[Text]:
         for text in (row.strategy, row.by, row.kind, _least(row.least), str(row.n))
     )
     yield Text(_percent(row.false_hits))
-    yield _bounds(row)
+    yield bounds(row.low, row.high, 1, scale=100)
 
 
 def _least(value: float) -> str:
@@ -187,7 +187,7 @@ def _cells(row: RetrievalRow) -> Iterator[Text]:
     yield Text(one_line(row.strategy))
     yield Text(str(row.n))
     yield Text(_percent(row.hit_at_1 if row.in_scope else None))
-    yield _bounds(row) if row.in_scope else Text("-", "dim")
+    yield bounds(row.low, row.high, 1, scale=100) if row.in_scope else Text("-", "dim")
     yield Text(_percent(row.hit_at_5 if row.in_scope else None))
     yield Text(f"{row.mrr:.3f}" if row.in_scope else "-")
     yield Text(_percent(row.false_hits))
@@ -196,14 +196,6 @@ def _cells(row: RetrievalRow) -> Iterator[Text]:
 
 def _percent(share: float | None) -> str:
     return decimal(None if share is None else 100 * share, 1)
-
-
-def _bounds(row: RetrievalRow | ThresholdRow) -> Text:
-    return (
-        Text("-", "dim")
-        if row.low is None or row.high is None
-        else bounds(100 * row.low, 100 * row.high, 1)
-    )
 
 
 SCOPE_SPLITS = {"train": "trained on", "check": "checked on"}

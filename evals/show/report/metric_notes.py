@@ -21,7 +21,7 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, counted, interval, number
+from emend.evals.show.report.layout import INTERVALS, counted, with_interval
 from emend.evals.show.report.secondary import known_lines, spent_line
 from emend.memory.escape import one_line
 
@@ -114,14 +114,8 @@ def gap_notes(report: Report, tables: Sequence[MetricTable]) -> list[str]:
         if gap.first not in metrics or gap.second not in metrics or not gap.mean:
             continue
         metric = metrics[gap.first]
-        if gap.low is None or gap.high is None:
-            reach = ""
-        else:
-            reach = f" {interval(gap.low, gap.high, metric)}"
-        text = (
-            f"{one_line(plain_name(metric))} "
-            f"{'+' * (gap.mean >= 0)}{number(gap.mean, metric)}{reach}"
-        )
+        value = with_interval(gap.mean, gap.low, gap.high, metric)
+        text = f"{one_line(plain_name(metric))} {'+' * (gap.mean >= 0)}{value}"
         lines.setdefault((*gap.protocols, gap.editor, gap.setting), []).append(text)
     several = len({gap.setting for gap in report.gaps}) > 1
     return [

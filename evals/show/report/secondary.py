@@ -27,6 +27,7 @@ from emend.evals.show.report.layout import (
     number,
     titled,
     unscored,
+    with_interval,
     without_empty,
 )
 from emend.memory.escape import one_line
@@ -257,17 +258,11 @@ def known_metrics(metrics: Sequence[Metric]) -> list[Metric]:
 
 
 def _known_share(row: MetricRow, metric: Metric) -> str:
-    if row.low is None or row.high is None:
-        reach = ""
-    else:
-        reach = f" {interval(row.low, row.high, metric)}"
     protocol = ""
     if row.protocol:
         protocol = f", {row.protocol}"
-    return (
-        f"{one_line(plain_name(metric))} {number(row.mean or 0.0, metric)}{reach} of "
-        f"{row.n}{protocol}"
-    )
+    value = with_interval(row.mean, row.low, row.high, metric)
+    return f"{one_line(plain_name(metric))} {value} of {row.n}{protocol}"
 
 
 def consistency_table(rows: Sequence[MetricRow]) -> RenderableType:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from emend.graphs.construction.filters.patterns import read_pattern
 from emend.graphs.construction.filters.questions import find_command, find_markup, find_talk
 from emend.graphs.construction.filters.texts import (
     AuthoredDraft,
@@ -23,26 +24,7 @@ from emend.memory.retrieval.tokens import words
 LONGEST = 45
 # Number of occurrences of a trigram from which an event counts as repetitive.
 SAME_RUNS = 3
-_EFFECT = re.compile(
-    r"\b(?:leading to|resulting in|which (?:will|is expected|may|could|might|is likely)"
-    r"|(?:is|are) expected to|(?:will|may|might|could) "
-    r"(?:lead|result|cause|boost|harm|affect|impact)"
-    r"|as a (?:result|consequence)|impacting)\b"
-    r"|,\s(?:thereby |thus |\w+ly "
-    r")?(?:affect|boost|caus|chang|cutt|driv|eas|endanger|forc|improv|increas|lift|lower"
-    r"|leav|mak|pav|prompt|promis|push|rais|reduc|revolutioni[sz]|shak|spark|strengthen|threaten|"
-    r"transform|trigger"
-    r"|weaken)ing\b"
-    r"|,\swhich (?:\w+ly "
-    r")?(?:affects|boosts|causes|changes|cuts|drives|eases|endangers|forces|improves|increases"
-    r"|leads|lifts|lowers|makes|pushes|raises|reduces|sparks|strengthens|threatens|triggers|"
-    r"weakens)\b"
-    r"|,\s(?:so\b(?! d(?:as|er|ie)\b)|thus\b|hence\b|therefore\b|thereby\b)"
-    r"|,\s(?:wodurch\b|was [^.,]*\b(?:bedeutet|führt|sorgt|verursacht)\b)"
-    r"|\bwird (?:voraussichtlich|wohl)\b|\binfolgedessen\b"
-    r"|导致|将(?:会)?使|从而|预计(?:将|会)|引发|ため、",
-    re.IGNORECASE,
-)
+_EFFECT = read_pattern("event_effect")
 _POSSIBLE = re.compile(
     r"\s(?:may|might|could|would)\s(?:\w+ly |also |not |soon |still "
     r")?[a-z]|\s(?:considers?|contemplates?|weighs?)\s"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.editors.registry import EDITORS, WEIGHTS
+from emend.editors.registry import EDITORS
 from emend.evals.construction.registry import CONSTRUCTIONS
 from emend.evals.data.benchmarks.registry import BENCHMARKS
 from emend.evals.streams.system import SYSTEMS
@@ -31,6 +31,8 @@ PUBLISHED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # Benchmarks of long conversations, of which the hand-made rows are enough.
 CONVERSATIONS = ("locomo", "beam", "longmemeval", "memory_agent_bench", "chats")
+# Package of the editors that change weights.
+WEIGHTS = "emend.editors.parametric."
 # Editors that are also run in sequence.
 LIFELONG = ("rag", "ft", "memit", "ultraedit", "grace", "wise")
 # Memory systems that need a package of an extra.

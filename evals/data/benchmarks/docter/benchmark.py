@@ -117,8 +117,8 @@ class DocTER(FileBenchmark):
         total = len(english) + sum(map(len, crossed.values()))
         if limit is not None and limit < total:
             share = limit - min(len(english), round(limit * len(english) / total))
-            english = sample_ids(english, labels, limit - share, seed)
-            crossed = {block: sample_ids(ids, {}, share, seed) for block, ids in crossed.items()}
+            english = sample_ids(english, limit - share, seed, labels)
+            crossed = {block: sample_ids(ids, share, seed) for block, ids in crossed.items()}
         return self._cases(base, english, crossed)
 
     def _measures(self, metric: Metric) -> bool:

@@ -42,7 +42,7 @@ from emend.evals.data.benchmarks.editing.token_benchmark import (
 )
 from emend.evals.data.benchmarks.rows import BenchmarkRow, Text, read_rows, read_text
 from emend.memory.edit import Edit
-from emend.memory.errors import BadData, BadSettings, problem_of
+from emend.memory.errors import BadData, BadSettings, field_problem
 from emend.memory.probe import Probe
 
 # The erasure set, whose file is not part of the dataset.
@@ -143,9 +143,7 @@ def read_sanitation(path: Path, remedy: str) -> list[ErasureRow]:
     try:
         content = TypeAdapter(SanitationFile).validate_json(read_text(path, remedy))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise BadData(f"{path.name}, field '{field}': {problem_of(first)}. {remedy}") from error
+        raise BadData(f"{path.name}, {field_problem(error)}. {remedy}") from error
     retained = content.retained
     return [
         ErasureRow(forgotten=row, retained=retained[number % len(retained)])

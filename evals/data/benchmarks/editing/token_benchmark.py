@@ -83,9 +83,7 @@ class TokenBenchmark(FileBenchmark):
         """Return the case of a row, given its number in its file."""
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        chosen = list(range(len(self._numbered)))
-        if limit is not None:
-            chosen = sample_ids(chosen, {}, limit, seed)
+        chosen = sample_ids(range(len(self._numbered)), limit, seed)
         return self._chosen([self._numbered[index] for index in chosen])
 
     def _chosen(self, rows: Sequence[tuple[str, int, Any]]) -> Iterator[Case]:

@@ -83,7 +83,7 @@ class ELKEN(FileBenchmark):
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         events = [index for index, row in enumerate(self._rows) if self._has_questions(row)]
         return self._cases(
-            *(_sample(ids, limit, seed) for ids in (events, range(len(self._knowledge))))
+            *(sample_ids(ids, limit, seed) for ids in (events, range(len(self._knowledge))))
         )
 
     def _cases(self, events: Sequence[int], questions: Sequence[int]) -> Iterator[Case]:
@@ -190,12 +190,6 @@ class ELKEN(FileBenchmark):
         if self.split == "train" or not path.is_file():
             return frozenset()
         return frozenset(row.event for row in read_rows(path, EventText, self.definition.remedy))
-
-
-def _sample(ids: Sequence[int], limit: int | None, seed: int) -> Sequence[int]:
-    if limit is None:
-        return ids
-    return sample_ids(ids, {}, limit, seed)
 
 
 def _block_of(kind: str) -> str:

@@ -73,7 +73,7 @@ class ReCoE(FileBenchmark):
         parts = {"chain": self._chain, "perplexity": self._perplexity}
         for scheme, share in (sizes if limit is None else even_shares(sizes, limit)).items():
             rows, conflicts = self._rows(scheme), self._contested[scheme]
-            for index in sample_ids(range(len(rows)), {}, share, seed):
+            for index in sample_ids(range(len(rows)), share, seed):
                 yield row_case(
                     rows[index], scheme, setting, index, contested=index in conflicts, **parts
                 )

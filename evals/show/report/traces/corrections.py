@@ -10,7 +10,7 @@ from rich.text import Text
 from emend.evals.case import Metric
 from emend.evals.corrections.correction import ScoreCorrection
 from emend.evals.metrics.protocols import plain_name
-from emend.evals.show.report.layout import Frame, frame, interval, number
+from emend.evals.show.report.layout import Frame, frame, with_interval
 from emend.memory.escape import one_line
 
 if TYPE_CHECKING:
@@ -65,8 +65,4 @@ def corrected_tables(
 
 
 def _cell(value: "Estimate", metric: Metric) -> str:
-    if value.mean is None:
-        return "-"
-    if value.low is None or value.high is None:
-        return number(value.mean, metric)
-    return f"{number(value.mean, metric)} {interval(value.low, value.high, metric)}"
+    return with_interval(value.mean, value.low, value.high, metric)

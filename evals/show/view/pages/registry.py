@@ -41,21 +41,10 @@ class RunPage:
         return not self.jobs or job in self.jobs
 
 
-HERE = "emend.evals.show.view.pages"
 PAGES: Registry[RunPage] = Registry(
     kind="page",
     group="emend.pages",
-    builtin={
-        "index": (
-            f"{HERE}.run:RESULTS",
-            "Tables, costs and configuration of a run.",
-        ),
-        "cases": (f"{HERE}.cases:CASES_PAGE", "Cases of a run, with filters."),
-        "retrieval": (f"{HERE}.run:RETRIEVAL_PAGE", "Retrieval results of a run's editors."),
-        "judges": (f"{HERE}.run:JUDGES_PAGE", "Verdicts of judges and their disagreements."),
-        "errors": (f"{HERE}.live:ERRORS_PAGE", "Failed units and reasons for missing scores."),
-        "live": (f"{HERE}.live:LIVE_PAGE", "Progress of a run."),
-    },
+    beside=__file__,
     interfaces=(("tab", "make"),),
 )
 

@@ -76,7 +76,7 @@ def test_a_name_is_alone_if_its_capitals_are_in_one_row_only_but_for_the_first_o
 
 
 def test_those_that_a_sample_takes_last_come_first():
-    chosen = sample_ids(range(50), {}, 30, seed=3)
+    chosen = sample_ids(range(50), 30, seed=3)
     last = last_drawn(range(50), 3)
     assert set(last[:20]) == set(range(50)) - set(chosen)
 

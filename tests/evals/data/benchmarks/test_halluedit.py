@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from emend.evals.data.benchmarks.halluedit import HalluEdit
+from emend.evals.metrics.published.halluedit import partial_match
 from emend.evals.metrics.scorers import score
-from emend.evals.metrics.scoring.papers import partial_match
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED

@@ -11,7 +11,7 @@ from emend.evals.data.benchmarks.recoe.benchmark import ReCoE
 from emend.evals.evaluate.baseline import needs_baseline
 from emend.evals.evaluate.run import run
 from emend.evals.log.records import read_records
-from emend.evals.metrics.published.recoe import EFFECTIVE, effectiveness, indicator, matches, number
+from emend.evals.metrics.published.recoe import EFFECTIVE, Effectiveness, indicator, matches, number
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.results.aggregate.rows import report
 from emend.memory.probe import Answer, Probe
@@ -186,7 +186,7 @@ def test_an_edit_took_when_counterfactuals_are_likelier_than_facts_and_more_so_t
 
 
 def test_perplexity_is_per_token_and_its_mean_over_the_facts():
-    values, unscored, _ = effectiveness(PROBE, answer(4.0, 10.0, 20.0), answer(30.0, 5.0, 7.0, tokens=9))
+    values, unscored, _ = Effectiveness().score(PROBE, answer(4.0, 10.0, 20.0), answer(30.0, 5.0, 7.0, tokens=9))
     assert unscored == {}
     assert values == {
         "ppl_counter_before": pytest.approx(30.0),
@@ -195,7 +195,7 @@ def test_perplexity_is_per_token_and_its_mean_over_the_facts():
         "ppl_fact": pytest.approx(15.0),
         "effective": 1.0,
     }
-    assert effectiveness(PROBE, *[answer(9.0, 5.0, 5.0)] * 2)[0]["effective"] == 0.0  # nothing became likelier
+    assert Effectiveness().score(PROBE, *[answer(9.0, 5.0, 5.0)] * 2)[0]["effective"] == 0.0  # nothing became likelier
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_perplexity_is_per_token_and_its_mean_over_the_facts():
     ],
 )
 def test_what_cannot_be_measured_says_why_and_is_not_zero(now, before, missing, why):
-    values, unscored, _ = effectiveness(PROBE, now, before)
+    values, unscored, _ = Effectiveness().score(PROBE, now, before)
     assert unscored.keys() == missing
     assert values.keys() == ALL - missing
     assert all(why in reason for reason in unscored.values())
