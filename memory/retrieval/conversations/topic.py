@@ -16,7 +16,8 @@ _LEAD = re.compile(
 # In which order something was said: "the order in which I brought up different aspects of".
 _ORDER = re.compile(
     r"\b(?:the order in which|how|when) (?:i|we) (?:first )?"
-    r"(?:brought up|mentioned|raised|discussed|talked about)(?: (?:the |my )?(?:different|various))?"
+    r"(?:brought up|mentioned|raised|discussed|talked about)"
+    r"(?: (?:the |my )?(?:different|various))?"
     r"(?: (?:aspects|concepts|topics|ideas|things|ways|parts)(?: of| about| related to)?)?",
     re.IGNORECASE,
 )

@@ -138,8 +138,8 @@ def test_standard_scores_of_equal_scores_are_zero_and_statements_come_before_que
 @pytest.mark.parametrize(
     ("request_", "topic"),
     [
-        ("Can you list the order in which I brought up different aspects of my app? Mention ONLY five items.", "my app?"),
-        ("Please summarize how we\u2019ve planned the trip throughout our conversations.", "how we've planned the trip."),
+        ("Can you list the order in which I brought up aspects of my app? Mention ONLY five items.", "my app?"),
+        ("Please summarize how we\u2019ve planned the trip in our conversations.", "how we've planned the trip."),
         ("Where is the boat that we discussed?", "Where is the boat?"),
         ("Which pet would Ida like?", "Which pet would Ida like?"),
         ("List 7.", "List 7."),
