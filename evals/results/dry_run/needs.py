@@ -64,7 +64,8 @@ def covariance_need(config: RunConfig) -> CovarianceNeed | None:
     if not missing:
         return None
     architecture = folder_config(folder)
-    for layer in chain.from_iterable(missing.values()):
+    layers_needed = chain.from_iterable(missing.values())
+    for layer in layers_needed if architecture is not None else ():
         layer_number(architecture, layer)
     words = ["prepare", "covariance", "--model", config.model]
     if layers := layers_to_name(architecture, missing):
