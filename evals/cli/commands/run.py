@@ -109,6 +109,8 @@ def run(
     _add_default_editors(options, fields)
     plan = RunPlan.of(fields, options, out, require or ())
     check_thresholds(plan.require, junit)
+    if junit is not None and len(plan.configs) > 1:
+        raise BadSettings("--junit accepts one model: name only one.")
     for config in plan.configs:
         names.check_config(config, plan.require)
     if save_config is not None:
@@ -116,8 +118,6 @@ def run(
     if dry_run:
         show_estimates(plan.configs)
         return
-    if junit is not None and len(plan.configs) > 1:
-        raise BadSettings("--junit accepts one model: name only one.")
     for config in plan.configs:
         names.check_present(config.model)
     _evaluate(settle_covariances(plan, skip=skip), junit)

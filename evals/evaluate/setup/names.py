@@ -9,6 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from emend.agents.gguf.catalogue import CATALOGUE, require_fetched
 from emend.agents.llm import HUB_ID, check_local_settings, check_spec, is_local_spec
 from emend.agents.roles.answer import find_wording
+from emend.agents.roles.instructions import load_instructions
 from emend.editors.hyperparameters import check_settings
 from emend.editors.registry import EDITORS
 from emend.evals.case import Benchmark
@@ -124,5 +125,6 @@ CHECKS: Mapping[str, Callable[[Any], object]] = {
     "retriever": load_retriever,
     "embedding": check_embedding,
     "prompt_template": find_wording,
+    "prompts": load_instructions,
     REQUIRE: _check_thresholds,
 }

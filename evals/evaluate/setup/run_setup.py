@@ -253,9 +253,7 @@ def load_setup(
     classes = {name: EDITORS.load(name) for name in config.editors}
     edits_weights = any(getattr(editor, "needs_weights", False) for editor in classes.values())
     abilities = load_abilities(scoring.ability, edits_weights)
-    settings = choose_settings(benchmark, benchmark_spec.name, benchmark_spec.settings)
-    check_benchmark_scorers(benchmark, settings)
-    _check_instructions(memory_spec.prompts, benchmark, settings, plan.seed)
+    settings = _checked_settings(config, benchmark)
     texts = load_texts(scoring.perplexity_text, benchmark, plan.seed)
     names = benchmark_spec.name, *config.editors, model_spec.name, *memory_spec.components
     encoder = _encoder_of(memory_spec, retriever, classes.values())
@@ -287,6 +285,15 @@ def load_setup(
         memory=memory,
         encoder=encoder,
     )
+
+
+def _checked_settings(config: RunConfig, benchmark: Benchmark) -> tuple[str, ...]:
+    """Return the benchmark's settings to run, with scorers and instructions that apply to them."""
+    spec = config.benchmark_spec
+    settings = choose_settings(benchmark, spec.name, spec.settings)
+    check_benchmark_scorers(benchmark, settings)
+    _check_instructions(config.memory_spec.prompts, benchmark, settings, config.plan.seed)
+    return settings
 
 
 def _check_instructions(

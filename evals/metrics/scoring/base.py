@@ -127,6 +127,7 @@ class Scorer(ABC):
     def _scores(self, result: Result) -> ProbeScores:
         values, unscored = dict[str, float](), dict[str, str]()
         readings = dict[str, AnswerReading]()
+        may_be_empty = isinstance(result, ProbeScores)
         if isinstance(result, ProbeScores):
             unscored |= result.unscored
             readings |= result.readings
@@ -144,7 +145,10 @@ class Scorer(ABC):
             else:
                 number = float(value)
                 values[name] = min(max(number, 0.0), 1.0) if name in shares else number
-        if not any(output.name in values or output.name in unscored for output in self.outputs):
+        has_output = any(
+            output.name in values or output.name in unscored for output in self.outputs
+        )
+        if not (has_output or may_be_empty):
             reason = f"the scorer gave none of its outputs, but {list(result)[:5]}"
             unscored |= {output.name: reason for output in self.outputs}
         return ProbeScores(values, unscored, readings)
