@@ -144,10 +144,7 @@ def write_template(path: Path) -> None:
     """
     ending = path.suffix.lower()
     if ending not in READERS:
-        raise BadSettings(
-            f"'{path}': use one of the suffixes {', '.join(READERS)}; "
-            f"{nearest(ending, list(READERS))}"
-        )
+        raise BadSettings(f"'{path}' has an unsupported suffix: {nearest(ending, list(READERS))}")
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
             file.write(_template(ending))
