@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from emend.evals.jobs.job import Job
 from emend.evals.log.manifest import Manifest
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry
 
+if TYPE_CHECKING:  # reading a run folder must not import LangChain
+    from emend.evals.jobs.job import Job
+
 # Loads the job of a folder to resume its run, with changed options by name (see
 # `RESUMABLE_FIELDS`); raises an error for unsupported options.
-JobLoader = Callable[[Path, Mapping[str, Any]], Job]
+JobLoader = Callable[[Path, Mapping[str, Any]], "Job"]
 # The optional third entry of a row is the benchmark that folders of earlier versions name instead
 # of the job.
 JOBS: Registry[JobLoader] = Registry(

@@ -1,12 +1,7 @@
-"""Scores of agents: tool calls, and states of a memory, against gold.
-
-pass^k is defined as in tau-bench (Yao et al. 2024): the probability that k attempts all succeed,
-with its unbiased estimate from n attempts.
-"""
+"""Scores of agents: tool calls, and states of a memory, against gold."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from math import comb
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage, messages_from_dict
@@ -14,7 +9,6 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage, messages
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.roles.tools import CHANGE
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Step
 
 
@@ -124,19 +118,6 @@ def count_recovered(calls: Sequence[ToolCall]) -> int:
         recovered += failed_by_name.pop(call.name, 0) + failed
         failed = 0
     return recovered
-
-
-def pass_hat_k(successes: int, attempts: int, k: int) -> float:
-    """Return pass^k, the probability that k attempts all succeed: C(successes, k) / C(attempts, k).
-
-    Raises:
-        BadSettings: k is below 1 or above the attempts.
-    """
-    if not 1 <= k <= attempts:
-        raise BadSettings(
-            f"pass^{k} of {attempts} attempts: k is from 1 to the number of attempts (--repeats)."
-        )
-    return comb(successes, k) / comb(attempts, k)
 
 
 def score_calls(edit_ids: Collection[str], answer: Answer) -> dict[str, float]:

@@ -19,6 +19,7 @@ from emend.evals.metrics.share_interval import (
     share_interval,
 )
 from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -383,3 +384,17 @@ def macro(groups: Sequence[Estimate]) -> Estimate:
         return Estimate(mean=mean, n=n, unscored=unscored)
     below, above = (math.hypot(*side) / len(means) for side in zip(*ends, strict=True))
     return Estimate(mean=mean, n=n, unscored=unscored, low=mean - below, high=mean + above)
+
+
+def pass_hat_k(successes: int, attempts: int, k: int) -> float:
+    """Return pass^k of tau-bench (Yao et al. 2024), the probability that k attempts all succeed, by
+    its unbiased estimate C(successes, k) / C(attempts, k).
+
+    Raises:
+        BadSettings: k is below 1 or above the attempts.
+    """
+    if not 1 <= k <= attempts:
+        raise BadSettings(
+            f"pass^{k} of {attempts} attempts: k is from 1 to the number of attempts (--repeats)."
+        )
+    return math.comb(successes, k) / math.comb(attempts, k)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from emend.evals.case import Metric
 from emend.evals.judging.judged_run import Run
-from emend.evals.metrics.agents import pass_hat_k
-from emend.evals.metrics.estimate import estimate
+from emend.evals.metrics.estimate import estimate, pass_hat_k
 from emend.evals.results.aggregate.columns import estimate_of
 from emend.evals.results.aggregate.record_table import gather_run
 from emend.evals.results.analyses.base import (

@@ -85,15 +85,17 @@ def test_listing_and_reading_a_run_imports_neither_a_model_library_nor_langchain
     ]
     run = str(smooth_run(tmp_path / "run"))
     commands += [["list", "runs", str(tmp_path)]]
-    commands += [["trace", run, "1"], ["trace", run, "1", "--json"], ["trace", run], ["report", run]]
+    commands += [["trace", run, "1"], ["trace", run, "1", "--json"], ["trace", run]]
+    commands += [["query", run, "select count(*) from records"], ["report", run]]
+    commands += [["analyse", run, "retrieval"], ["compare", run]]
     code = (
         "import sys; from emend.evals.cli.main import main\n"
         f"for command in {commands}:\n"
         "    sys.argv = ['emend', *command]\n"
         "    try: main()\n    except SystemExit as end: assert not end.code, command\n"
         "    heavy = {name.partition('.')[0] for name in sys.modules}.intersection(\n"
-        f"        {MODEL_LIBRARIES} if command[1:] == [{run!r}] else {(*MODEL_LIBRARIES, 'numpy')})\n"
-        "    heavy -= {'scipy'} if command[0] == 'report' else set()\n"  # intervals near 0 and 1
+        f"        {MODEL_LIBRARIES} if command in {commands[-5:]!r} else {(*MODEL_LIBRARIES, 'numpy')})\n"
+        "    heavy -= {'scipy'} if command[0] in ('report', 'analyse', 'compare') else set()\n"  # of intervals
         "    print('HEAVY', command[0], sorted(heavy))"
     )
     out, err = python(code).communicate(timeout=600)

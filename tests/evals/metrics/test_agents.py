@@ -1,6 +1,5 @@
-"""Scores of tool calls, states of a memory, and pass^k."""
+"""Scores of tool calls and of states of a memory."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -11,11 +10,9 @@ from emend.evals.metrics.agents import (
     compare_states,
     count_recovered,
     count_repeated,
-    pass_hat_k,
     read_calls,
     score_calls,
 )
-from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Step
 
 
@@ -53,20 +50,6 @@ def test_repeated_and_recovered_calls_are_counted_as_by_hand(calls: str, repeate
     made = [_call(each) for each in calls.split()]
     assert count_repeated([call for call in made if not call.problem]) == repeated
     assert count_recovered(made) == recovered
-
-
-@pytest.mark.parametrize("attempts", [1, 2, 5, 8])
-def test_pass_hat_k_is_the_share_of_all_choices_of_k_attempts_that_succeed(attempts: int):
-    for successes, k in itertools.product(range(attempts + 1), range(1, attempts + 1)):
-        outcomes = [True] * successes + [False] * (attempts - successes)
-        chosen = [all(part) for part in itertools.combinations(outcomes, k)]
-        assert pass_hat_k(successes, attempts, k) == pytest.approx(sum(chosen) / len(chosen))
-
-
-@pytest.mark.parametrize("k", [0, 4])
-def test_pass_hat_k_needs_k_attempts(k: int):
-    with pytest.raises(BadSettings, match="--repeats"):
-        pass_hat_k(2, 3, k)
 
 
 def conversation(*parts: Any) -> list[Any]:

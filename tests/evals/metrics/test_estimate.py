@@ -1,10 +1,13 @@
-"""Means and their intervals."""
+"""Means and their intervals, and pass^k."""
+
+import itertools
 
 import numpy as np
 import pytest
 
-from emend.evals.metrics.estimate import Estimate, estimate
+from emend.evals.metrics.estimate import Estimate, estimate, pass_hat_k
 from emend.evals.metrics.share_interval import wilson
+from emend.memory.errors import BadSettings
 
 
 def test_mean_and_counts_are_of_the_scored_records_whatever_the_cases_names():
@@ -106,3 +109,17 @@ def test_of_what_is_no_share_and_does_not_vary_no_interval_is_known():
     varied = estimate([1.0, 5.0, 1.0, 5.0], range(4), share=False)
     assert varied.low is not None and varied.high is not None and 1.0 <= varied.low < 3.0 < varied.high <= 5.0
     assert estimate([1.0] * 6, range(6)).low == pytest.approx(wilson(6, 6)[0])
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 5, 8])
+def test_pass_hat_k_is_the_share_of_all_choices_of_k_attempts_that_succeed(attempts: int):
+    for successes, k in itertools.product(range(attempts + 1), range(1, attempts + 1)):
+        outcomes = [True] * successes + [False] * (attempts - successes)
+        chosen = [all(part) for part in itertools.combinations(outcomes, k)]
+        assert pass_hat_k(successes, attempts, k) == pytest.approx(sum(chosen) / len(chosen))
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_pass_hat_k_needs_k_attempts(k: int):
+    with pytest.raises(BadSettings, match="--repeats"):
+        pass_hat_k(2, 3, k)
