@@ -9,7 +9,7 @@ evidence, `gold_facts`), and `before_questions` and `after_questions` (`timestam
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ def conversation_stream(
             speaker=speaker,
             text=message.text,
         )
+    turns = [message.id for message in conversation.messages]
     for question in conversation.questions:
         question_id, hops = f"{name}:q{question.id}", 1
         if single:
@@ -80,13 +81,20 @@ def conversation_stream(
             wrong=tuple(WrongAnswer(value=value) for value in question.wrong),
             evidence=tuple(f"{name}:{message}" for message in question.evidence),
             hops=hops,
-            place=len(conversation.messages),
+            age=_age(turns, question.evidence),
+            place=len(turns),
             category=question.kind,
             all_golds=question.all_golds,
             scorers=question.scorers,
             rubric=question.rubric,
             criterion=question.criterion,
         )
+
+
+def _age(turns: Sequence[str], evidence: Collection[str]) -> int:
+    """Return the number of turns since the last evidence turn, by ids; 0 without evidence."""
+    numbers = (number for number, turn in enumerate(turns, 1) if turn in evidence)
+    return len(turns) - max(numbers, default=len(turns))
 
 
 def longmemeval_stream(fields: Any, place: str) -> Iterator[StreamItem]:
@@ -189,9 +197,9 @@ def meme_stream(fields: Any, place: str) -> Iterator[StreamItem]:
         turns += new
         yield from new
         if number == before.position_after_session:
-            yield from _ask(episode, before, "before", len(turns), {})
+            yield from _ask(episode, before, "before", turns, {})
         if number == after.position_after_session:
-            yield from _ask(episode, after, "after", len(turns), former)
+            yield from _ask(episode, after, "after", turns, former)
 
 
 def _turns(
@@ -219,9 +227,10 @@ def _ask(
     episode: _Episode,
     block: _Questions,
     time: str,
-    place: int,
+    turns: Sequence[Turn],
     former: Mapping[tuple[str, Any], str],
 ) -> Iterator[StreamQuestion]:
+    turn_ids = [turn.id for turn in turns]
     for number, each in enumerate(block.questions):
         kind: QuestionKind = "current"
         if time == "after":
@@ -234,6 +243,7 @@ def _ask(
         wrong: tuple[WrongAnswer, ...] = ()
         if reason and value and value != each.answer:
             wrong = (WrongAnswer(value=value, why=reason),)
+        evidence = _evidence(episode, each.entities, block.position_after_session)
         yield StreamQuestion(
             id=f"{episode.episode_id}:{time}:{number}",
             stream=episode.episode_id,
@@ -242,9 +252,10 @@ def _ask(
             kind=kind,
             gold=gold,
             wrong=wrong,
-            evidence=_evidence(episode, each.entities, block.position_after_session),
+            evidence=evidence,
             hops=max(1, each.hop or 1),
-            place=place,
+            age=_age(turn_ids, evidence),
+            place=len(turns),
         )
 
 

@@ -138,7 +138,8 @@ def compare(
 LeastEfficacy = Annotated[
     float | None,
     typer.Option(
-        metavar="PERCENT", help="Minimum share of edits with the new answer; default: no limit."
+        metavar="PERCENT",
+        help="Minimum share of edits with the new answer, as 90 or 0.9; default: no limit.",
     ),
 ]
 MostForgetting = Annotated[

@@ -24,6 +24,7 @@ NONE = Estimate(mean=None, n=0)
 class GateLimits(FrozenModel):
     """Limits for an edited model, in percent and percentage points; None sets no limit.
 
+    `min_efficacy` up to 1 is a share of a metric in percent, as in thresholds of `--require`.
     `metric` is the metric of efficacy and of forgetting; a name without protocol stands for its
     headline. By default it is the first share metric that covers edited prompts alone, such as
     CounterFact's ES, or else the run's first metric.
@@ -60,6 +61,13 @@ class GateLimits(FrozenModel):
         if is_least:
             return number >= limit
         return number <= limit
+
+    def in_percent(self, scale: float) -> "GateLimits":
+        """Return the limits with a share as `min_efficacy` in percent, if the metric is."""
+        share = self.min_efficacy
+        if scale != 100 or share is None or not 0 < share <= 1:
+            return self
+        return self.model_copy(update={"min_efficacy": 100 * share})
 
     def check(self, scale: float) -> None:
         """Check that each limit is a finite number in the range of its quantity.
@@ -164,6 +172,7 @@ def check_gate(report: Report, limits: GateLimits) -> list[GateVerdict]:
         raise BadSettings("no limit is set: give for example --min-efficacy 90 --max-forgetting 5.")
     metric = _gated_metric(report, limits.metric)
     limits.check(metric.scale)
+    limits = limits.in_percent(metric.scale)
     rows = [row for row in report.rows if row.metric == metric.name and row.editor != "unedited"]
     places = dict.fromkeys(row.place for row in rows)
     if not places:

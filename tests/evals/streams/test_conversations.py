@@ -42,6 +42,11 @@ TALK: list[dict[str, Any]] = [
 ]
 
 
+def test_the_age_of_a_question_is_the_number_of_turns_since_its_last_evidence(tmp_path: Path):
+    questions = [item for item in load_stream(locomo(tmp_path)) if isinstance(item, StreamQuestion)]
+    assert [(question.place, question.age) for question in questions] == [(2, 1), (2, 1)]
+
+
 def locomo(folder: Path) -> Path:
     file = folder / "locomo10.json"
     file.write_text(json.dumps(TALK))

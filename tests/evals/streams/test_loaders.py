@@ -150,6 +150,7 @@ def test_questions_of_an_episode_come_after_the_sessions_at_which_they_are_asked
     assert (cascade.kind, cascade.gold, cascade.hops, cascade.place) == ("cascade", ("Thryne",), 2, 4)
     assert [(wrong.value, wrong.why) for wrong in cascade.wrong] == [("Zalvex", "stale")]
     assert cascade.evidence == tuple(turn.id for turn in before.turns[:2])
+    assert (before.questions[0].age, cascade.age, deleted.age) == (1, 2, 0)
     assert (deleted.kind, deleted.gold, deleted.abstains, deleted.evidence) == ("deleted", (), True, ())
     assert {turn.role for turn in before.turns} == {"user", "assistant"}
 

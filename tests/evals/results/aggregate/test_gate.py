@@ -66,6 +66,7 @@ def curve(report: Report, now: list[float | None], drops: list[float], ratios: l
     "limits, safe, passes",
     [
         ({"min_efficacy": 90}, 20, False),
+        ({"min_efficacy": 0.9}, 20, False),
         ({"min_efficacy": 50}, 40, True),
         ({"max_forgetting": 5}, 10, False),
         ({"max_forgetting": 50}, 40, True),
