@@ -112,8 +112,10 @@ class GateCheck(GroupRow):
 
     @property
     def name(self) -> str:
-        """Setting, quantity and number of edits of the check."""
-        return f"{self.setting}: {self.quantity} at {self.edits}"
+        """Setting and quantity of the check, and its number of edits in a sequence."""
+        if self.edits:
+            return f"{self.setting}: {self.quantity} at {self.edits}"
+        return f"{self.setting}: {self.quantity}"
 
     @property
     def message(self) -> str:

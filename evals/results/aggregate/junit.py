@@ -25,6 +25,7 @@ def write_junit(outcomes: Sequence[RequirementOutcome | GateCheck], name: str, p
         )
         if not each.met:
             ElementTree.SubElement(element, "failure", message=_plain(each.message))
+        ElementTree.SubElement(element, "system-out").text = _plain(each.message)
     try:
         ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
     except OSError as error:

@@ -74,6 +74,7 @@ def test_junit_has_a_case_per_outcome(result, tmp_path):
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert ["required >= 90" in failure.get("message", "") for failure in suite.iter("failure")] == [True]
+    assert ["n=" in (case.findtext("system-out") or "") for case in suite.iter("testcase")] == [True, True]
 
 
 def test_a_command_ends_with_1_where_a_threshold_is_not_met(result, tmp_path, capfd):
