@@ -15,7 +15,16 @@ from emend.evals.judging.leniency import LeniencyReport
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate, ends_text
 from emend.evals.results.aggregate.judged import describe_calibration
-from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, dim, frame, unscored
+from emend.evals.show.report.layout import (
+    INTERVALS,
+    Frame,
+    bounds,
+    counted,
+    decimal,
+    dim,
+    frame,
+    unscored,
+)
 from emend.evals.show.report.plots import drawing, plain
 from emend.memory.escape import one_line
 
@@ -46,7 +55,8 @@ ALONE = ("base_rate", "constant_mae", "mean_first", "mean_second")
 
 def render_calibration(result: Calibration) -> RenderableType:
     """Render measures, counts of labels, agreement of repeats, and notes."""
-    title = f"{result.judge} on {result.kind}, {result.labelled} labels of {result.cases} cases"
+    labels, cases = counted(result.labelled, "label"), counted(result.cases, "case")
+    title = f"{result.judge} on {result.kind}, {labels} of {cases}"
     parts: list[RenderableType] = [Text(one_line(title), style="bold"), _measures(result)]
     if result.labels and len(result.labels) <= MOST_LABELS:
         parts += [Text("labels by people (rows) and by the judge", style="bold"), _counts(result)]
