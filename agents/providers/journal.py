@@ -180,12 +180,17 @@ class RunJournal(CallJournal):
     def __init__(self, folder: Path, remedy: str) -> None:
         super().__init__(folder, remedy)
         self._keys: dict[str, set[str]] = {}
-        for (key,) in self._execute("SELECT key FROM replies") or ():
+        # a damaged file may have keys of other types, or only some of its replies may be readable
+        rows = self._execute("SELECT key FROM replies WHERE typeof(key) = 'text'")
+        self._knows_all = rows is not None
+        for (key,) in rows or ():
             self._keys.setdefault(_unit_of(key), set()).add(key)
 
     def read(self, key: str) -> str | None:
         """Return the JSON of a reply."""
-        return super().read(key) if key in self._keys.get(_unit_of(key), ()) else None
+        if self._knows_all and key not in self._keys.get(_unit_of(key), ()):
+            return None
+        return super().read(key)
 
     def write(self, key: str, reply: str) -> None:
         """Store the JSON of a reply, unless there is one."""

@@ -104,6 +104,15 @@ def test_a_call_without_a_stored_reply_needs_no_query(provider, tmp_path):
     assert [query.split()[0] for query in queries].count("SELECT") == 2  # of the stored reply, and at the end
 
 
+@pytest.mark.parametrize("key", [None, b"u/a/1", 7])
+def test_a_damaged_file_with_keys_that_are_not_texts_is_read(key, tmp_path):
+    with run_journal(tmp_path) as journal:
+        journal.write("u/a/1", "{}")
+        journal._execute("INSERT INTO replies VALUES (?, '{}')", key)
+    with run_journal(tmp_path) as journal:
+        assert "u" in journal.units() and journal.read("u/a/1") == "{}"
+
+
 @pytest.mark.slow
 def test_a_killed_process_loses_no_reply_that_came(tmp_path):
     killed = (
