@@ -31,7 +31,6 @@ from emend.evals.data.facts.fact_rows import FactRow, QuestionRow
 from emend.evals.metrics.text.exact import fold
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
-from emend.memory.registry import nearest
 
 # Patterns of gold answers (full match) that replies seldom match, with warnings.
 FORMS = {
@@ -144,7 +143,7 @@ def write_template(path: Path) -> None:
     """
     ending = path.suffix.lower()
     if ending not in READERS:
-        raise BadSettings(f"'{path}' has an unsupported suffix: {nearest(ending, list(READERS))}")
+        raise BadSettings(f"'{path}' has an unsupported suffix: use one of {', '.join(READERS)}.")
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
             file.write(_template(ending))
