@@ -9,7 +9,7 @@ STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
 # Number of new objects that triggers garbage collection during calls to providers. A call in flight
 # has hundreds; at Python's 700, collections take an eighth of the processor time of a call.
-NEW_OBJECTS = 20_000
+NEW_OBJECTS = 100_000
 # The peak before the system's high-water mark was reset.
 _highest = [0]
 

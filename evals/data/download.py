@@ -377,22 +377,27 @@ def _response(url: str, headers: dict[str, str]) -> requests.Response:
         FetchFailed: the server redirects to another one.
     """
     outcome = Future[requests.Response]()
-
-    def send() -> None:
-        hooks = {"response": _check_redirect}
-        try:
-            outcome.set_result(
-                requests.get(url, headers=headers, stream=True, timeout=TIMEOUT, hooks=hooks)
-            )
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    Thread(target=send, daemon=True).start()
-    finished, _ = wait([outcome], SLOW_SECONDS)
-    if not finished:
+    Thread(target=_send, args=(url, headers, outcome), daemon=True).start()
+    if not wait([outcome], SLOW_SECONDS).done:
         outcome.add_done_callback(_close)
         raise requests.ConnectionError(f"no complete headers in {SLOW_SECONDS:g} s")
-    return outcome.result()
+    try:
+        return outcome.result()
+    finally:
+        del outcome  # an error's frames hold the connection, which a cycle would keep open
+
+
+def _send(url: str, headers: dict[str, str], outcome: Future[requests.Response]) -> None:
+    """Send a request, and set its outcome: the response, or the error."""
+    hooks = {"response": _check_redirect}
+    try:
+        response = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT, hooks=hooks)
+    except BaseException as error:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(response)
+    finally:
+        del outcome
 
 
 def _close(outcome: Future[requests.Response]) -> None:
