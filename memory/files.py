@@ -11,6 +11,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from emend.memory.errors import BadData
 LARGEST_INPUT = 1 << 30
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
+_RETRY_SECONDS = 0.005
 _creation = threading.Lock()
 _FLAGS = {
     "rb": os.O_RDONLY,
@@ -195,6 +197,31 @@ def connect_database(path: Path, **options: Any) -> sqlite3.Connection:
         open_file(path, "xb").close()
     database: sqlite3.Connection = sqlite3.connect(path, **options)
     return database
+
+
+def use_write_ahead_log(database: sqlite3.Connection, seconds: float) -> None:
+    """Switch a database to a write-ahead log, which stays its mode.
+
+    SQLite's own timeout does not cover the switch: two processes that open a new file at once each
+    hold a lock that the other one needs, and one is told at once that the database is locked.
+
+    Args:
+        database: an open connection without a transaction.
+        seconds: time to wait for other processes.
+
+    Raises:
+        sqlite3.Error: another process holds the file for longer, or the switch fails.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() >= end:
+                raise
+        time.sleep(_RETRY_SECONDS)
 
 
 def require_regular(path: Path, links: bool = False) -> None:

@@ -20,12 +20,14 @@ from langchain_core.messages import AIMessage, message_to_dict, messages_from_di
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings, RejectedAgain, RunRefused, UnclearRejection
-from emend.memory.files import connect_database
+from emend.memory.files import connect_database, use_write_ahead_log
 from emend.memory.redaction import hide_keys
 
 FILE = "replies.sqlite"
 # Version of the file's schema; files with another version are rejected.
 VERSION = 1
+# Time to wait for other processes that write to the file.
+WAIT_SECONDS = 30
 # Key suffix that marks a call rejected for an unknown reason.
 REJECTED = "/rejected"
 # Key suffix that marks its second rejection.
@@ -95,7 +97,7 @@ class CallJournal(ReplyStore):
         self._lock, self._warned, self._is_full = threading.Lock(), False, False
         try:
             self._database = connect_database(
-                self.path, timeout=30, check_same_thread=False, isolation_level=None
+                self.path, timeout=WAIT_SECONDS, check_same_thread=False, isolation_level=None
             )
             version = self._prepare()
         except (BadData, OSError, sqlite3.Error, UnicodeDecodeError) as error:
@@ -114,7 +116,7 @@ class CallJournal(ReplyStore):
         """Create the table of a new file; return the version that the file had, 0 for a new one."""
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            self._database.execute("PRAGMA journal_mode=WAL")
+            use_write_ahead_log(self._database, WAIT_SECONDS)
             self._database.execute(
                 "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
             )

@@ -18,7 +18,7 @@ from typing import Any
 
 from emend.memory.errors import BadData, MemoryMismatch, MemoryUnavailable
 from emend.memory.facts.log_frames import erase_former_frames, read_salt
-from emend.memory.files import connect_database
+from emend.memory.files import connect_database, use_write_ahead_log
 
 FILE = "facts.sqlite3"
 VERSION = 1
@@ -68,7 +68,6 @@ CREATE INDEX operation_times ON operations (owner, recorded_at);
 PRAGMAS = (
     "trusted_schema = OFF",
     "secure_delete = ON",
-    "journal_mode = WAL",
     "synchronous = FULL",
 )
 # Keeps the log's index in this process: on a full disk there is no room for its file.
@@ -127,6 +126,8 @@ class FactDatabase:
         try:
             for pragma in pragmas:
                 self.rows(f"PRAGMA {pragma}")
+            with self._errors():
+                use_write_ahead_log(self._connection, WAIT_SECONDS)
             self._create()
         except BaseException:
             self.close()

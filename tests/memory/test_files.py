@@ -2,10 +2,13 @@
 
 import os
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,14 @@ import pytest
 
 from emend.memory import files
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database, open_file, private_folder, read_input, replace_file
+from emend.memory.files import (
+    connect_database,
+    open_file,
+    private_folder,
+    read_input,
+    replace_file,
+    use_write_ahead_log,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
 MODES = ("rb", "r+b", "wb", "ab")
@@ -165,6 +175,22 @@ def test_a_second_connection_leaves_the_locks_of_the_first_which_other_processes
         code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('INSERT INTO t VALUES (1)')"
         other = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
     assert "database is locked" in other.stderr
+
+
+def test_the_write_ahead_log_waits_for_a_process_that_reads_the_file(tmp_path):
+    path = tmp_path / "replies.sqlite"
+    connect = partial(connect_database, path, isolation_level=None, timeout=0, check_same_thread=False)
+    with closing(connect()) as first, closing(connect()) as second:
+        first.execute("CREATE TABLE t (x)")
+        first.execute("BEGIN")
+        first.execute("SELECT * FROM t").fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            use_write_ahead_log(second, 0)
+        end = threading.Timer(0.1, first.execute, ["COMMIT"])
+        end.start()
+        use_write_ahead_log(second, 30)
+        end.join()
+        assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 @pytest.mark.slow
