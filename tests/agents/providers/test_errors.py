@@ -112,6 +112,7 @@ PLAN = "You exceeded your current quota, please check your plan and billing deta
         (400, {"error": {"message": "Content Exists Risk"}}, {}, ReplyRefused),
         (400, {"error": {"code": "invalid_prompt", "message": "Against our usage policy."}}, {}, ReplyRefused),
         (400, {"message": "This model's maximum prompt length is 131072 but the request has more."}, {}, FULL),
+        (410, {"message": "The model m was retired"}, {}, RequestRefused),
         (502, {"message": "no answer: is the context size has been exceeded?"}, {}, ModelUnreachable),
     ],
 )
@@ -122,6 +123,13 @@ def test_a_rejection_is_sorted_by_what_helps_against_it(status, body, headers, e
     inner = said.get("error", said) if isinstance(said, dict) else said
     text = inner["message"] if isinstance(inner, dict) else inner
     assert text.rstrip(".") in str(known) and "{" not in str(known)
+
+
+@pytest.mark.parametrize("text", ['{"error": {"code": "x1", "message": "No more."}}', ' [{"message": "No more."}]'])
+def test_json_in_the_text_of_a_message_is_read(text):
+    """Gateways pass on the provider's body as a text."""
+    shown = str(as_model_error(APIStatusError(429, {"message": text}), "openai:any"))
+    assert "no more" in shown.lower() and "{" not in shown and '"message"' not in shown
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_the_facts_that_are_kept_are_those_that_the_model_knows_or_does_not(
     card = fresh(source, tmp_path / "out", fact=fact, keep=keep)
     assert subjects(tmp_path / "out") == expected
     assert card.kept_share.n == 3 and round((card.kept_share.mean or 0) * 3) == len(expected)
+    assert list(card.dropped.values()) == [3 - len(expected)]
 
 
 def test_the_card_has_the_known_share_for_each_way_of_asking(source: Path, tmp_path: Path):

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Record
 from emend.evals.jobs.line import JobLine
 from emend.evals.jobs.registry import load_job
+from emend.evals.jobs.results import spent_lines
 from emend.evals.log.folder import finished_units
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.record_fields import read_fields
@@ -78,3 +80,16 @@ def test_a_damaged_line_of_a_job_is_refused_with_its_field(folder: Path) -> None
 def test_a_run_folder_cannot_name_code_as_its_job() -> None:
     with pytest.raises(BadSettings, match="install"):
         load_job("os:system")
+
+
+def test_spending_names_retries_cached_replies_and_missing_counts_only_where_there_are_some(tmp_path: Path) -> None:
+    class Manifest:
+        prices = {"currency": "EUR"}
+
+    plain = ProviderUsage(requests=3, input_tokens=1200, output_tokens=5)
+    full = plain.model_copy(update={"retries": 1, "cached": 2, "cost": 0.5, "untold": 1})
+    assert spent_lines(tmp_path, {"a": plain, "b": full}, lambda folder: Manifest()) == [
+        "a: 3 calls, 1,200 tokens in, 5 out",
+        "b: 3 calls, 1 of them retries, 2 replies from the cache, 1,200 tokens in, 5 out, 0.5000 EUR, "
+        "1 replies without token counts",
+    ]

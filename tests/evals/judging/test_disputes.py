@@ -194,8 +194,10 @@ def test_people_settle_disputes_by_sheets_of_these_alone(elken, tmp_path):
     (page,) = write_sheets(folder, key, annotators=1)
     fill(page.with_suffix(".csv"), equivalent="no")
     write_labels(folder / "labels.jsonl", read_key(folder), read_sheets(folder, read_key(folder)))
+    judged = newest(elken).units
     result = settle_by_people(elken, read_labels(folder / "labels.jsonl"))
     assert (result.accepted, result.rejected, result.open, result.other) == (0, 2, 0, 0)
+    assert newest(elken).units == judged + 2
     assert counts(elken)["people"] == 4 and rows(elken)["same answer"].mean == 60.0
     again = settle_by_people(elken, read_labels(folder / "labels.jsonl"))
     assert (again.rejected, again.other) == (0, 2)

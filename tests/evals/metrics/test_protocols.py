@@ -12,12 +12,15 @@ from emend.evals.metrics.protocols import (
     form_for,
     metrics_under,
     output_protocols,
+    protocol_of_scorer,
     under_protocols,
 )
 from emend.evals.metrics.scorers import score
+from emend.evals.metrics.scoring.base import Output, Scorer
 from emend.evals.metrics.scoring.registry import own_scorers
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
+from emend.memory.registry import trust_names
 from tests.evals.toy_runs import config
 
 EM = Metric(name="efficacy", value="em", kinds=("efficacy",), group="main")
@@ -35,6 +38,24 @@ def test_each_protocol_has_a_scorer_and_each_of_its_scorers_exists():
     assert {name: output_protocols()[rule.value] for name, rule in PROTOCOLS.items()} == {
         name: name for name in PROTOCOLS
     }
+
+
+class Capital(Scorer):
+    """Whether the answer begins with a capital letter."""
+
+    outputs = (Output("capital", is_right=True),)
+    needs = ("text",)
+
+    def score(self, probe, answer, before):
+        return float(answer.text[:1].isupper())
+
+
+def test_a_scorer_without_a_verdict_measures_no_correctness():
+    names = ("contains", "strict_match", "teacher_forced", "fluency", "same_tokens")
+    assert [protocol_of_scorer(name) for name in names] == ["contains", "exact", "teacher_forced", "", ""]
+    own = [f"tests.evals.metrics.{name}" for name in ("test_protocols:Capital", "scoring.test_scoring:Changed")]
+    trust_names(own)
+    assert [protocol_of_scorer(name) for name in own] == [own[0], ""]
 
 
 @pytest.mark.parametrize(
