@@ -329,6 +329,8 @@ def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     # otherwise waiting threads occupy the cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # bitsandbytes, which sentence encoders import, would import torch's compiler (2 seconds of CPU)
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     # Chroma imports jsonschema, which takes two seconds to build a grammar of web addresses from
     # this module if Jupyter's or CycloneDX's tools have installed it. Chroma's schemas contain no
     # address.
