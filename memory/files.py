@@ -8,6 +8,8 @@ a FIFO or a device.
 import codecs
 import errno
 import os
+import re
+import secrets
 import sqlite3
 import stat
 import threading
@@ -27,6 +29,8 @@ FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
 _RETRY_SECONDS = 0.005
 _creation = threading.Lock()
+# Names of the drafts of `replace_file`.
+_DRAFT = re.compile(r".\.[0-9a-f]{8}\.new$")
 _FLAGS = {
     "rb": os.O_RDONLY,
     "r+b": os.O_RDWR,
@@ -179,19 +183,32 @@ def private_folder(path: Path, *, links: bool = False) -> Path:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: neither a reader nor a crash leaves it half written; replaces a link
-    of that name.
+    """Write a file atomically: neither a reader, a crash nor another writer makes it half written;
+    replaces a link of that name.
 
     Raises:
         OSError: it cannot be written.
     """
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)  # left by an interrupted process, or a link
-    with open_file(draft, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    # a draft of its own, since other processes and threads may write the same file
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    file = open_file(draft, "xb")
+    try:
+        with file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def remove_drafts(folder: Path) -> None:
+    """Delete the drafts that killed processes left in a folder, which no other process uses."""
+    for path in folder.iterdir():
+        if _DRAFT.search(path.name):
+            path.unlink()
 
 
 def connect_database(path: Path, **options: Any) -> sqlite3.Connection:

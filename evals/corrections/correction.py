@@ -7,10 +7,13 @@ from typing import NamedTuple
 from pydantic import Field, FiniteFloat
 
 from emend.evals.case import Record
+from emend.evals.log.folder import locked
 from emend.evals.log.records import AppendLog, cut_file, json_line, read_models
 from emend.memory.edit import FrozenModel
 
 CORRECTIONS = "corrections.jsonl"
+# Time to wait for another command that adds corrections.
+WAIT_SECONDS = 30
 
 
 class CorrectionKey(NamedTuple):
@@ -65,9 +68,11 @@ def add_corrections(folder: Path, corrections: Sequence[ScoreCorrection]) -> Non
         BadData: the file is not a regular file.
         RunRefused: it cannot be written.
     """
-    cut_file(folder / CORRECTIONS)
-    with AppendLog(folder, [CORRECTIONS], "Make room, then give the command again.") as log:
-        log.append({CORRECTIONS: b"".join(map(json_line, corrections))})
+    # otherwise the line that another command is writing could be taken for an unfinished one
+    with locked(folder / f"{CORRECTIONS}.lock", f"correcting '{folder}'", WAIT_SECONDS):
+        cut_file(folder / CORRECTIONS)
+        with AppendLog(folder, [CORRECTIONS], "Make room, then give the command again.") as log:
+            log.append({CORRECTIONS: b"".join(map(json_line, corrections))})
 
 
 def corrected_records(

@@ -12,7 +12,7 @@ from emend.evals.evaluate.shares import LineSpan, ShareFolder, SharePlan, lines_
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.folder import LOCK, owned_folder
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS, parser_of
-from emend.evals.log.manifest import MANIFEST, Manifest, MergedShare
+from emend.evals.log.manifest import Manifest, MergedShare
 from emend.evals.log.records import AppendLog, json_line
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, RunRefused
@@ -68,8 +68,6 @@ def _list(numbers: Sequence[Any]) -> str:
 
 
 FILES = (CASES, RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
-# What an interrupted merge leaves: it writes the manifest last.
-DRAFTS = frozenset({*FILES, f"{MANIFEST}.new"})
 # Number of bytes written at once.
 BLOCK = 4 * 2**20
 
@@ -115,7 +113,7 @@ def merge(
         share.index(plan, unit_keys)
     if not partial:
         _refuse_incomplete(shares, missing)
-    with owned_folder(out, drafts=DRAFTS):
+    with owned_folder(out, drafts=FILES):
         _clear(out)
         with AppendLog(out, FILES, "Make room, or give another --out.") as log:
             differing = _write_files(shares, log)
@@ -153,7 +151,7 @@ def _clear(out: Path) -> None:
         RunRefused: the folder contains other files.
     """
     names = {path.name for path in out.iterdir()} - {LOCK}
-    if others := sorted(names - DRAFTS):
+    if others := sorted(names - set(FILES)):
         raise RunRefused(
             f"'{out}' contains other files ({', '.join(others[:3])}): give a new --out folder."
         )

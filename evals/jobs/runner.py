@@ -24,9 +24,6 @@ from emend.evals.log.table_parts import is_large
 from emend.memory.errors import BudgetReached, RunRefused
 from emend.memory.process_memory import highest_memory, rare_collections
 
-# Files that may already exist when a run is rejected while starting.
-START_FILES = frozenset({f"{MANIFEST}.new"})
-
 
 class StartedJob(NamedTuple):
     """A job with its open folder, log and shared answers."""
@@ -52,17 +49,18 @@ def run_job(
         out: the run folder; an existing run with the same configuration is resumed.
         progress: called for every unit.
         check: validates the folder before anything is loaded.
-        drafts: files, besides `START_FILES`, that the job writes before its manifest.
+        drafts: files that the job writes before its manifest.
 
     Raises:
         RunRefused: the folder cannot be used, contains a different run, or is in use.
         TooManyFailures: more units failed than allowed; finished units are kept.
         EmendError: a name, setting or file is wrong.
     """
-    with owned_folder(out, drafts=START_FILES.union(drafts)), ExitStack() as stack:
+    with owned_folder(out, drafts=drafts), ExitStack() as stack:
         if check is not None:
             check(out)
-        job = load(out)
+        with rare_collections():  # imports and loaded parts stay, so that collections find nothing
+            job = load(out)
         stack.callback(job.close)
         complete = finished_units(out)
         manifest = job.prepare(out, complete[0])
@@ -93,7 +91,7 @@ def refuse_other_files(folder: Path, start_files: Collection[str]) -> None:
     Raises:
         RunRefused: the folder contains other files.
     """
-    allowed = START_FILES.union(start_files, {LOCK, MANIFEST})
+    allowed = {LOCK, MANIFEST, *start_files}
     others = sorted(path.name for path in folder.iterdir() if path.name not in allowed)
     if others and not os.path.lexists(folder / MANIFEST):
         raise RunRefused(

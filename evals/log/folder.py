@@ -25,7 +25,7 @@ from emend.evals.log.records import cut_file, parse_head, write_errors
 from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.log.table_sources import RECORD_SOURCE
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import line_ends, open_file, private_folder
+from emend.memory.files import line_ends, open_file, private_folder, remove_drafts
 from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines
 
 NEEDED_MB = 50
@@ -49,7 +49,7 @@ def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True)
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         lock, is_new = _lock_folder(folder, links)
     try:
-        _check_room(folder)
+        _check_writable(folder)
         yield folder
     except RunRefused:
         if not (is_new or had_lock):  # a folder with other content is not changed
@@ -74,11 +74,13 @@ def _lock_folder(folder: Path, links: bool) -> tuple[FileLock, bool]:
         raise _refusal(act) from error
 
 
-def _check_room(folder: Path) -> None:
+def _check_writable(folder: Path) -> None:
+    """Check that a run can write to its folder, and delete drafts of killed processes."""
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         with open_file(folder / ".writable", "wb") as trial:
             trial.write(b"x")
         (folder / ".writable").unlink()
+        remove_drafts(folder)
         free = shutil.disk_usage(folder).free // 2**20
     if free < NEEDED_MB:
         raise RunRefused(
@@ -108,32 +110,37 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, act: str) -> Iterator[None]:
-    """Hold the lock file; `act` describes in errors what another process is doing.
+def locked(path: Path, act: str, seconds: float = 0) -> Iterator[None]:
+    """Hold the lock file.
+
+    Args:
+        path: the lock file.
+        act: in errors, what another process is doing.
+        seconds: time to wait for it.
 
     Raises:
-        RunRefused: another process holds the lock, or it cannot be created.
+        RunRefused: another process holds the lock for longer, or it cannot be created.
         BadData: the lock is not a regular file.
     """
     with write_errors(f"'{path}'", "Make it writable, or give another --out."):
-        lock = _acquire(path, act)
+        lock = _acquire(path, act, seconds)
     try:
         yield
     finally:
         lock.release()
 
 
-def _acquire(path: Path, act: str) -> FileLock:
+def _acquire(path: Path, act: str, seconds: float = 0) -> FileLock:
     """Return the acquired lock.
 
     Raises:
-        RunRefused: another process holds it.
+        RunRefused: another process holds it for longer than `seconds`.
         BadData: the lock is not a regular file.
         OSError: it cannot be made.
     """
     # rejects a link, through which locking would truncate another file
     open_file(path, "ab").close()
-    lock = FileLock(path, timeout=0)
+    lock = FileLock(path, timeout=seconds)
     try:
         lock.acquire()
     except Timeout as error:

@@ -14,6 +14,7 @@ from emend.evals.log.table_parts import (
     Part,
     draft_in,
     find_parts,
+    hold_parts,
     is_large,
     keep_part,
     parts_folder,
@@ -206,6 +207,7 @@ class RunTable:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            self._stack = stack
             self._scratch = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="emend-table-"))
             )
@@ -291,7 +293,13 @@ class RunTable:
             parts += writer.write(parts[-1].end if parts else BEGINNING, status.st_mtime_ns)
             if folder:
                 remove_oldest(folder)
-        return parts
+        if folder is None or not parts:
+            return parts
+        try:
+            return hold_parts(parts, folder, self._stack)
+        except FileNotFoundError:  # another process has deleted a part
+            self._is_kept = False
+            return self._parts(source)
 
 
 def keep_steps(folder: Path) -> None:

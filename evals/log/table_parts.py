@@ -11,8 +11,10 @@ import os
 import secrets
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, NamedTuple, Self
 
 from emend.memory.errors import BadData
@@ -26,8 +28,9 @@ LARGE = 16 * 2**20
 NUMBER = 40
 # Bytes at the beginning and end of a section that identify a file.
 WINDOW = 2**16
-# Age from which a draft counts as left by a killed process.
-DRAFT_SECONDS = 3600
+# Age from which a draft, or a folder of held parts, counts as left by a killed process.
+DRAFT_SECONDS, HELD_SECONDS = 3600, 24 * 3600
+HELD = "held-"
 FOLDER, VERSION = "tables", 4
 
 
@@ -144,6 +147,24 @@ def keep_part(
     return Part(path, start, end)
 
 
+def hold_parts(parts: Sequence[Part], folder: Path, stack: ExitStack) -> list[Part]:
+    """Return cached parts under names of this process, until the stack closes; under their own
+    names, other processes delete parts that they replace.
+
+    Raises:
+        FileNotFoundError: a part was deleted.
+    """
+    try:
+        held = Path(stack.enter_context(TemporaryDirectory(prefix=HELD, dir=folder)))
+        for part in parts:
+            os.link(part.path, held / part.path.name)
+    except FileNotFoundError:
+        raise
+    except OSError:  # without hard links, or with a read-only cache
+        return list(parts)
+    return [part._replace(path=held / part.path.name) for part in parts]
+
+
 def draft_in(folder: Path) -> Path:
     """Return the path of a new draft.
 
@@ -155,6 +176,9 @@ def draft_in(folder: Path) -> Path:
     for left in private_folder(folder).glob("draft *"):
         if left.stat().st_mtime < time.time() - DRAFT_SECONDS:
             left.unlink(missing_ok=True)
+    for left in folder.glob(f"{HELD}*"):
+        if left.stat().st_mtime < time.time() - HELD_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
     return folder / f"draft {secrets.token_hex(8)}"
 
 

@@ -25,6 +25,8 @@ def erase_former_frames(path: Path) -> None:
     """Overwrite the frames of earlier rounds with zeros; nobody may write to the log meanwhile."""
     with open_file(path, "r+b", buffering=0) as file:
         header = file.read(HEADER)
+        if len(header) < HEADER:  # another process has emptied the log
+            return
         end, length = HEADER, FRAME_HEADER + int.from_bytes(header[8:12], "big")
         while file.read(FRAME_HEADER)[8:16] == header[16:24]:
             end += length

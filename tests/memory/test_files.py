@@ -1,5 +1,6 @@
 """Files are opened only if they are regular, without waiting, and new ones are private."""
 
+import errno
 import os
 import socket
 import sqlite3
@@ -157,13 +158,42 @@ def test_a_large_file_of_holes_is_refused_before_it_is_read(tmp_path):
     assert (tmp_path / "holes").stat().st_size == 0
 
 
-def test_a_replaced_file_is_whole_and_no_link_is_followed(tmp_path):
+def test_a_replaced_file_is_whole_and_no_link_is_followed(tmp_path, monkeypatch):
     link_to_file(tmp_path / "manifest.json")
-    link_to_file_of_draft = tmp_path / "manifest.json.new"
-    link_to_file_of_draft.symlink_to(tmp_path / "victim")
     replace_file(tmp_path / "manifest.json", b"{}")
     assert (tmp_path / "manifest.json").read_bytes() == b"{}" and not (tmp_path / "manifest.json").is_symlink()
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0123abcd")
+    (tmp_path / "manifest.json.0123abcd.new").symlink_to(tmp_path / "victim")
+    with pytest.raises(BadData, match="a symbolic link"):
+        replace_file(tmp_path / "manifest.json", b"[]")
     assert (tmp_path / "victim").read_text() == "precious" and mode_of(tmp_path / "manifest.json") == 0o600
+
+
+def test_a_file_that_is_replaced_twice_at_once_is_whole_and_no_draft_is_left(tmp_path, monkeypatch):
+    path, meanwhile, sync = tmp_path / "manifest.json", [b"second"], os.fsync
+
+    def sync_after_another(descriptor):
+        if meanwhile:
+            replace_file(path, meanwhile.pop())
+            assert path.read_bytes() == b"second"
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_after_another)
+    replace_file(path, b"first")
+    assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_replaced_stays_as_it_was_without_a_draft(tmp_path, monkeypatch):
+    path = tmp_path / "manifest.json"
+    path.write_bytes(b"first")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, b"second")
+    assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_database_and_its_folder_are_private_and_never_a_link(tmp_path):

@@ -210,6 +210,7 @@ def tune(
 
     Trials are stored in FILE.trials.jsonl; the same command continues from it.
     """
+    from emend.evals.log.folder import locked
     from emend.evals.results.settings_search import Trial, settings_file, tune
     from emend.evals.show.report.measurements import show_tuning
     from emend.memory.files import replace_file
@@ -224,7 +225,11 @@ def tune(
             f"{place}, {trial.facts} facts: {trial.settings or 'defaults'}: {reached}", err=True
         )
 
-    with interrupts_as_exit("the same command continues after the last finished trial."):
-        tuned = tune(config, editor, out.with_name(f"{out.name}.trials.jsonl"), notify)
+    journal = out.with_name(f"{out.name}.trials.jsonl")
+    with (
+        interrupts_as_exit("the same command continues after the last finished trial."),
+        locked(journal.with_name(f"{journal.name}.lock"), f"writing '{journal}'"),
+    ):
+        tuned = tune(config, editor, journal, notify)
     replace_file(out, settings_file(config, tuned).encode())
     emit([tuned], as_json, lambda console: show_tuning(tuned, out, console))

@@ -33,7 +33,7 @@ from emend.evals.log.records import json_line, replace
 from emend.memory.errors import RunRefused
 
 # Files that a construction may leave behind if it is refused while starting.
-DRAFTS = frozenset({CASES, f"{CASES}.new"})
+DRAFTS = frozenset({CASES})
 
 
 def make_items(setup: ConstructionSetup, folder: Path, progress: Progress | None = None) -> Summary:

@@ -21,7 +21,7 @@ JOB = "judge"
 # Folder of a run's scorings, and name of a scoring's manifest.
 FOLDER, SCORING = "scorings", "scoring.json"
 # Files that may already exist if the start of a scoring is refused.
-DRAFTS = frozenset({SCORING, f"{SCORING}.new"})
+DRAFTS = frozenset({SCORING})
 # Share of failed calls at which a scoring ends.
 FAIL_ON_ERROR = "0.5"
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,14 +74,14 @@ class RunDatabase:
     Args:
         connection: a database that holds the tables.
         summaries: by table, what a row is.
-        out: the one file that may be written; None for none.
+        out: the one file that may be written, and its draft, see `draft_of`; None for none.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         summaries: Mapping[str, str],
-        out: Path | None = None,
+        out: tuple[Path, Path] | None = None,
     ) -> None:
         self._connection, self._summaries, self._out = connection, summaries, out
 
@@ -117,9 +118,9 @@ class RunDatabase:
         Raises:
             BadSettings: the query is wrong or gives no rows, or the file cannot be written.
         """
-        if path != self._out:
+        if self._out is None or path != self._out[0]:
             raise BadSettings(f"'{path}' is not the file that was given for the query.")
-        draft = draft_of(path)
+        draft = self._out[1]
         try:
             with _query_errors(self._summaries):
                 relation = self._relation(sql)
@@ -147,8 +148,8 @@ class RunDatabase:
 
 
 def draft_of(path: Path) -> Path:
-    """Return the file beside a file in which its new content is written."""
-    return path.with_name(f".{path.stem}.new{path.suffix}")
+    """Return a new name beside a file, under which its new content is written."""
+    return path.with_name(f".{path.stem}.{secrets.token_hex(4)}.new{path.suffix}")
 
 
 def _write_rows(names: Sequence[str], cursor: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -229,9 +230,10 @@ def open_database(folder: Path, out: Path | None = None) -> Iterator[RunDatabase
         for view in (*VIEWS, *map(_view_of_lines, of_job)):
             table.connection.execute(view)
         _add_metrics(table, manifest)
-        table.lock(None if out is None else draft_of(out))
+        files = (out, draft_of(out)) if out else None
+        table.lock(files[1] if files else None)
         summaries = {name: job_table.summary for name, job_table in of_job.items()}
-        yield RunDatabase(table.connection, TABLES | summaries, out)
+        yield RunDatabase(table.connection, TABLES | summaries, files)
 
 
 def _view_of_lines(name: str) -> str:

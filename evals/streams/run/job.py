@@ -38,7 +38,7 @@ from emend.evals.streams.stream_config import StreamConfig
 from emend.memory.errors import RunRefused
 
 # Files that a run may have written before it is refused at the start.
-DRAFTS = frozenset({MEMORY, CASES, f"{CASES}.new"})
+DRAFTS = frozenset({MEMORY, CASES})
 
 
 def run_stream(

@@ -1,13 +1,14 @@
 """A person's scores stand beside a run's own, are counted in its report and change nothing of it."""
 
 import csv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emend.evals.case import Metric
-from emend.evals.corrections.correction import CORRECTIONS, read_corrections
+from emend.evals.corrections.correction import CORRECTIONS, ScoreCorrection, add_corrections, read_corrections
 from emend.evals.log.lines import RECORDS
 from emend.evals.results.aggregate.rows import report
 from emend.evals.show.trace.case_trace import trace
@@ -49,6 +50,17 @@ def test_a_correction_is_counted_beside_the_score_and_changes_no_line_of_the_run
     assert report(folder).rows == rows
     assert not emend("report", str(folder))
     assert "with manual corrections" in capsys.readouterr().out
+
+
+def test_commands_that_correct_one_run_at_once_lose_nothing(tmp_path: Path) -> None:
+    def lines(writer: int) -> list[ScoreCorrection]:
+        names = {"case": "c", "setting": "s", "editor": "rag", "kind": "efficacy", "score": "contains"}
+        shared = {**names, "was": 0, "value": 1, "note": "n" * 200, "unit": f"u{writer}"}
+        return [ScoreCorrection(probe=f"p{number}", **shared) for number in range(400)]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda writer: add_corrections(tmp_path, lines(writer)), range(80)))
+    assert len(read_corrections(tmp_path)) == 80 * 400
 
 
 def test_an_unscored_answer_gets_a_score(folder: Path) -> None:

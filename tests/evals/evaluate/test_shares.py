@@ -227,7 +227,7 @@ def test_a_merge_killed_while_it_wrote_its_manifest_is_done_again(three: list[Pa
     merge(three, tmp_path / "killed")
     manifest = (tmp_path / "killed" / MANIFEST).read_bytes()
     (tmp_path / "killed" / MANIFEST).unlink()
-    (tmp_path / "killed" / f"{MANIFEST}.new").write_bytes(manifest[:100])
+    (tmp_path / "killed" / f"{MANIFEST}.0123abcd.new").write_bytes(manifest[:100])
     merge(three, tmp_path / "killed")
     names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("killed", "undisturbed")]
     assert names[0] == names[1]

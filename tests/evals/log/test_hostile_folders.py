@@ -104,10 +104,11 @@ def test_no_folder_and_no_database_of_a_run_may_be_a_link(folder: Path, tmp_path
     assert not list(elsewhere.iterdir())
 
 
-def test_the_manifest_is_not_written_through_a_link(folder: Path, tmp_path: Path) -> None:
+def test_the_manifest_is_not_written_through_a_link(folder: Path, tmp_path: Path, monkeypatch) -> None:
     victim = tmp_path / "victim"
     victim.write_text(SECRET)
-    link(folder / f"{MANIFEST}.new", victim)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0123abcd")
+    link(folder / f"{MANIFEST}.0123abcd.new", victim)
     for name in (RECORDS, MANIFEST, CASES, EVENTS, ERRORS, BASELINE, COSTS):
         (folder / name).unlink()
     run(CONFIG, folder, model=ScriptedModel())

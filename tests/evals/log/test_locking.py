@@ -30,6 +30,13 @@ def test_drafts_are_removed_with_the_folder_and_other_files_are_not(tmp_path: Pa
     assert {path.name for path in folder.iterdir()} == {LOCK, "cases", "records"}
 
 
+def test_drafts_that_a_killed_process_left_are_deleted_and_other_files_are_not(tmp_path: Path) -> None:
+    for name in ("manifest.json.0123abcd.new", "letter.new", "records.jsonl"):
+        (tmp_path / name).write_text("{}")
+    with owned_folder(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {LOCK, "letter.new", "records.jsonl"}
+
+
 def test_a_second_owner_is_refused_and_leaves_the_folder_to_the_first(tmp_path):
     with owned_folder(tmp_path / "run") as folder:
         for _ in range(2):

@@ -230,11 +230,51 @@ def test_a_cache_that_cannot_be_written_is_done_without(folder, monkeypatch, tmp
     assert found == read_anew(folder, monkeypatch)
 
 
-def test_a_part_that_another_process_deletes_meanwhile_is_made_anew(folder) -> None:
+def delete_parts(folder: Path) -> None:
+    for path in parts_folder(folder).glob("*.parquet"):
+        path.unlink()
+
+
+def test_a_part_that_another_process_deletes_stays_readable(folder) -> None:
+    lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
+    (folder / RECORDS).write_bytes(b"".join(lines[:100]))
     with RunTable(folder) as table:
-        for path in parts_folder(folder).iterdir():
-            path.unlink()
+        (folder / RECORDS).write_bytes(b"".join(lines))
+        delete_parts(folder)
+        assert table.rows("SELECT count(*) FROM record_lines") == [(100,)]
+        assert len(list(table.stream("SELECT unit FROM record_lines"))) == 100
+    assert not list(parts_folder(folder).iterdir())
+
+
+def test_a_part_that_another_process_deletes_during_the_opening_is_made_anew(folder, monkeypatch) -> None:
+    hold, deletions = run_table.hold_parts, []
+
+    def hold_late(*args):
+        deletions.append(delete_parts(folder))
+        return hold(*args)
+
+    monkeypatch.setattr(run_table, "hold_parts", hold_late)
+    with RunTable(folder) as table:
+        assert table.rows("SELECT count(*) FROM record_lines") == [(144,)] and deletions == [None]
+
+
+def test_a_table_whose_cache_is_deleted_meanwhile_is_made_anew(folder) -> None:
+    with RunTable(folder) as table:
+        shutil.rmtree(parts_folder(folder))
         assert table.rows("SELECT count(*) FROM record_lines") == [(144,)]
+
+
+@pytest.mark.slow
+def test_parts_that_a_killed_process_held_are_deleted_after_a_day(folder) -> None:
+    report(folder)
+    old, new = (parts_folder(folder) / f"{table_parts.HELD}{name}" for name in ("old", "new"))
+    for held in (old, new):
+        held.mkdir()
+        (held / "part.parquet").touch()
+    os.utime(old, (0, 0))
+    delete_parts(folder)
+    report(folder)
+    assert new.exists() and not old.exists()
 
 
 @pytest.mark.slow

@@ -16,7 +16,9 @@ from emend.evals.results.settings_search import (
     settings_file,
     tune,
 )
+from emend.evals.log.folder import locked
 from emend.memory.errors import BadData, BadSettings
+from tests.evals.command_line import emend
 
 CONFIG = TuneConfig(
     benchmark="tinyworld", model="tiny", limit=4, train=4, trials=3, overrides={"ft": {"num_steps": 10}}
@@ -35,6 +37,13 @@ def test_facts_that_are_searched_on_share_no_subject_with_those_that_a_run_evalu
     training, test = divide_cases(benchmark, setting, config)
     assert [case.id for case in test] == [case.id for case in benchmark.cases(setting, 4, seed)]
     assert len(training) == 4 and not subjects(training) & subjects(test)
+
+
+def test_a_search_that_another_process_does_is_refused(tmp_path, capsys):
+    out = tmp_path / "ft.toml"
+    with locked(tmp_path / f"{out.name}.trials.jsonl.lock", "searching"):
+        assert emend("prepare", "tune", "ft", "--model", "tiny", "--benchmark", "tinyworld", "--out", str(out))
+    assert "another process is writing" in capsys.readouterr().err and not out.exists()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,20 @@ def test_a_process_killed_before_the_log_is_wiped_has_forgotten_and_the_next_one
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path), place], timeout=60)
     assert done.returncode == -signal.SIGKILL
     with FactMemory(tmp_path) as memory:
+        assert memory.count() == 0 and files_with(tmp_path, "number-of-old") == []
+
+
+def test_a_log_that_another_process_empties_meanwhile_has_nothing_to_wipe(tmp_path, monkeypatch):
+    begin = FactDatabase._begin_log
+    with FactMemory(tmp_path) as memory, closing(FactDatabase(tmp_path / FILE)) as other:
+
+        def begin_then_empty(database):
+            begin(database)
+            assert other._empty_log()
+
+        memory.remember("Ann", "phone number", "number-of-old")
+        monkeypatch.setattr(FactDatabase, "_begin_log", begin_then_empty)
+        memory.forget(subject="Ann")
         assert memory.count() == 0 and files_with(tmp_path, "number-of-old") == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from emend.evals.case import Record
 from emend.evals.log.lines import ERRORS, RECORDS
 from emend.evals.log.records import read_records
+from emend.evals.results.aggregate import database
 from emend.evals.results.aggregate.database import TABLES, check_file, open_database
 from emend.evals.results.aggregate.rows import report
 from emend.memory.errors import BadData, BadSettings
@@ -160,6 +161,22 @@ def test_a_file_that_is_there_is_replaced_when_all_is_written(run: Path, tmp_pat
         tables.write("SELECT error('late') FROM records", out)
     assert out.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith((".rows", "tmp"))] == []
+
+
+def test_a_file_that_two_queries_write_at_once_is_one_of_their_results(run: Path, tmp_path: Path, monkeypatch) -> None:
+    out, write_rows, meanwhile = tmp_path / "rows.csv", database._write_rows, ["SELECT 2 AS second"]
+
+    def write_between(names: list[str], cursor: Any, path: Path) -> None:
+        write_rows(names, cursor, path)
+        if meanwhile:
+            other.write(meanwhile.pop(), out)
+            assert out.read_text() == "second\n2\n"
+
+    monkeypatch.setattr(database, "_write_rows", write_between)
+    with open_database(run, out) as tables, open_database(run, out) as other:
+        tables.write("SELECT 1 AS first", out)
+    assert out.read_text() == "first\n1\n"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".rows")] == []
 
 
 def test_no_cell_of_a_written_table_is_a_formula_and_no_number_of_json_is_none(run: Path, tmp_path: Path) -> None:
