@@ -1,6 +1,7 @@
 """Lines of a job in a run folder: whole by their own type, and by every reader as records with what both have."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,12 +84,10 @@ def test_a_run_folder_cannot_name_code_as_its_job() -> None:
 
 
 def test_spending_names_retries_cached_replies_and_missing_counts_only_where_there_are_some(tmp_path: Path) -> None:
-    class Manifest:
-        prices = {"currency": "EUR"}
-
+    manifest = SimpleNamespace(prices={"currency": "EUR"})
     plain = ProviderUsage(requests=3, input_tokens=1200, output_tokens=5)
     full = plain.model_copy(update={"retries": 1, "cached": 2, "cost": 0.5, "untold": 1})
-    assert spent_lines(tmp_path, {"a": plain, "b": full}, lambda folder: Manifest()) == [
+    assert spent_lines(tmp_path, {"a": plain, "b": full}, lambda folder: manifest) == [
         "a: 3 calls, 1,200 tokens in, 5 out",
         "b: 3 calls, 1 of them retries, 2 replies from the cache, 1,200 tokens in, 5 out, 0.5000 EUR, "
         "1 replies without token counts",
