@@ -21,61 +21,12 @@ if TYPE_CHECKING:
 
 
 Loader = Callable[..., "BaseChatModel"]
-FETCHED = "emend.agents.gguf.catalogue:"
-SERVED = "emend.agents.served.load:"
 # Loaders, called with the text after the colon and the settings; plug-ins may add providers.
 MODELS: Registry[Loader] = Registry(
     kind="model",
     group="emend.models",
     interfaces=(("invoke", "bind_tools", "_generate"),),
-    builtin={
-        "tiny": (
-            "emend.agents.llm:load_tiny",
-            "the embedded model, which knows an invented world; no key or download",
-        ),
-        "hf": (
-            "emend.agents.llm:load_hf",
-            "hf:FOLDER-OR-ID, a local causal language model; also scores by likelihood",
-        ),
-        "smollm2": (
-            FETCHED + "load_smollm2",
-            "SmolLM2-135M-Instruct, after: emend model get smollm2",
-        ),
-        "qwen2.5-coder-0.5b": (
-            FETCHED + "load_qwen",
-            "Qwen2.5-Coder-0.5B-Instruct, after: emend model get qwen2.5-coder-0.5b",
-        ),
-        "gemma3-270m": (
-            FETCHED + "load_gemma",
-            "Gemma 3 270M, a base model, after: emend model get gemma3-270m",
-        ),
-        "openai": (
-            "emend.agents.api_models:load_openai",
-            "openai:NAME, or openai:NAME@URL for any compatible server",
-        ),
-        "anthropic": (
-            "emend.agents.api_models:load_anthropic",
-            "anthropic:NAME, or anthropic:NAME@URL, through Anthropic's API",
-        ),
-        "langchain": (
-            "emend.agents.langchain_models:load_langchain",
-            "langchain:PROVIDER:NAME, any provider of LangChain's init_chat_model, such as "
-            "google_genai",
-        ),
-        "vllm": (
-            SERVED + "load_vllm",
-            "vllm:NAME@URL, a model on a vLLM server; also scores by likelihood",
-        ),
-        "sglang": (
-            SERVED + "load_sglang",
-            "sglang:NAME@URL, a model on an SGLang server; also scores by likelihood",
-        ),
-        "completions": (
-            SERVED + "load_completions",
-            "completions:NAME@URL, any server with OpenAI's completions API; scores by likelihood "
-            "if it can echo prompts",
-        ),
-    },
+    beside=__file__,
 )
 # Providers whose models run on this machine.
 LOCAL = ("tiny", "hf", "smollm2", "qwen2.5-coder-0.5b", "gemma3-270m")

@@ -21,8 +21,10 @@ from typing import Any, BinaryIO
 
 from emend.memory.errors import BadData
 
-# Maximum size in bytes of a file or pipe that the user names.
+# Maximum size in bytes of a file or pipe that the user names, and of a sparse file.
 LARGEST_INPUT = 1 << 30
+# Bytes of a file per byte on disk above which it is sparse; file systems that compress save less.
+_SPARSE = 1_000
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
 _RETRY_SECONDS = 0.005
@@ -61,7 +63,8 @@ def open_file(
         buffering: as for `open`.
 
     Raises:
-        BadData: it is a symbolic link, a FIFO, a device or a folder, or its name is invalid.
+        BadData: it is a symbolic link, a FIFO, a device, a folder or a large sparse file, or its
+            name is invalid.
         OSError: it does not exist, or cannot be opened.
     """
     path = Path(path)
@@ -74,17 +77,32 @@ def open_file(
     except (OSError, ValueError) as error:
         raise _named(path, error) from error
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             require_regular(path, links)
             raise BadData(f"'{path}' is not a regular file: remove it.")
         if mode == "wb":
             os.ftruncate(descriptor, 0)
+        else:
+            _refuse_sparse(path, status)
         return os.fdopen(descriptor, mode, buffering)  # type: ignore[return-value]
     except BaseException:
         # an interrupt may arrive after the file object exists and has closed the descriptor
         with suppress(OSError):
             os.close(descriptor)
         raise
+
+
+def _refuse_sparse(path: Path, status: os.stat_result) -> None:
+    """Raise `BadData` for a large file that is almost only holes: it came as a few bytes, and its
+    single line would use up the memory.
+    """
+    on_disk = getattr(status, "st_blocks", status.st_size) * 512
+    if status.st_size > max(LARGEST_INPUT, _SPARSE * on_disk):
+        raise BadData(
+            f"'{path}' has {status.st_size:,} bytes, of which only {on_disk:,} are on the disk: "
+            "remove it, or restore it from its source."
+        )
 
 
 def read_input(path: Path) -> bytes:

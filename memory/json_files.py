@@ -1,4 +1,6 @@
-"""Parsing of JSON files that may be damaged or hostile; errors name the file and line."""
+"""Parsing of JSON files, and a check of YAML, that may be damaged or hostile; errors name the file
+and line.
+"""
 
 import json
 import re
@@ -85,6 +87,35 @@ def parse_json(
         ) from error
     except ValueError as error:
         raise BadData(f"{where}: {error}.") from error
+
+
+def check_yaml(text: str, where: str, loader: Any) -> None:
+    """Check that YAML has no aliases, by which a short file may expand without bound, and is not
+    nested so deeply that parsing takes minutes.
+
+    Args:
+        text: the YAML.
+        where: the file, for the error.
+        loader: a loader class of PyYAML.
+
+    Raises:
+        BadData: it has aliases, or is nested too deeply.
+        YAMLError: it is not YAML.
+    """
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise BadData(
+                f"{where} has aliases (*NAME), which are not supported: write the text out."
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_LIMIT:
+            raise BadData(
+                f"{where}: nested more than {DEPTH_LIMIT} levels deep, which is not supported."
+            )
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

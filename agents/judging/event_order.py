@@ -22,10 +22,15 @@ class OrderScores(NamedTuple):
 def events_of(reply: str) -> list[str]:
     """Return the events listed in a reply: its lines, or the numbered items of a single line,
     without list marks.
+
+    Blank lines and an introduction that ends in a colon ("You mentioned, in this order:") are not
+    events; BEAM's code counts them as wrong ones.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
     if len(lines) == 1:
         lines = _NUMBERED.split(lines[0])
+    if len(lines) > 1 and lines[0].rstrip(" \t*").endswith((":", "：")):
+        lines = lines[1:]
     events = [_LIST_MARK.sub("", line).strip(" \t,;") for line in lines]
     return [event for event in events if event]
 

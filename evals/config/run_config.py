@@ -16,8 +16,7 @@ from emend.evals.config.model_spec import ModelSpec
 from emend.evals.config.overrides import MODEL, OVERRIDES, check_overrides
 from emend.evals.config.plan import Plan
 from emend.evals.config.presets import expand_preset
-from emend.evals.config.scoring import ScoringSpec
-from emend.evals.metrics.protocols import WRONG_BEFORE
+from emend.evals.config.scoring import WRONG_BEFORE, ScoringSpec
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from emend.evals.config.mode import END
 from emend.evals.config.overrides import MODEL
 from emend.evals.config.run_config import RunConfig
-from emend.memory.errors import BadSettings, MissingData, problem_of, reason_of
+from emend.memory.errors import BadData, BadSettings, MissingData, problem_of, reason_of
 from emend.memory.files import read_input
+from emend.memory.json_files import check_yaml
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
 
@@ -168,7 +169,7 @@ def parse_yaml(path: Path) -> dict[Any, Any]:
 
     Raises:
         MissingData: the file does not exist.
-        BadSettings: the file is not a YAML mapping of fields.
+        BadSettings: the file is not a YAML mapping of fields, has aliases, or too many levels.
     """
     import yaml
 
@@ -189,11 +190,10 @@ def parse_yaml(path: Path) -> dict[Any, Any]:
                 f"'{path}' is not a configuration of a run: it has {len(content)} bytes."
             )
         text = content.decode()
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise BadSettings(
-                f"'{path}' has aliases (*NAME), which are not supported: write the text out."
-            )
+        check_yaml(text, f"'{path}'", yaml.SafeLoader)
         fields = yaml.safe_load(text)
+    except BadData as error:
+        raise BadSettings(str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise BadSettings(f"'{path}' is not valid YAML: {_yaml_fault(error)}.") from error
     if not isinstance(fields, dict):

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+# Scorer that excludes a probe if the unedited model is right (HalluEditBench, Huang et al. 2024).
+WRONG_BEFORE = "wrong_before"
+
 
 class ScoringSpec(NamedTuple):
     """Protocols of a run and its further measurements.

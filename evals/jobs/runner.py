@@ -59,7 +59,8 @@ def run_job(
     with owned_folder(out, drafts=drafts), ExitStack() as stack:
         if check is not None:
             check(out)
-        job = load(out)
+        with rare_collections():  # imports and loaded parts stay, so that collections find nothing
+            job = load(out)
         stack.callback(job.close)
         complete = finished_units(out)
         manifest = job.prepare(out, complete[0])

@@ -35,8 +35,6 @@ class Protocol(NamedTuple):
 _ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 PROTOCOLS: dict[str, Protocol] = {name: Protocol(*row) for name, row in _ROWS.items()}
 EXACT, CONTAINS, EQUIVALENCE, LIKELIHOOD = "exact", "contains", "equivalence", "likelihood"
-# Scorer that excludes a probe if the unedited model is right (HalluEditBench, Huang et al. 2024).
-WRONG_BEFORE = "wrong_before"
 
 
 @cache

@@ -193,7 +193,6 @@ class FolderSystem:
 
 
 SystemFactory = Callable[[SystemContext], ObservingSystem]
-_BASELINES = "emend.evals.streams.systems.baselines:"
 # A `persistent` system keeps its store in the context's folder; a system with `reads_memory` gets
 # an embedding.
 SYSTEMS: Registry[SystemFactory] = Registry(
@@ -201,65 +200,5 @@ SYSTEMS: Registry[SystemFactory] = Registry(
     group="emend.memory_systems",
     interfaces=(("observe",),),
     parameters=("context",),
-    builtin={
-        "empty": (_BASELINES + "Empty", "Recalls nothing: the model answers without context."),
-        "oracle": (
-            _BASELINES + "Oracle",
-            "Recalls the gold turns that determine the answer: an upper bound.",
-        ),
-        "full_context": (
-            _BASELINES + "FullContext",
-            "Recalls all turns, or the newest ones that fit the budget.",
-        ),
-        "grep": (
-            _BASELINES + "Grep",
-            "Stores turns in one file per session, and searches their lines for the question's "
-            "words.",
-        ),
-        "bm25_newest": (_BASELINES + "Bm25Newest", "Recalls the best turns by BM25, newest first."),
-        "retrieval": (
-            "emend.evals.streams.systems.retrieval:Retrieval",
-            "Recalls turns with a retriever; --set retrieval.retriever=NAME.",
-        ),
-        "facts": (
-            "emend.evals.streams.systems.facts:Facts",
-            "Extracts facts from turns into Emend's memory of facts, and searches it.",
-        ),
-        "facts_gold": (
-            "emend.evals.streams.systems.facts:FactsGold",
-            "Like facts, with a parser of the generated sentences: an upper bound, not a real "
-            "system.",
-        ),
-        "fact_agent": (
-            "emend.evals.streams.systems.facts:FactAgentSystem",
-            "The model stores and looks up facts in Emend's memory of facts with tools.",
-        ),
-        "langgraph_store": (
-            "emend.evals.streams.systems.langgraph_store:LangGraphStore",
-            "LangGraph's store: one item per turn, searched by embedding.",
-        ),
-        "langmem": (
-            "emend.evals.streams.systems.langgraph_store:LangMem",
-            "LangMem's store manager: the model writes memories for each turn (extra langmem).",
-        ),
-        "mem0": (
-            "emend.evals.streams.systems.mem0:Mem0",
-            "Mem0: the model adds memories for each turn, in a local Qdrant folder (extra mem0).",
-        ),
-        "amem": (
-            "emend.evals.streams.systems.amem:AMem",
-            "A-Mem: the model writes a note for each turn, links it to others and revises them, "
-            "in Chroma (extra amem).",
-        ),
-        "graphiti": (
-            "emend.evals.streams.systems.graphiti:Graphiti",
-            "Graphiti: the model adds each turn's facts to a graph of dated facts, in a local "
-            "Kuzu file (extra graphiti).",
-        ),
-        "memory": (
-            "emend.evals.streams.systems.memory:Memory",
-            "Extracts facts from turns into Emend's memory, in which the newest version of a fact "
-            "is current.",
-        ),
-    },
+    beside=__file__,
 )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.distribution import install_command
-from emend.memory.embeddings.hub import check_hub_name
+from emend.memory.embeddings.hub import check_hub_name, tokenizer_folders
 from emend.memory.embeddings.long_texts import EncoderWindow, LengthWarning, mean_of_pieces
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, find_family, shaped
@@ -271,7 +271,7 @@ def load_encoder(
     Raises:
         MissingExtra: sentence-transformers is not installed.
         BadSettings: the model does not exist, or does not fit in GPU memory.
-        ModelError: its tokenizer makes too long texts.
+        ModelError: its tokenizer makes too long texts, or takes too long for short ones.
     """
     local = os.path.isdir(model)  # unlike Path.is_dir, returns False for an invalid name
     if not local:
@@ -284,8 +284,8 @@ def load_encoder(
             f"{role} '{model}' needs sentence-transformers, which is not installed: "
             f"{install_command('minilm')}, or name {known}."
         ) from error
-    if local:
-        check_tokenizers(Path(model))
+    for folder in (Path(model),) if local else tokenizer_folders(model):
+        check_tokenizers(folder)
     try:
         with model_load():
             return getattr(sentence_transformers, kind)(

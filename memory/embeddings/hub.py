@@ -7,8 +7,9 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,6 +24,10 @@ SECONDS = 1.5
 MISSPELT = 0.75
 # Files of which a downloaded model has at least one.
 FILES = ("config.json", "modules.json")
+# Owners that sentence-transformers puts before a name without one.
+OWNERS = ("sentence-transformers", "cross-encoder")
+# Patterns of a model's tokenizer files, and the list of its subfolders.
+TOKENIZER_FILES = ("*tokenizer*.json", "modules.json")
 
 
 def check_hub_name(name: str, role: str, known: str, builtin: Sequence[str] = ()) -> None:
@@ -59,13 +64,32 @@ def is_cached(name: str) -> bool:
     """
     from huggingface_hub import try_to_load_from_cache
 
-    folder = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
-    names = (name,) if "/" in name else (name, f"sentence-transformers/{name}")
     return any(
-        isinstance(try_to_load_from_cache(each, file, folder), str)
-        for each in names
+        isinstance(try_to_load_from_cache(each, file, _cache()), str)
+        for each in _full_names(name)
         for file in FILES
     )
+
+
+def tokenizer_folders(name: str) -> Iterator[Path]:
+    """Yield the folders of a model's tokenizer files in the local cache, downloaded where they are
+    missing; nothing for a model that cannot be downloaded.
+    """
+    from huggingface_hub import snapshot_download
+
+    for each in _full_names(name):
+        with suppress(OSError, ValueError):
+            files = list(TOKENIZER_FILES)
+            yield Path(snapshot_download(each, cache_dir=_cache(), allow_patterns=files))
+
+
+def _full_names(name: str) -> tuple[str, ...]:
+    """Return the names that sentence-transformers may give to a model without an owner."""
+    return (name,) if "/" in name else (name, *(f"{owner}/{name}" for owner in OWNERS))
+
+
+def _cache() -> str | None:
+    return os.environ.get("SENTENCE_TRANSFORMERS_HOME")
 
 
 def _hub_problem() -> str:

@@ -1,4 +1,4 @@
-"""Bound on the text that a tokenizer file makes of one character.
+"""Bounds on the text that a tokenizer file makes of one character, and on its expressions.
 
 A `tokenizer.json` may chain replacements that each double the text, so that a few hundred bytes
 from a stranger use up the memory; added tokens are normalised so already when it is loaded.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from emend.memory.embeddings.tokenizer_patterns import check_patterns
 from emend.memory.errors import ModelError
 
 # Maximum size of a tokenizer file; the largest published ones have 35 MB.
@@ -64,16 +65,19 @@ def check_tokenizer(content: bytes, file: Path) -> None:
     """Check a tokenizer file. One that is not JSON is left to the library that reads it.
 
     Raises:
-        ModelError: it makes more than `LIMIT` characters of one, or its steps cannot be read.
+        ModelError: it makes more than `LIMIT` characters of one, its steps cannot be read, or its
+            regular expressions take too long.
     """
     try:
         fields = json.loads(content, parse_int=float)
     except (ValueError, RecursionError):
         return
+    patterns: list[str] = []
     for part in PARTS:
-        steps = fields.get(part) if isinstance(fields, dict) else None
         try:
-            is_refused = growth(list(_flat(steps))) > LIMIT
+            steps = list(_flat(fields.get(part) if isinstance(fields, dict) else None))
+            is_refused = growth(steps) > LIMIT
+            patterns += _patterns(steps)
         except (TypeError, AttributeError, LookupError, ValueError, RecursionError) as error:
             raise ModelError(
                 f"the {part} in {file} cannot be read ({type(error).__name__}: {error}): save the "
@@ -84,6 +88,7 @@ def check_tokenizer(content: bytes, file: Path) -> None:
                 f"the {part} in {file} can make more than {LIMIT:,} characters of one, which would "
                 "use up the memory: take the tokenizer from the model's publisher."
             )
+    check_patterns(patterns, file)
 
 
 def growth(steps: list[dict[str, Any]]) -> float:
@@ -106,6 +111,14 @@ def growth(steps: list[dict[str, Any]]) -> float:
         lengths = {char: max(each, length) + inserted for char, each in lengths.items()}
         other = max(other, length) + inserted
     return max([other, *lengths.values()])
+
+
+def _patterns(steps: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the regular expressions of the steps."""
+    for step in steps:
+        pattern = step.get("pattern")
+        if isinstance(pattern, dict) and "Regex" in pattern:
+            yield str(pattern["Regex"])
 
 
 def _flat(step: Any) -> Iterator[dict[str, Any]]:

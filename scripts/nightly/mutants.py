@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("agents/providers", "evals/jobs", "memory/facts", "evals/construction")
+FOLDERS = (
+    "agents/providers", "evals/jobs", "memory/facts", "evals/construction", "evals/log", "evals/metrics",
+    "evals/judging", "memory/retrieval", "evals/streams",
+)  # fmt: skip
 CONTEXT = multiprocessing.get_context("forkserver")
 # Modules that tests import besides Emend, loaded only once.
 CONTEXT.set_forkserver_preload(

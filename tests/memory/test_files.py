@@ -146,6 +146,18 @@ def test_a_folder_that_is_removed_while_it_is_looked_at_is_made(tmp_path, monkey
     assert is_dir(folder)
 
 
+def test_a_large_file_of_holes_is_refused_before_it_is_read(tmp_path):
+    with (tmp_path / "holes").open("wb") as file:
+        file.truncate(1 << 40)
+    if (tmp_path / "holes").stat().st_blocks:
+        pytest.skip("this file system writes holes")
+    for mode in ("rb", "r+b", "ab"):
+        with pytest.raises(BadData, match=r"has 1,099,511,627,776 bytes, of which only 0 are on the disk"):
+            open_file(tmp_path / "holes", mode)
+    open_file(tmp_path / "holes", "wb").close()
+    assert (tmp_path / "holes").stat().st_size == 0
+
+
 def test_a_replaced_file_is_whole_and_no_link_is_followed(tmp_path, monkeypatch):
     link_to_file(tmp_path / "manifest.json")
     replace_file(tmp_path / "manifest.json", b"{}")

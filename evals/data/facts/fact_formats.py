@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from emend.evals.data.facts.fact_rows import FactRow
 from emend.evals.data.facts.published_facts import from_published, is_left_out, rows_of_object
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, MissingData, MissingExtra, problem_of
-from emend.memory.json_files import parse_json, unique_keys, value_lines
+from emend.memory.json_files import check_yaml, parse_json, unique_keys, value_lines
 from emend.memory.registry import nearest
 
 HUB = "hf:"
@@ -217,17 +218,13 @@ def compose_yaml(text: str, name: str) -> tuple[Any, Callable[[Any], Any]]:
     to texts, lists and mappings.
 
     Raises:
-        BadData: the text is not YAML, has duplicate keys, or has aliases, by which a short file may
-            expand without bound.
+        BadData: the text is not YAML, has duplicate keys, aliases, or too many levels.
     """
     import yaml
 
     try:
         loader = _text_loader()
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
-            raise BadData(
-                f"{name} has aliases (*NAME), which are not supported: write the text out."
-            )
+        check_yaml(text, name, loader)
         root = yaml.compose(text, loader)
         if root is not None:
             _refuse_twice(root, name)
@@ -301,17 +298,17 @@ def _table(text: str, name: str) -> Iterator[PlacedRow]:
         raise BadData(
             f"{name}, line {reader.line_num + before}: not valid CSV ({error})."
         ) from error
-    index = []
+    index = set[int]()
     for position, field in enumerate(names):
         cells = [row[position : position + 1] for _, row in rows]
         if _is_index(field, cells):
-            index.append(position)
+            index.add(position)
     for number, row in rows:
         yield PlacedRow(f"{name}, line {number}", _fields(names, row, index))
 
 
 def _check_header(names: list[str], where: str) -> None:
-    twice = [field for place, field in enumerate(names) if field and field in names[:place]]
+    twice = [field for field, count in Counter(filter(None, names)).items() if count > 1]
     if twice:
         raise BadData(f"{where}: the column '{twice[0]}' occurs twice: remove or rename one.")
     if len(names) == 1 and names[0] and names[0] not in FactRow.model_fields:
@@ -330,7 +327,7 @@ def _is_index(field: str, cells: list[list[str]]) -> bool:
     )
 
 
-def _fields(names: list[str], row: list[str], index: list[int]) -> dict[str, Any] | BadData:
+def _fields(names: list[str], row: list[str], index: set[int]) -> dict[str, Any] | BadData:
     if len(row) < len(names) or any(cell.strip() for cell in row[len(names) :]):
         return BadData(f"{len(row)} cells, but the first line names {len(names)} columns")
     cells = {

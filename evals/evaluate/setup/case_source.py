@@ -9,14 +9,10 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.scoring import resolve_form
 from emend.evals.case import Benchmark, Case, Metric
+from emend.evals.config.scoring import WRONG_BEFORE
 from emend.evals.evaluate.units import without_repeats
 from emend.evals.metrics.headline import text_kinds
-from emend.evals.metrics.protocols import (
-    WRONG_BEFORE,
-    form_for,
-    metrics_under,
-    under_protocols,
-)
+from emend.evals.metrics.protocols import form_for, metrics_under, under_protocols
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
 

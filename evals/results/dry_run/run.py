@@ -12,7 +12,6 @@ from emend.evals.evaluate.prepare import list_cases
 from emend.evals.evaluate.run import run
 from emend.evals.evaluate.setup.run_setup import load_setup
 from emend.evals.results.dry_run.estimate import DryRun
-from emend.evals.results.dry_run.needs import need_lines
 from emend.evals.results.dry_run.price import priced
 from emend.evals.results.dry_run.sample import (
     changed_config,
@@ -46,10 +45,11 @@ def dry_run(config: RunConfig) -> DryRun:
         with without_warnings():  # the run itself logs its warnings
             run(sample, Path(home) / "run", model=model)
         rows = tuple(estimated_rows(config, Path(home) / "run", cases, setup, model.usage))
+    needs: tuple[str, ...] = ()
     if is_local_spec(config.model):
+        from emend.evals.results.dry_run.needs import need_lines  # imports torch
+
         needs = tuple(need_lines(config))
-    else:
-        needs = ()
     estimate = priced(config, rows).model_copy(update={"needs": needs})
     if estimate.seconds is None or not is_local_spec(config.model):
         return estimate

@@ -13,17 +13,19 @@ from rich.text import Text
 
 from emend.evals.results.aggregate.runs import RunRow
 from emend.evals.show.report.layout import Frame, frame
-from emend.evals.show.settings import PresetRow, SettingRow
 from emend.memory.edit import Edit
 from emend.memory.escape import one_line, safe
 from emend.memory.redaction import key_hider
 
-if TYPE_CHECKING:  # these modules import numpy, which would slow down listing runs
+if TYPE_CHECKING:  # these modules import numpy or read docstrings, which slows down listing runs
+    from emend.evals.show.settings import PresetRow, SettingRow
     from emend.memory.retrieval.base import Entry, Hit
     from emend.memory.store.history import FactHistory, MemoryStats
 
 
-def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]) -> RenderableType:
+def render_settings(
+    settings: "Sequence[SettingRow]", presets: "Sequence[PresetRow]"
+) -> RenderableType:
     """Render the name, type, default, source and description of each setting.
 
     The presets of an editor follow its settings.
@@ -49,7 +51,7 @@ def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]
     return Text("no settings", style="dim")
 
 
-def _explanation(row: SettingRow) -> Text:
+def _explanation(row: "SettingRow") -> Text:
     if row.default is None:
         default = ""
     else:

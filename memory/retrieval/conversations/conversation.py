@@ -15,8 +15,9 @@ from emend.memory.retrieval.conversations.dates import DateIndex
 from emend.memory.retrieval.conversations.newest import DEPTH, UpdateOrder
 from emend.memory.retrieval.conversations.sessions import STEM_SEARCH, Sessions
 from emend.memory.retrieval.conversations.speaker import SpeakerIndex
+from emend.memory.retrieval.conversations.standing import asks_for_help, standing_bonus
 from emend.memory.retrieval.conversations.topic import topic_of
-from emend.memory.retrieval.conversations.turns import utterance
+from emend.memory.retrieval.conversations.turns import TurnOrder, utterance
 from emend.memory.retrieval.conversations.vocabulary import CHAT_WORDS, Related
 from emend.memory.retrieval.conversations.window import windowed
 from emend.memory.retrieval.default import NAME_PART
@@ -45,6 +46,9 @@ NEAR, WIDE, NAMES, RELATED, DATES, DENSE, DENSE_PAIR, SESSION, SPEAKER = (
 # Weights of a turn's form: long turns state more, and so do turns that ask nothing or are in the
 # first person.
 LENGTH, QUESTION, PERSON = 0.8, 0.5, 0.15
+# Share of the lead of the user's previous message that a message inherits, since users continue
+# what they wrote ("And on Sundays?"); chosen on BEAM.
+CONTINUED = 0.2
 # Number of stems above which length no longer counts; the median length; and the standard deviation
 # of its logarithm.
 FULL_LENGTH, MEDIAN_LENGTH, LENGTH_SPREAD = 15, 12, 0.6
@@ -97,6 +101,8 @@ class Conversation:
         self._session, self._speaker = session, speaker
         self._speakers = SpeakerIndex(self._entries)
         self._prior = statement_prior(self._entries)
+        self._standing = standing_bonus(self._entries)
+        self._previous = np.array(TurnOrder(self._entries).previous_requests(), np.intp)
         self._updates = UpdateOrder(corpus) if newest else None
 
     def search(self, query: str, k: int) -> list[Hit]:
@@ -119,6 +125,9 @@ class Conversation:
             total = total + weight * standardised(part(query))
         if self._sessions is not None:
             total = total + self._session * self._sessions.scores(query)
+        if asks_for_help(query):
+            total = total + self._standing
+        total = total + CONTINUED * np.maximum(total[self._previous] - total, 0)
         return np.round(total, DECIMALS)
 
 

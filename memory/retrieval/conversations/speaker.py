@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+from emend.memory.retrieval.conversations.standing import ADDRESS
 from emend.memory.retrieval.conversations.turns import ASSISTANT, USER, speaker_of
 from emend.memory.retrieval.default import Default
 from emend.memory.retrieval.exact import DECIMALS
@@ -18,7 +19,7 @@ DEPTH = 100
 # Roles instead of names, which a query may contain for other reasons.
 GENERAL = frozenset({USER, ASSISTANT, "system", "document"})
 # Factor for turns of the asking user, compared with those of a named speaker; chosen on BEAM.
-ASKER = 3.0
+ASKER = 5.0
 _ABOUT_ASKER = re.compile(r"\b(?:I|I'm|I've|my|mine|me|we|our)\b")
 _ABOUT_REPLIES = re.compile(r"\b(?:you|your)\b", re.IGNORECASE)
 
@@ -40,14 +41,14 @@ class SpeakerIndex:
 
         All are 0 if the query names several speakers. In a chat with an assistant, a query about
         the asker ("my deadline") names the user, whose turns get `ASKER`, unless it mentions what
-        the assistant said ("you").
+        the assistant said ("you recommended", not "can you").
         """
         named = [name for name in self._names if _is_named(name, query)]
         if (
             not named
             and self._has_user
             and _ABOUT_ASKER.search(query)
-            and not _ABOUT_REPLIES.search(query)
+            and not _ABOUT_REPLIES.search(ADDRESS.sub("", query))
         ):
             named = [USER]
         if len(named) != 1:

@@ -82,6 +82,18 @@ class TurnOrder:
             counts[session] += 1
         return stretches
 
+    def previous_requests(self) -> list[int]:
+        """Return the user's previous message in the session of each message of a user to an
+        assistant; other turns have their own position.
+        """
+        previous = list(range(len(self.entries)))
+        latest: dict[str, int] = {}
+        for position in self.order:
+            if self.speakers[position] == USER:
+                previous[position] = latest.get(self.sessions[position], position)
+                latest[self.sessions[position]] = position
+        return previous
+
     def neighbours(self, distance: int) -> list[int | None]:
         """Return the turn `distance` turns later in the session of each entry, or None.
 

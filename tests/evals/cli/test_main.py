@@ -131,6 +131,33 @@ def test_a_run_over_an_api_with_a_lexical_embedding_imports_no_model_library(tmp
 
 
 @pytest.mark.slow
+def test_a_dry_run_over_an_api_with_a_lexical_embedding_imports_no_model_library() -> None:
+    words = ["run", "--benchmark", "tinyworld", "--editor", "rag", "--limit", "1", "--embedding", "lexical"]
+    words += ["--model", "openai:any@http://127.0.0.1:9/v1", "--dry-run"]
+    code = (
+        f"import sys; from emend.evals.cli.main import main; sys.argv = {['emend', *words]}\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "print('HEAVY', {'torch', 'transformers', 'sentence_transformers'}.intersection(sys.modules))"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert "in all: " in out, err
+    assert out.splitlines()[-1] == "HEAVY set()", err
+
+
+@pytest.mark.slow
+def test_listing_runs_imports_no_scorer_and_no_reader_of_docstrings(tmp_path: Path) -> None:
+    smooth_run(tmp_path / "run")
+    code = (
+        f"import sys; from emend.evals.cli.main import main; sys.argv = {['emend', 'list', 'runs', str(tmp_path)]}\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "unused = [name for name in sys.modules if name.startswith(('emend.evals.metrics', 'docstring_parser'))]\n"
+        "print('UNUSED', unused)"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert out.splitlines()[-1] == "UNUSED []", err
+
+
+@pytest.mark.slow
 def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for typed, word, expected in (("emend tr", 1, "trace"), ("emend report --so", 2, "--sort")):
         variables = {"_EMEND_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(word)}

@@ -91,6 +91,7 @@ def test_checkpoints_that_follow_from_the_mode_are_not_written(tmp_path: Path) -
         ("- benchmark", "not a configuration of a run"),
         ("benchmark: [", "not valid YAML"),
         ("a: &x [1]\nb: *x", "aliases"),
+        ("a: " + "[" * 100_000, "nested more than 200 levels"),
         ("!!python/object/apply:os.system [true]", "not valid YAML"),
         ("#" * 2**20 + "\n", "not a configuration of a run"),
     ],

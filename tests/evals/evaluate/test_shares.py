@@ -222,6 +222,18 @@ def test_other_shares_are_refused(three: list[Path], tmp_path: Path) -> None:
         merge(three, tmp_path / "whole")
 
 
+def test_a_merge_killed_while_it_wrote_its_manifest_is_done_again(three: list[Path], tmp_path: Path) -> None:
+    merge(three, tmp_path / "undisturbed")
+    merge(three, tmp_path / "killed")
+    manifest = (tmp_path / "killed" / MANIFEST).read_bytes()
+    (tmp_path / "killed" / MANIFEST).unlink()
+    (tmp_path / "killed" / f"{MANIFEST}.0123abcd.new").write_bytes(manifest[:100])
+    merge(three, tmp_path / "killed")
+    names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("killed", "undisturbed")]
+    assert names[0] == names[1]
+    assert Manifest.read(tmp_path / "killed").merged == Manifest.read(tmp_path / "undisturbed").merged
+
+
 def _change(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text

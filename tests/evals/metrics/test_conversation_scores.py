@@ -41,6 +41,9 @@ def test_a_question_without_a_published_answer_has_no_f1():
     [
         ("1. Login\n2) Charts\n\n- Tests", ["Login", "Charts", "Tests"]),
         ("1) Login, 2) Charts, 3) Tests", ["Login", "Charts", "Tests"]),
+        ("You mentioned, in this order: 1) Login, 2) Charts", ["Login", "Charts"]),
+        ("**In this order:**\n\n1. Login\n2. Charts: bars", ["Login", "Charts: bars"]),
+        ("In this order:", ["In this order:"]),
         ("It was one thing.", ["It was one thing."]),
         ("", []),
     ],

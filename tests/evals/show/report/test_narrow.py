@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from emend.evals.judging.calibration.agreement import Calibration
@@ -19,7 +20,7 @@ from emend.evals.results.analyses.compare import compare
 from emend.evals.show.report import secondary
 from emend.evals.show.report.analysis import render_comparison
 from emend.evals.show.report.judges import render_calibration, show_stress
-from emend.evals.show.report.layout import decimal, frame
+from emend.evals.show.report.layout import Frame, decimal, frame
 from emend.evals.show.report.lists import show_edit, show_facts, show_hits
 from emend.evals.show.report.measurements import render_retrieval
 from emend.memory.edit import Edit
@@ -87,6 +88,31 @@ def test_a_listed_row_has_all_its_names_and_no_empty_cell() -> None:
         "editor rag  node compose",
         "  median ms  0.3",
     ]
+
+
+@pytest.mark.parametrize("cell", ["x", Text("x\ny"), "[b]x[/b]", Text("x", "bold"), Text("x").append("y", "red"),
+                                  Text("x", justify="left"), Text("x")])  # fmt: skip
+def test_a_table_that_fits_looks_as_rich_draws_it_row_by_row(cell: Text | str) -> None:
+    table = frame("run", "editors", "n", names=2)
+    table.add_row(Text(""), Text("long"), cell)
+    for row in (("run-1", "rag, mello", "3"), ("", "", ""), ("run-10 twice", "二三", "12"), ("a\tb ", "x" * 14, "")):
+        table.add_row(*map(Text, row))
+    assert_drawn_row_by_row(table)
+
+
+def test_a_table_without_rows_looks_as_rich_draws_it() -> None:
+    assert_drawn_row_by_row(frame("run", "n"))
+
+
+def assert_drawn_row_by_row(table: Frame) -> None:
+    plain = Table(box=table.box, pad_edge=False, header_style="")
+    plain.columns, plain.rows = table.columns, table.rows
+    shown = []
+    for drawn in (table, plain):
+        file = io.StringIO()
+        Console(file=file, width=50, force_terminal=True).print(drawn)
+        shown.append(file.getvalue())
+    assert shown[0] == shown[1]
 
 
 # --- the tables that go through it

@@ -12,6 +12,8 @@ from emend.memory.retrieval.conversations.dates import DateIndex, query_dates
 from emend.memory.retrieval.conversations.newest import asks_for_present
 from emend.memory.retrieval.conversations.pieces import pieces_of
 from emend.memory.retrieval.conversations.sessions import session_titles
+from emend.memory.retrieval.conversations.speaker import SpeakerIndex
+from emend.memory.retrieval.conversations.standing import asks_for_help, standing_bonus
 from emend.memory.retrieval.conversations.topic import topic_of
 from emend.memory.retrieval.conversations.turns import TurnOrder, speaker_of
 from emend.memory.retrieval.exact import ExactCorpus
@@ -37,6 +39,15 @@ def found(strategy: str, query: str, k: int = 3) -> list[str]:
     return [hit.entry.edit_id for hit in retriever.search(query, k)]
 
 
+def chat(*texts: str) -> list[Entry]:
+    return [Entry(id=f"c:{n}", edit_id=f"c:{n}", text=text, time="2024-01-01") for n, text in enumerate(texts)]
+
+
+def ranked(texts: list[Entry], query: str) -> list[str]:
+    retriever = load_retriever("conversation")(ExactCorpus.of(texts, LexicalEmbedding()))
+    return [hit.entry.id for hit in retriever.search(query, len(texts))]
+
+
 def test_turns_are_ordered_by_time_and_the_numbers_of_their_ids():
     turns = TurnOrder(entries())
     assert [turns.entries[position].edit_id for position in turns.order] == list(TURNS)
@@ -52,9 +63,8 @@ def test_texts_without_time_and_number_have_no_neighbours():
 
 
 def test_an_assistants_replies_are_no_neighbours():
-    texts = ["user: I live in Brask.", "assistant: Brask is nice."]
-    chat = [Entry(id=f"c:{n}", edit_id=f"c:{n}", text=text, time="2024-01-01") for n, text in enumerate(texts)]
-    assert TurnOrder(chat).neighbours(1) == [None, None]
+    texts = chat("user: I live in Brask.", "assistant: Brask is nice.")
+    assert TurnOrder(texts).neighbours(1) == [None, None]
 
 
 def test_a_window_finds_the_answer_by_the_question_before_it():
@@ -152,7 +162,52 @@ def test_the_topic_of_a_request_is_what_it_asks_about(request_: str, topic: str)
 
 def test_a_turn_that_repeats_the_words_of_a_request_does_not_come_before_its_topic():
     texts = ["user: Can you give me a comprehensive summary of the law?", "user: I planted beans in my garden."]
-    chat = [Entry(id=f"c:{n}", edit_id=f"c:{n}", text=text, time="2024-01-01") for n, text in enumerate(texts)]
-    retriever = load_retriever("conversation")(ExactCorpus.of(chat, LexicalEmbedding()))
     query = "Can you give me a comprehensive summary of how I planted my garden?"
-    assert [hit.entry.id for hit in retriever.search(query, 1)] == ["c:1"]
+    assert ranked(chat(*texts), query)[0] == "c:1"
+
+
+@pytest.mark.parametrize(
+    ("query", "asks"),
+    [
+        ("Can you help me plan my garden?", True),
+        ("How should I list my jobs?", True),
+        ("What are some good tools for writing?", True),
+        ("How many beans did I plant?", False),
+        ("What did you recommend for my garden?", False),
+        ("Have I ever planted beans?", False),
+        ("", False),
+    ],
+)
+def test_requests_for_help_are_told_from_questions_about_the_conversation(query: str, asks: bool):
+    assert asks_for_help(query) == asks
+
+
+def test_standing_instructions_are_found_by_requests_that_share_no_word_with_them():
+    texts = chat(
+        "user: I listed the jobs of my uncle in a letter.",
+        "assistant: Always keep a copy of such a letter.",
+        "user: Always answer in bullet points.",
+        "user: I bought beans.",
+        "user: I prefer short replies.",
+    )
+    assert list(standing_bonus(texts)) == [0, 0, 5, 0, 2]
+    assert ranked(texts, "How should I list my jobs?")[:3] == ["c:0", "c:2", "c:4"]
+    assert ranked(texts, "Which jobs did I list?").index("c:2") > 2
+
+
+def test_a_polite_request_is_not_about_what_the_assistant_said():
+    index = SpeakerIndex(chat("user: I bought beans.", "assistant: Plant them in May."))
+    assert list(index.speaks("Can you help me with my beans?") > 0) == [True, False]
+    assert not index.speaks("Which month did you recommend for my beans?").any()
+
+
+def test_a_message_that_continues_the_previous_one_comes_before_others():
+    texts = chat(
+        "user: I would like to visit the lighthouse of Brask.",
+        "assistant: It opens at nine.",
+        "user: And what about Sundays then?",
+        "user: And what about garlic then?",
+    )
+    assert TurnOrder(texts).previous_requests() == [0, 1, 0, 2]
+    order = ranked(texts, "When did I ask about the lighthouse of Brask?")
+    assert order.index("c:0") < order.index("c:2") < order.index("c:3")
