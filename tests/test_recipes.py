@@ -62,7 +62,7 @@ def words_of(script: str, folder: Path, more: dict[str, str]) -> list[str]:
         (programs / name).chmod(0o700)
     call.unlink(missing_ok=True)
     env = {"PATH": f"{programs}:/usr/bin:/bin", "CALL": str(call), "HERE": str(folder)} | more
-    subprocess.run(["bash", "-euc", script], env=env, cwd=folder, check=True, timeout=20)
+    subprocess.run(["bash", "-euc", script], env=env, cwd=folder, check=True, timeout=120)
     words = call.read_text().split("\0")[:-1]
     return [word.removeprefix("/tmp/") for word in words]
 

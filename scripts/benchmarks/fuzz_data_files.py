@@ -33,7 +33,7 @@ from emend.evals.log.manifest import Manifest  # noqa: E402
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingData  # noqa: E402
 from scripts.benchmarks.alarm import alarm  # noqa: E402
 
-SECONDS = 10
+SECONDS = 60
 RUN_EVERY = 20
 ODD_VALUES: tuple[Any, ...] = (
     None,

@@ -1,6 +1,6 @@
 """Mutates files of a run folder, one at a time, and reads the folder with every command that reads one.
 
-Each command must end within 10 seconds with exit code 0, or 2 and one line; nothing outside the folder may change.
+Each command must end within a minute with exit code 0, or 2 and one line; nothing outside the folder may change.
 
     python scripts/benchmarks/fuzz_run_folders.py --count 1000 --seed 0
 """
@@ -38,8 +38,8 @@ from tests.paths import DATA  # noqa: E402
 from tests.provider.protocols import Asked  # noqa: E402
 from tests.provider.server import Provider  # noqa: E402
 
-SECONDS = 10
-LONGEST = 300.0
+SECONDS = 60
+LONGEST = 1800.0
 """Seconds after which a case ends the process: longer than all its commands at their limit."""
 COMMANDS = (
     "report",

@@ -31,7 +31,7 @@ def server(tmp_path_factory):
         yield f"http://127.0.0.1:{port}"
     finally:
         started.terminate()
-        started.wait(10)
+        started.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -48,7 +48,7 @@ def serve():
     yield start
     for one in started:
         one.kill()
-        one.wait(10)
+        one.wait(60)
 
 
 def _serve(folder: Path, port: int) -> subprocess.Popen:
@@ -61,14 +61,14 @@ def _serve(folder: Path, port: int) -> subprocess.Popen:
         stderr=subprocess.DEVNULL,
         env={**os.environ, "ANONYMIZED_TELEMETRY": "False"},
     )
-    for _ in range(300):
+    for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=1).close()
             return started
         except OSError:
             time.sleep(0.1)
     started.kill()
-    pytest.skip(f"`chroma run` did not answer within 30 s (exit code {started.wait(10)})")
+    pytest.skip(f"`chroma run` did not answer within 120 s (exit code {started.wait(60)})")
 
 
 def _place(kind: str, request):

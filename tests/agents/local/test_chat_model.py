@@ -241,7 +241,7 @@ def test_weights_are_not_used_while_an_editor_holds_the_lock(model):
             call = pool.submit(model.score, "The capital is", ["Paris"])
             time.sleep(0.05)
             assert not call.done()
-        assert call.result(timeout=10).log_probs
+        assert call.result(timeout=60).log_probs
 
 
 def test_closed_model_has_no_thread_and_refuses(random_lm):

@@ -107,7 +107,7 @@ def test_retry_after_is_waited_for():
     with Provider(faults=["429-after"], after="0.3") as provider:
         asked_model(provider).invoke("x")
         first, second = provider.requests
-    assert 0.3 <= second.at - first.at < 2
+    assert 0.3 <= second.at - first.at < 20
 
 
 def test_a_limit_is_waited_out_beyond_the_tries_of_a_fault():
@@ -123,7 +123,7 @@ def test_a_pause_in_the_error_text_is_waited_for():
     with Provider(lambda asked: next(replies)) as provider:
         asked_model(provider).invoke("x")
         first, second = provider.requests
-    assert 0.3 <= second.at - first.at < 2
+    assert 0.3 <= second.at - first.at < 20
 
 
 @pytest.mark.parametrize("protocol", ["chat", "anthropic"])
@@ -132,7 +132,7 @@ def test_a_retry_after_beyond_patience_ends_the_call_at_once(protocol):
         began = time.monotonic()
         with pytest.raises(ProviderPaused, match=r"429.*a pause of 1:00:00: resume after 2.* UTC"):
             asked_model(provider, protocol).invoke("x")
-    assert provider.count == 1 and time.monotonic() - began < 5
+    assert provider.count == 1 and time.monotonic() - began < 60
 
 
 def test_what_is_recorded_as_sent_is_what_was_sent():

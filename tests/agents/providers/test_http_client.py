@@ -55,8 +55,8 @@ def test_as_many_connections_as_calls_at_once(protocol):
 
 @pytest.mark.parametrize("fault", ["reset", "hang"])
 def test_after_a_broken_exchange_there_is_another_connection(fault):
-    with CountingProvider(responder=lambda asked: "Ostrim", faults=["", fault], hang=1.0) as provider:
-        model = asked_model(provider, timeout=0.5)
+    with CountingProvider(responder=lambda asked: "Ostrim", faults=["", fault], hang=4.0) as provider:
+        model = asked_model(provider, timeout=2.0)
         assert [model.invoke("Where?").text for _ in range(3)] == ["Ostrim"] * 3
         assert (len(provider.connections), provider.count) == (2, 4)
 
@@ -112,7 +112,7 @@ def closing_server() -> Iterator[tuple[int, SimpleQueue[bytes]]]:
         thread.start()
         yield listener.getsockname()[1], requests
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(5)
+    thread.join(60)
 
 
 class MovedHandler(Handler):

@@ -203,7 +203,7 @@ def test_a_calls_place_is_kept_until_its_reply_is_written(provider, tmp_path, mo
 
 
 def test_while_a_call_waits_to_be_retried_another_has_its_place():
-    backoff = Backoff(attempts=3, first=0.5, longest=0.5, total=2.0, rate_limited=0.0)
+    backoff = Backoff(attempts=3, first=2.0, longest=2.0, total=8.0, rate_limited=0.0)
     with Provider(faults=["503"]) as provider, ThreadPoolExecutor(1) as pool:
         model = asked_model(provider, policy=quick_policy(backoff=backoff))
         model.policy.limit_calls(1)

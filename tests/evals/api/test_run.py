@@ -150,7 +150,7 @@ def test_a_cancelled_run_stops_and_is_resumable(tmp_path, workers):
         class Reports(Progress):
             def unit(self, *counts, **more):
                 loop.call_soon_threadsafe(first.set)
-                free.wait(10)
+                free.wait(60)
 
         loop, first, free = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
         task = asyncio.create_task(emend.arun(*toys, progress=Reports(), **options))

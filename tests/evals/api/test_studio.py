@@ -108,7 +108,7 @@ def test_langgraph_dev_runs_the_graphs_over_its_api(keys: None, tmp_path) -> Non
         finally:
             client.close()
             server.terminate()
-            server.wait(30)
+            server.wait(120)
 
 
 def _wait(client: httpx.Client, server: "subprocess.Popen[bytes]") -> None:

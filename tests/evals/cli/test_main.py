@@ -166,7 +166,7 @@ def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch) 
                 patch.setenv(name, value)
             out, err = python(
                 "import sys; sys.argv = ['emend']; from emend.evals.cli.main import main; main()"
-            ).communicate(timeout=60)
+            ).communicate(timeout=600)
         assert out.split() in ([expected], [expected, "train"]), err
 
 

@@ -32,7 +32,7 @@ def package(tmp_path: Path) -> Path:
 
 def call(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(package)))}
-    return subprocess.run([sys.executable, "-m", "emend", *words], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "emend", *words], env=env, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.slow

@@ -151,9 +151,8 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
     words = (*RUN[:-1], "scripted:20", "--benchmark-option", "cases=400")
     child = python(code, *words, "--out", str(tmp_path / "o"))
     records = tmp_path / "o" / RECORDS
-    for _ in range(600):
-        if records.exists() and records.stat().st_size:
-            break
+    while not (records.exists() and records.stat().st_size):
+        assert child.poll() is None, child.communicate()[1]
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=600)

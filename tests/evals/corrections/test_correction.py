@@ -53,10 +53,13 @@ def test_a_correction_is_counted_beside_the_score_and_changes_no_line_of_the_run
 
 
 def test_commands_that_correct_one_run_at_once_lose_nothing(tmp_path: Path) -> None:
+    one = ScoreCorrection(
+        unit="u", probe="p", case="c", setting="s", editor="rag", kind="efficacy", score="contains", was=0, value=1
+    )
+
     def lines(writer: int) -> list[ScoreCorrection]:
-        names = {"case": "c", "setting": "s", "editor": "rag", "kind": "efficacy", "score": "contains"}
-        shared = {**names, "was": 0, "value": 1, "note": "n" * 200, "unit": f"u{writer}"}
-        return [ScoreCorrection(probe=f"p{number}", **shared) for number in range(400)]
+        long = one.model_copy(update={"unit": f"u{writer}", "note": "n" * 200})
+        return [long.model_copy(update={"probe": f"p{number}"}) for number in range(400)]
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda writer: add_corrections(tmp_path, lines(writer)), range(80)))

@@ -176,7 +176,7 @@ def test_a_provider_that_hangs_is_given_up_and_asked_again(method, server, tmp_p
     strike = Strike(("hang",), ("hang",))
     with Provider(believes, strike=strike, structured=SERVERS[server][1]) as provider:
         run_of = Ended(provider, server, method, tmp_path / "run")
-        summary = run_of.run(2, timeout=0.4)
+        summary = run_of.run(2, timeout=1.0)
         first, second = (run_of.outcomes()[case] for case in order_of(run_of.folder))
         assert (first, second, summary.failed) == ("ModelUnreachable", "right", 1)
         provider.strike = lambda asked: ""

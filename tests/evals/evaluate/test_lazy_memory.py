@@ -23,14 +23,14 @@ class SlowMemory:
 
     def add(self, edits: Sequence[Edit]) -> None:
         self.writes.append([edit.text for edit in edits])
-        assert len(self.writes) > 1 or self.may_go.wait(10)
+        assert len(self.writes) > 1 or self.may_go.wait(60)
         if self.refused in self.writes[-1]:
             raise BadData(f"{self.refused} is refused")
 
 
 def wait_until(happens: Callable[[], bool]) -> None:
-    """Wait for another thread, 10 s at most."""
-    end = time.monotonic() + 10
+    """Wait for another thread, a minute at most."""
+    end = time.monotonic() + 60
     while not happens():
         assert time.monotonic() < end
         time.sleep(0.005)

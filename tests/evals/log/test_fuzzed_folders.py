@@ -18,8 +18,12 @@ def test_mutated_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_one_hundred_mutated_files_and_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", range(0, 100, 20))
+def test_one_hundred_mutated_files_and_all_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """In five parts, each of which has the time of a test."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
-    findings, outcomes = fuzz(100, 4, tmp_path)
-    assert findings == [] and outcomes.total() == 100 * len(COMMANDS)
+    findings, outcomes = fuzz(20, 4, tmp_path, first=first)
+    assert findings == [] and outcomes.total() == 20 * len(COMMANDS)

@@ -8,6 +8,7 @@ import pytest
 from emend.editors.hyperparameters import read_settings, search_space, shipped_settings
 from emend.evals.config.measure_config import TuneConfig
 from emend.evals.evaluate.resources import load_benchmark
+from emend.evals.log.folder import locked
 from emend.evals.results.settings_search import (
     divide_cases,
     draw_settings,
@@ -16,7 +17,6 @@ from emend.evals.results.settings_search import (
     settings_file,
     tune,
 )
-from emend.evals.log.folder import locked
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.command_line import emend
 

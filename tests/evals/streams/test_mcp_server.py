@@ -60,7 +60,7 @@ def http(tmp_path):
     yield start
     for server in servers:
         server.terminate()
-        assert server.wait(20) is not None
+        assert server.wait(120) is not None
         server.stdout.close()
 
 
@@ -212,7 +212,7 @@ def test_a_server_ends_when_its_client_goes_or_it_is_terminated(tmp_path):
         )
         time.sleep(3)
         end(server)
-        assert server.wait(20) in (0, 130, -signal.SIGTERM)
+        assert server.wait(120) in (0, 130, -signal.SIGTERM)
         server.stdout.close()
         if not server.stdin.closed:
             server.stdin.close()

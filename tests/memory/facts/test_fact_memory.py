@@ -245,7 +245,7 @@ def test_threads_lose_nothing(tmp_path):
 
 def _remember(folder, name, barrier):
     with FactMemory(folder) as memory:
-        barrier.wait(30)
+        barrier.wait(120)
         for number in range(20):
             origin = Provenance(operation_id=f"shared {number}")
             memory.remember("Ann", "tasks", f"shared task {number}", provenance=origin)
@@ -260,7 +260,7 @@ def test_processes_at_once_lose_nothing_and_add_nothing_twice(tmp_path):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(240)
         assert process.exitcode == 0
     with FactMemory(tmp_path) as memory:
         tasks = objects(memory.lookup("Ann", "tasks").facts)

@@ -20,7 +20,7 @@ ROOM = ("data_level0.bin", "length.bin")
 
 def hold() -> None:
     """Fill the free memory from which a new index takes its room."""
-    together = threading.Barrier(8, timeout=20)
+    together = threading.Barrier(8, timeout=60)
 
     def fill() -> None:
         bytes(HELD * 1_500_000)  # once freed, blocks as large as this one are taken from what was used before

@@ -190,14 +190,14 @@ def test_workers_end_with_their_driver(tmp_path: Path):
     words = f"run --benchmark {BENCHMARK} --editor {EDITOR} --model tests.evals.toys:ScriptedModel".split()
     words += f"--workers processes:2 --benchmark-option cases=3000 --out {tmp_path / 'run'}".split()
     driver = subprocess.Popen([sys.executable, "-m", "emend.evals.cli.main", *words], stderr=subprocess.DEVNULL)
-    records, end = tmp_path / "run" / "records.jsonl", time.monotonic() + 60
+    records, end = tmp_path / "run" / "records.jsonl", time.monotonic() + 240
     while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
         time.sleep(0.05)
     workers, servers = workers_of(driver.pid), fork_servers_of(driver.pid)
     driver.kill()
     driver.wait()
     assert len(workers) == 2 and len(servers) == 1
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while any(map(runs, workers + servers)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(runs, workers + servers))
