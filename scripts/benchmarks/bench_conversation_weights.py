@@ -6,8 +6,8 @@ The score of a turn is linear in the weights. For each conversation, weights are
 the other among GRID from equal ones on, by the mean evidence recall@10 of their questions, and are then measured on the
 conversation that was left out. Beside them stand the shipped weights. Printed are the folds, the weights that each
 chose, and the recall of all questions by kind. The constants that are no settings (names, the prior of turns) are the
-shipped ones, and the order of updates is left out. What a user's message inherits from the previous one is not linear, so
-that figures for chats with an assistant are approximate.
+shipped ones, and the order of updates is left out. What a user's message inherits from the previous one is not linear,
+so that figures for chats with an assistant are approximate.
 """
 
 import argparse

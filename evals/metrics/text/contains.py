@@ -193,7 +193,8 @@ def _mention(text: ValueText, hit: AnswerHit, question: str) -> Mention:
     first, last = _sentence(text, hit.start)
     plain = text.plain
     after = plain[hit.end : max(last, hit.end)]
-    return Mention(plain[first : hit.start], plain[hit.start : hit.end], after, question)
+    name = plain[hit.start : hit.end]
+    return Mention(plain[first : hit.start], name, after, question, verbatim=not hit.rule)
 
 
 def _sentence(text: ValueText, position: int) -> tuple[int, int]:

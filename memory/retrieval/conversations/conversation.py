@@ -12,10 +12,10 @@ from pydantic import Field
 from emend.memory.retrieval.base import Corpus, Entry, Hit
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.conversations.dates import DateIndex
+from emend.memory.retrieval.conversations.instructions import asks_for_help, standing_bonus
 from emend.memory.retrieval.conversations.newest import DEPTH, UpdateOrder
 from emend.memory.retrieval.conversations.sessions import STEM_SEARCH, Sessions
 from emend.memory.retrieval.conversations.speaker import SpeakerIndex
-from emend.memory.retrieval.conversations.standing import asks_for_help, standing_bonus
 from emend.memory.retrieval.conversations.topic import topic_of
 from emend.memory.retrieval.conversations.turns import TurnOrder, utterance
 from emend.memory.retrieval.conversations.vocabulary import CHAT_WORDS, Related

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
-from emend.memory.retrieval.conversations.standing import ADDRESS
+from emend.memory.retrieval.conversations.instructions import ADDRESS
 from emend.memory.retrieval.conversations.turns import ASSISTANT, USER, speaker_of
 from emend.memory.retrieval.default import Default
 from emend.memory.retrieval.exact import DECIMALS

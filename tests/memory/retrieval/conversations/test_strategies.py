@@ -9,11 +9,11 @@ from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conversations.conversation import standardised, statement_prior
 from emend.memory.retrieval.conversations.dates import DateIndex, query_dates
+from emend.memory.retrieval.conversations.instructions import asks_for_help, standing_bonus
 from emend.memory.retrieval.conversations.newest import asks_for_present
 from emend.memory.retrieval.conversations.pieces import pieces_of
 from emend.memory.retrieval.conversations.sessions import session_titles
 from emend.memory.retrieval.conversations.speaker import SpeakerIndex
-from emend.memory.retrieval.conversations.standing import asks_for_help, standing_bonus
 from emend.memory.retrieval.conversations.topic import topic_of
 from emend.memory.retrieval.conversations.turns import TurnOrder, speaker_of
 from emend.memory.retrieval.exact import ExactCorpus
