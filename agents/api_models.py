@@ -5,6 +5,7 @@ import math
 import os
 import re
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ SECONDS_A_REPLY = 120
 API_DEFAULTS: dict[str, Any] = {"temperature": 0, "timeout": SECONDS_A_REPLY}
 # Default limits of API models: seconds of a call including retries, and megabytes of a reply.
 DEFAULT_BOUNDS = {"deadline": 600.0, "reply_mb": 8.0}
+# Setting of clients that Emend replaces by its own retries.
+OWN_RETRIES = "max_retries"
 # Paths that clients append to an address themselves.
 ENDPOINT = re.compile(r"/(chat/completions|completions|responses|messages)/*$", re.I)
 # Start of a server address.
@@ -93,7 +96,7 @@ def _client_options(provider: str, settings: dict[str, Any], key: str) -> dict[s
     """Return the options of a provider's client; `key` names the variable with the API key."""
     from emend.agents.providers.environment import clean_key
 
-    options = API_DEFAULTS | {"max_retries": 0}
+    options = API_DEFAULTS | {OWN_RETRIES: 0}
     # OpenAI-compatible servers report the tokens of a stream only on request.
     if provider == "openai" and settings.get("streaming"):
         options["stream_usage"] = True
@@ -125,8 +128,6 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
 
     from emend.agents.providers.http_client import bound_exchanges
 
-    if settings.get("max_retries"):
-        raise BadSettings("model.max_retries: Emend does its own retries: leave the setting out.")
     seconds, megabytes = (
         parse_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS
     )
@@ -147,6 +148,19 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     return model
 
 
+def refuse_own_retries(name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse a client's own number of retries, which would multiply Emend's.
+
+    Raises:
+        BadSettings: the setting is given.
+    """
+    if OWN_RETRIES in settings:
+        raise BadSettings(
+            f"setting '{OWN_RETRIES}' of model '{name}' has no effect, since Emend retries calls "
+            "itself: leave it out; 'deadline' limits the seconds of a call with its retries."
+        )
+
+
 def parse_bound(setting: str, value: Any) -> float:
     """Return the value of a limit as a number.
 
@@ -155,7 +169,7 @@ def parse_bound(setting: str, value: Any) -> float:
     """
     if isinstance(value, (int, float)) and 0 < value < math.inf:
         return float(value)
-    raise BadSettings(f"model.{setting} is {value!r}: give a number above 0.")
+    raise BadSettings(f"setting '{setting}' is {value!r}: give a number above 0.")
 
 
 def _refuse_unknown(model: "BaseChatModel", name: str, options: dict[str, Any]) -> None:
@@ -168,5 +182,5 @@ def _refuse_unknown(model: "BaseChatModel", name: str, options: dict[str, Any]) 
         place = "extra_body" if "extra_body" in known else "model_kwargs"
         raise BadSettings(
             f"unknown setting '{setting}' of model '{name}': {nearest(setting, known)} Give a "
-            f'parameter of the server itself in model.{place}={{"{setting}": ...}}.'
+            f'parameter of the server itself in {place}={{"{setting}": ...}}.'
         )

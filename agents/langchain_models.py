@@ -9,7 +9,13 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.api_models import API_DEFAULTS, DEFAULT_BOUNDS, parse_bound, split_address
+from emend.agents.api_models import (
+    API_DEFAULTS,
+    DEFAULT_BOUNDS,
+    OWN_RETRIES,
+    parse_bound,
+    split_address,
+)
 from emend.agents.llm import SUPPORTED, provider_names
 from emend.agents.providers.environment import clean_keys
 from emend.agents.providers.http_client import bound_exchanges
@@ -20,7 +26,6 @@ from emend.memory.registry import nearest
 # Providers for whose clients `bound_exchanges` can limit time and size; others only have their own
 # timeout.
 BOUNDED = ("openai", "anthropic")
-OWN_RETRIES = "max_retries"
 _PACKAGE = re.compile(r"pip install ([\w.-]+)")
 
 
@@ -44,8 +49,6 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
             f"model '{spec}': write langchain:PROVIDER:NAME, for example "
             "langchain:google_genai:NAME."
         )
-    if settings.get(OWN_RETRIES):
-        raise BadSettings("model.max_retries: Emend does its own retries: leave the setting out.")
     model, url = split_address(f"langchain:{provider}", model, f"{provider.upper()}_API_KEY")
     options = {key: value for key, value in settings.items() if key not in DEFAULT_BOUNDS}
     options |= {"base_url": url} if url else {}

@@ -30,6 +30,8 @@ MODELS: Registry[Loader] = Registry(
 )
 # Providers whose models run on this machine.
 LOCAL = ("tiny", "hf", "smollm2", "qwen2.5-coder-0.5b", "gemma3-270m")
+# Providers whose models are called by a client of LangChain.
+CLIENTS = ("openai", "anthropic", "langchain")
 LM_SETTINGS = ("dtype", "device", "device_map", "batch_tokens", "keep_mb", "deterministic")
 CHAT_SETTINGS = (
     "max_new_tokens",
@@ -93,6 +95,7 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     """
     from emend.agents.providers.environment import named_problems
 
+    check_model_settings(spec, settings)
     provider, _, name = spec.partition(":")
     with named_problems() if provider not in LOCAL else nullcontext():
         if name and provider not in MODELS.names():
@@ -231,6 +234,21 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
             "(BaseChatModel): see docs/how-to/extend.md."
         )
     return model
+
+
+def check_model_settings(spec: str, settings: Mapping[str, Any]) -> None:
+    """Reject settings that are known to be wrong before a model is loaded.
+
+    Raises:
+        BadSettings: a local model has no such setting, or a client of an API would retry calls
+            itself.
+    """
+    if is_local_spec(spec):
+        check_local_settings(spec, settings)
+    elif spec.partition(":")[0] in CLIENTS:
+        from emend.agents.api_models import refuse_own_retries
+
+        refuse_own_retries(spec.partition("@")[0], settings)
 
 
 def check_local_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,8 +193,8 @@ class Benchmark(Protocol):
     """Default mode: how many edits are applied together."""
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """Yield the cases in a stable order; `limit` takes the first ones, or for sorted files a
-        seeded sample.
+        """Yield the cases in a stable order; `limit` takes a seeded sample, or the first
+        conversations.
         """
         ...
 

@@ -1,8 +1,10 @@
 """Exceptions, one class per remedy; every message says what is wrong, the value, and what to do."""
 
+import difflib
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +12,12 @@ if TYPE_CHECKING:
 
     from emend.memory.probe import Usage
 
+# Smallest similarity of a name that is suggested for an unknown one; 'rga' has 0.67 to 'rag'.
+NEAR = 0.65
+# Smallest length of a name that is suggested because an unknown one begins with it.
+MIN_BEGINNING = 4
+# Maximum number of files beside a missing one that are compared with it.
+MAX_FILES = 2000
 # Message by pydantic's error type, which says what to write; braces are filled from the error's
 # context.
 SENTENCES = {
@@ -91,10 +99,50 @@ def first_problem(error: "ValidationError") -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error's text; of the system's errors without their number and the file's name."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
+    """Return an error's text; of the system's errors without their number and the file's name, but
+    with the nearest name beside a missing file.
+    """
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str | Path):
+        if near := near_path(Path(error.filename)):
+            return f"{error.strerror} (did you mean '{near}'?)"
+    return error.strerror
+
+
+def find_near(name: str, known: Iterable[str]) -> str:
+    """Return the known name that a name is most similar to, or else begins with; "" if none is
+    near.
+    """
+    names = list(known)
+    if close := difflib.get_close_matches(name, names, n=1, cutoff=NEAR):
+        return close[0]
+    long_enough = (other for other in names if len(other) >= MIN_BEGINNING)
+    return max(filter(name.startswith, long_enough), key=len, default="")
+
+
+def near_path(path: Path) -> str:
+    """Return the path beside a missing one whose name is nearest and has the same suffix, or the
+    same name with another suffix; "" if there is none.
+    """
+    try:
+        names = os.listdir(path.parent)[:MAX_FILES]
+    except OSError:
+        return ""
+    names.sort(key=lambda name: Path(name).suffix == path.suffix)
+    stems = {
+        Path(name).stem: name
+        for name in names
+        if Path(name).suffix == path.suffix or not path.suffix or Path(name).stem == path.stem
+    }
+    near = find_near(path.stem, stems)
+    return str(path.with_name(stems[near])) if near else ""
+
+
+def path_remedy(path: Path) -> str:
+    """Return the remedy for a missing path: the nearest one beside it, or to correct it."""
+    near = near_path(path)
+    return f"did you mean '{near}'?" if near else "correct the path."
 
 
 def place_of(error: BaseException) -> str:

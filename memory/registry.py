@@ -2,7 +2,6 @@
 `module:attr`.
 """
 
-import difflib
 import importlib
 import inspect
 import re
@@ -15,7 +14,7 @@ from os.path import lexists
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from emend.memory.errors import BadSettings, EmendError, place_of
+from emend.memory.errors import BadSettings, EmendError, find_near, place_of
 from emend.memory.products import Row, product_rows, read_rows
 
 T = TypeVar("T")
@@ -175,11 +174,13 @@ def summary_of(component: object) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return a hint with the nearest known name, with all known names, or that there are none."""
+    """Return a hint with the nearest known name, with all known names if none is near, or that
+    there are none.
+    """
     if not known:
         return "there are none."
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}."
+    close = find_near(name, known)
+    return f"did you mean '{close}'?" if close else f"known: {', '.join(sorted(known))}."
 
 
 @dataclass(frozen=True)

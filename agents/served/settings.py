@@ -70,7 +70,7 @@ def read_settings(name: str, settings: dict[str, Any]) -> ServedSettings:
         if setting not in known:
             raise BadSettings(
                 f"unknown setting '{setting}' of model '{name}': {nearest(setting, list(known))} "
-                f'Give a parameter of the server itself in model.extra_body={{"{setting}": ...}}.'
+                f'Give a parameter of the server itself in extra_body={{"{setting}": ...}}.'
             )
     try:
         return TypeAdapter(ServedSettings).validate_python(settings)

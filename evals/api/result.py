@@ -13,9 +13,12 @@ from emend.evals.results.aggregate.rows import Report
 from emend.evals.results.aggregate.rows import report as report_of
 from emend.evals.results.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.show.report.layout import DisplayTable
+from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
+from emend.evals.show.trace.verdicts import check_name
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import MissingExtra
+from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
     import pandas
@@ -99,8 +102,14 @@ class RunResult:
         return check_requirements(self.report, requirements or self.require)
 
     def records(self, editor: str | None = None) -> list[Record]:
-        """Return one record per probe, repeat and editor, or those of one editor."""
-        return [record for record in read_records(self.folder) if editor in (None, record.editor)]
+        """Return one record per probe, repeat and editor, or those of one editor.
+
+        Raises:
+            BadSettings: the run has no such editor.
+        """
+        chosen = self._filter(editor=editor)
+        check_name("the run has no editor", chosen.editor, self.manifest.config.editors)
+        return list(filter(chosen.fits, read_records(self.folder)))
 
     def to_pandas(self, what: str = "metrics") -> "pandas.DataFrame":
         """Return metrics or records as a data frame.
@@ -112,13 +121,13 @@ class RunResult:
 
         Raises:
             MissingExtra: pandas is not installed.
-            ValueError: `what` is neither `metrics` nor `records`.
+            BadSettings: `what` is neither `metrics` nor `records`.
         """
         if what == "metrics":
             return data_frame(self.report.rows)
         if what == "records":
             return data_frame(self.records(), "values", "usage", "tags")
-        raise ValueError(f"to_pandas('{what}'): write metrics or records")
+        raise BadSettings(f"to_pandas('{what}'): {nearest(what, ['metrics', 'records'])}")
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         """Run a DuckDB SQL query on the tables `records`, `scores`, `cases`, `edits` and `errors`,
@@ -159,9 +168,8 @@ class RunResult:
             BadSettings: the case, editor or probe does not exist.
         """
         from emend.evals.show.trace.case_trace import trace
-        from emend.evals.show.trace.filters import RecordFilter
 
-        chosen = RecordFilter(editor=editor, probe=probe)
+        chosen = self._filter(editor=editor, probe=probe)
         return TraceView(trace(self.folder, str(case), chosen))
 
     def answers(
@@ -189,10 +197,13 @@ class RunResult:
             BadSettings: no such editor, kind or score, or a condition of another form.
         """
         from emend.evals.show.trace.answers import list_answers
-        from emend.evals.show.trace.filters import AnswerFilter, RecordFilter
 
         answers = AnswerFilter(wrong=wrong, right=right, score=tuple(score), where=where)
-        return list_answers(self.folder, answers, RecordFilter(editor=editor, kind=kind))
+        return list_answers(self.folder, answers, self._filter(editor=editor, kind=kind))
+
+    def _filter(self, **fields: str | None) -> RecordFilter:
+        """Return a filter of records with the full name of its editor."""
+        return RecordFilter(**fields).with_full_name(self.manifest.config.editors)
 
     def compare(self, first: "str | RunResult", second: str | None = None) -> "ComparisonView":
         """Compare two editors of this run, or this run with another one, probe by probe, with

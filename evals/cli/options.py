@@ -427,11 +427,16 @@ def local_model(spec: str, settings: dict[str, Any]) -> AbstractContextManager[A
     Raises:
         BadSettings: the model is not local.
     """
-    from emend.agents.llm import load_model
+    from emend.agents.llm import MODELS, is_local_spec, load_model
 
-    model: Any = load_model(spec, **settings)
+    provider = spec.partition(":")[0]
+    is_remote = provider in MODELS.builtin and not is_local_spec(spec)
+    model: Any = None if is_remote else load_model(spec, **settings)
     if not hasattr(model, "lm"):
-        raise BadSettings(f"model '{spec}' is not local: use tiny or hf:FOLDER.")
+        raise BadSettings(
+            f"model '{spec.partition('@')[0]}' is not local, and this command reads the weights "
+            "of a local model: use tiny or hf:FOLDER."
+        )
     return closing(model)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from emend.evals.config.overrides import OVERRIDES
-from emend.evals.config.run_config import CORRECTIONS, LARGEST_SEED
+from emend.evals.config.run_config import CORRECTIONS, LARGEST_SEED, LIMIT, SEED
 from emend.memory.edit import FrozenModel
 
 
@@ -23,15 +23,8 @@ class BenchmarkConfig(FrozenModel):
     benchmark_options: dict[str, str] = Field(
         default={}, description="Option of the benchmark; repeatable."
     )
-    limit: int | None = Field(
-        default=None, ge=1, description="Maximum number of cases; default: all."
-    )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        le=LARGEST_SEED,
-        description="Random seed, also of the sample that --limit takes.",
-    )
+    limit: int | None = Field(default=None, ge=1, description=LIMIT)
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description=SEED)
 
 
 class RetrievalConfig(BenchmarkConfig):

@@ -50,6 +50,11 @@ OLD_NAMES = {
     "checkpoints": "reevaluate_at",
     "held_out": "perplexity_text",
 }
+SEED = "Random seed, also of the sample that --limit takes."
+LIMIT = (
+    "Maximum number of cases: a random sample drawn with --seed (of conversations the first); "
+    "default: all."
+)
 CORRECTIONS = (
     "File of a published audit of a conversation benchmark's answers, which are "
     "corrected or left out."
@@ -89,7 +94,7 @@ class RunConfig(Limits):
         description="With --mode sequential, numbers of applied edits at which all earlier cases "
         "are evaluated again, such as 10,50,every:100,end; none disables it; default: end.",
     )
-    limit: int | None = Field(default=None, description="Maximum number of cases; default: all.")
+    limit: int | None = Field(default=None, description=LIMIT)
     benchmark_options: dict[str, str] = Field(
         default={}, description="Option of the benchmark; repeatable."
     )
@@ -147,7 +152,7 @@ class RunConfig(Limits):
         description="Preset of editor settings: paper (as MeLLo and IKE were published) or best "
         "(Emend's own); other options and --set override it; see: emend list settings.",
     )
-    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description="Random seed.")
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description=SEED)
     repeats: int = Field(default=1, description="Number of repeated generations per probe.")
     concurrency: int = Field(
         default=4,

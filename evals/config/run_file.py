@@ -11,7 +11,14 @@ from pydantic import ValidationError
 from emend.evals.config.mode import END
 from emend.evals.config.overrides import MODEL
 from emend.evals.config.run_config import RunConfig
-from emend.memory.errors import BadData, BadSettings, MissingData, problem_of, reason_of
+from emend.memory.errors import (
+    BadData,
+    BadSettings,
+    MissingData,
+    path_remedy,
+    problem_of,
+    reason_of,
+)
 from emend.memory.files import read_input
 from emend.memory.json_files import check_yaml
 from emend.memory.redaction import hide_keys
@@ -177,8 +184,8 @@ def parse_yaml(path: Path) -> dict[Any, Any]:
         content = read_input(path)
     except FileNotFoundError as error:
         raise MissingData(
-            f"the configuration file '{path}' does not exist: correct the path, or write one with "
-            "emend run --save-config FILE."
+            f"the configuration file '{path}' does not exist: {path_remedy(path)} One is "
+            "written by emend run --save-config FILE."
         ) from error
     except (OSError, ValueError) as error:
         raise MissingData(

@@ -172,7 +172,8 @@ def count_filters(
             passed = _passed_texts(finished, name)
         else:
             passed = {line.case: [line.passed[name]] for line in finished if name in line.passed}
-        yield count_filter(name, passed, rejected[name], info.rejects, info.published)
+        attempts = None if info.sums_up and not rejected[name] else rejected[name]
+        yield count_filter(name, passed, attempts, info.rejects, info.published)
 
 
 def _passed_texts(finished: Sequence[ItemLine], name: str) -> dict[str, list[bool]]:

@@ -33,8 +33,10 @@ class FilterCount(FrozenModel):
     rejects: str
     reached: int
     passed: Estimate
-    rejected: int
-    """Number of rejected attempts, including those of items that passed in the end."""
+    rejected: int | None
+    """Number of rejected attempts, including those of items that passed in the end; None if other
+    filters count them.
+    """
     published: str = ""
 
 
@@ -174,7 +176,7 @@ def measure_diversity(texts: Sequence[str]) -> Diversity | None:
 def count_filter(
     name: str,
     outcomes: Mapping[str, Sequence[bool]],
-    rejected: int,
+    rejected: int | None,
     rejects: str,
     published: str = "",
 ) -> FilterCount:
@@ -183,7 +185,7 @@ def count_filter(
     Args:
         name: name of the filter.
         outcomes: outcomes by case; the confidence interval is clustered by case.
-        rejected: number of rejected attempts.
+        rejected: number of rejected attempts; None if other filters count them.
         rejects: description of what the filter rejects.
         published: rate that the paper reports.
     """

@@ -5,11 +5,12 @@ with stand-in models.
 import tempfile
 from pathlib import Path
 
-from emend.agents.llm import check_spec, is_local_spec
+from emend.agents.llm import check_model_settings, check_spec, is_local_spec
 from emend.agents.providers.prices import Prices
 from emend.agents.scoring import SMALL
 from emend.editors.device_speed import device_speed
 from emend.evals.config.build_config import BuildConfig
+from emend.evals.config.overrides import MODEL
 from emend.evals.construction.fresh import FRESH, knowledge_config
 from emend.evals.construction.items.job import make_items
 from emend.evals.construction.items.setup import load_construction
@@ -99,6 +100,7 @@ def _estimate_items(kind: str, config: BuildConfig, source: str) -> BuildEstimat
     judge_name = config.judge or config.model
     for spec in (config.model, judge_name):
         check_spec(spec)
+    check_model_settings(config.model, config.overrides.get(MODEL, {}))
     reply_to = load_pipeline(kind).sample
     chats, is_small = has_chat_template(config.model), _is_small(config.model)
     author = stand_in_for(config.model)(reply_to=reply_to, chats=chats, is_small=is_small)

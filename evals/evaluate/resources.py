@@ -28,7 +28,7 @@ from emend.evals.data.facts.fact_formats import READERS, check_file, is_fact_fil
 from emend.evals.jobs.workers.choose import MEMORY
 from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
-from emend.memory.errors import BadSettings, MissingData
+from emend.memory.errors import BadSettings, MissingData, find_near, path_remedy
 from emend.memory.files import private_folder
 from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
@@ -109,7 +109,20 @@ def check_benchmark_name(name: str) -> None:
     elif not (is_declared(name) or is_built_folder(name)):
         _refuse_path(name)
         if ":" not in name and not BENCHMARKS.installed(name):
-            BENCHMARKS.load(name)  # raises the error that names the nearest
+            _refuse_unknown(name)
+
+
+def _refuse_unknown(name: str) -> None:
+    """Refuse an unknown name with the nearest benchmark, or own file in the working folder.
+
+    Raises:
+        BadSettings: always.
+    """
+    files = [file.name for file in Path().iterdir() if is_fact_file(file.name)]
+    near = find_near(name, [*BENCHMARKS.names(), *files])
+    if near in files:
+        raise BadSettings(f"unknown benchmark '{name}': did you mean the file '{near}'?")
+    BENCHMARKS.load(name)  # raises the error that names the nearest
 
 
 def _refuse_path(name: str) -> None:
@@ -134,8 +147,8 @@ def _refuse_path(name: str) -> None:
             "in a folder of emend build."
         )
     raise MissingData(
-        f"'{name}' is neither a file nor a known benchmark: files of facts end in {endings}; see "
-        "emend list benchmarks."
+        f"'{name}' is neither a file nor a known benchmark: {path_remedy(path)} Files of facts end "
+        f"in {endings}; see emend list benchmarks."
     )
 
 

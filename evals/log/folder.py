@@ -2,9 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True)
 
     A killed process leaves no lock behind, since the lock is held by the operating system and not
     by the file's existence. A new folder that is empty at the end, or contains only `drafts`, is
-    removed; a rejected folder is not changed. Without `links` it must not be a symbolic link.
+    removed with its new parents; a rejected folder is not changed. Without `links` it must not be a
+    symbolic link.
 
     Raises:
         RunRefused: the folder cannot be created or written, another run uses it, or there is too
@@ -46,6 +47,7 @@ def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True)
         BadData: its name is invalid or belongs to something else.
     """
     had_lock = os.path.lexists(folder / LOCK)
+    new_parents = list(takewhile(lambda path: not os.path.lexists(path), folder.parents))
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         lock, is_new = _lock_folder(folder, links)
     try:
@@ -59,6 +61,7 @@ def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True)
         # Before the lock is released, since afterwards another run may use the folder.
         if is_new and _holds_only(folder, drafts):  # the run ended with a wrong name or setting
             _remove(folder)
+            _remove_empty(new_parents)
         lock.release()
 
 
@@ -93,6 +96,13 @@ def _holds_only(folder: Path, drafts: Collection[str]) -> bool:
     with suppress(OSError):  # the folder was deleted in the meantime
         return {path.name for path in folder.iterdir()} <= {LOCK, *drafts}
     return False
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, innermost first, up to the first that is not empty."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _remove(folder: Path) -> None:

@@ -21,10 +21,11 @@ from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
 from emend.evals.config.division import MAX_SHARES
 from emend.evals.config.run_config import OLD_NAMES, RESUMABLE_FIELDS, RunConfig
+from emend.evals.log.lines import TURNS
 from emend.evals.log.records import read_model, replace
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, RunRefused
+from emend.memory.errors import BadData, RunRefused, path_remedy
 from emend.memory.redaction import hide_keys
 
 MANIFEST = "manifest.json"
@@ -186,7 +187,7 @@ class Manifest(FrozenModel):
         except (FileNotFoundError, NotADirectoryError) as error:
             if not folder.exists():
                 raise BadData(
-                    f"the run folder '{folder}' does not exist: correct the path; `emend run` "
+                    f"the run folder '{folder}' does not exist: {path_remedy(folder)} `emend run` "
                     "makes one."
                 ) from error
             runs = [str(each.parent) for each in sorted(folder.glob(f"*/{MANIFEST}"))[:4]]
@@ -209,6 +210,11 @@ class Manifest(FrozenModel):
         cases = sum(listed.cases + listed.again for listed in self.cases.values())
         return cases * len(self.config.editors) * self.config.repeats
 
+    @property
+    def sample_seed(self) -> int | None:
+        """Seed of the random sample of an evaluation of edits, see `find_sample_seed`."""
+        return None if self.job else find_sample_seed(self.config, self.cases)
+
     def refuse_change(self, now: dict[str, Any], folder: Path) -> None:
         """Compare with the manifest, or some of its fields, that a run would have now.
 
@@ -221,6 +227,16 @@ class Manifest(FrozenModel):
                 f"the run in '{folder}' was started with other settings ({changed}). Give the "
                 "same settings, or another --out folder."
             )
+
+
+def find_sample_seed(config: RunConfig, cases: Mapping[str, CaseList]) -> int | None:
+    """Return the seed of the random sample that the limit of a run took; None if the run evaluates
+    all cases, or the first conversations.
+    """
+    largest = max((listed.cases for listed in cases.values()), default=0)
+    if config.limit is None or largest < config.limit or TURNS in cases:
+        return None
+    return config.seed
 
 
 def decisive_fields(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from emend.agents.llm import check_spec
+from emend.agents.llm import check_model_settings, check_spec
 from emend.evals.log.lines import TURNS
 from emend.evals.metrics.expected_answers import UNKNOWN
 from emend.evals.results.dry_run.estimate import COUNTS, DryRun, EstimatedRow
+from emend.evals.results.dry_run.local_model import absence
 from emend.evals.results.dry_run.price import priced
 from emend.evals.results.dry_run.sample import SAMPLE, without_warnings
 from emend.evals.results.dry_run.stand_in import StandIn, make_stand_in, text_of_length
@@ -33,6 +35,7 @@ def estimate_stream(file: str, config: StreamConfig) -> DryRun:
     """
     check_spec(config.model)
     run_config = config.run_config(file)
+    check_model_settings(config.model, run_config.model_spec.settings)
     places = read_stream_source(file, config).places
     sampled = _sample_config(config, min(SAMPLE, len(places)))
     sample = read_stream_source(file, sampled).places
@@ -50,8 +53,10 @@ def estimate_stream(file: str, config: StreamConfig) -> DryRun:
         }
         units = config.repeats * len(places)
         rows.append(EstimatedRow(setting=TURNS, editor=system, units=units, **counts))
-    estimate = priced(run_config, tuple(rows))
-    return estimate.model_copy(update={"sample": f"{len(sample)} places, spread over the stream"})
+    about: dict[str, Any] = {"sample": f"{len(sample)} places, spread over the stream"}
+    if missing := absence(config.model):
+        about |= {"needs": (f"missing: {missing}",)}
+    return priced(run_config, tuple(rows)).model_copy(update=about)
 
 
 def _count_questions(places: Sequence[StreamPlace]) -> int:

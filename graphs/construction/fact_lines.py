@@ -217,7 +217,9 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
         "markup": "A line has a label, markup or a placeholder.",
     }
     return {
-        FACT: FilterInfo(rejects="None of the facts written for the document passed the filters."),
+        FACT: FilterInfo(
+            rejects="None of the facts written for the document passed the filters.", sums_up=True
+        ),
         READABLE: FilterInfo(rejects="A line is not of the form `subject | relation | object`."),
         **describe(LINE_FILTERS, rejects),
         "repeated": FilterInfo(rejects="The fact repeats an earlier one."),

@@ -42,6 +42,8 @@ class FilterInfo(FrozenModel):
 
     rejects: str
     published: str = ""
+    sums_up: bool = False
+    """True if the filter sums up other filters, which count the attempts that they reject."""
 
 
 def add_counts(counts: Mapping[str, int], further: Mapping[str, int]) -> dict[str, int]:

@@ -260,7 +260,9 @@ def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     """
     return {
         READABLE: FilterInfo(rejects="The author's reply cannot be parsed."),
-        FACT: FilterInfo(rejects="None of the facts written for the document passed the filters."),
+        FACT: FilterInfo(
+            rejects="None of the facts written for the document passed the filters.", sums_up=True
+        ),
         **describe(FACT_FILTERS),
         LANGUAGE: FilterInfo(rejects=summary_of(find_foreign_language)),
         REPEATED: FilterInfo(rejects="The question repeats an earlier one."),

@@ -177,10 +177,21 @@ def test_address_with_a_password_is_refused_without_showing_it(spec):
     assert "me" not in str(caught.value).split("password")[0].split()
 
 
-def test_a_second_layer_of_retries_and_settings_of_a_wrong_type_are_refused_without_the_key(monkeypatch):
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("spec", ["openai:m@http://me:pw@h/v1", "anthropic:m", "langchain:openai:m"])
+def test_a_second_layer_of_retries_is_refused_with_the_setting_that_limits_a_call(spec, number):
+    with pytest.raises(BadSettings, match="Emend retries calls itself.*'deadline'") as caught:
+        load_model(spec, max_retries=number)
+    assert f"of model '{spec.partition('@')[0]}'" in str(caught.value)
+
+
+def test_a_wrong_setting_of_a_fetched_model_names_the_model_and_not_its_folder():
+    with pytest.raises(BadSettings, match="unknown setting 'temprature' of model 'smollm2'"):
+        load_model("smollm2", temprature=3)
+
+
+def test_settings_of_a_wrong_type_are_refused_without_the_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
-    with pytest.raises(BadSettings, match="does its own retries"):
-        load_model("openai:gpt-4.1-mini", max_retries=2)
     with pytest.raises(BadSettings, match="rejects its settings") as caught:
         load_model("openai:gpt-4.1-mini", temperature="hot", api_key="k-secret")
     assert "k-secret" not in str(caught.value)

@@ -44,6 +44,7 @@ def test_a_built_in_part_is_found_by_name_and_an_unknown_one_refused_with_the_ne
     with pytest.raises(BadSettings, match="unknown codec 'zzzzzz': known: json, repr"):
         registry.load("zzzzzz")
     assert nearest("zzzzzz", ["b", "a"]) == "known: a, b."
+    assert nearest("nowhere", ["knowedit", "knowledge"]) == "known: knowedit, knowledge."
 
 
 def test_parts_are_found_by_attribute_and_entry_point_but_not_under_a_built_in_name(registry, installed):

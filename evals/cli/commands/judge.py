@@ -210,12 +210,14 @@ def calibrate(
     from emend.evals.judging.calibration.agreement import panel_verdicts, store_calibration
     from emend.evals.judging.calibration.labels import read_labels
     from emend.evals.judging.calibration.stored import read_calibration
+    from emend.evals.metrics.equivalence.scorer import load_equivalence
     from emend.memory.registry import trust_names
 
     trust_names(trust or (), checked=True)
     rows = read_labels(labels)
     with judges.panel(limits) as (panel, models, _):
-        verdicts = panel_verdicts(panel, models, judges.concurrency)
+        scorer = load_equivalence().probability
+        verdicts = panel_verdicts(panel, models, judges.concurrency, scorer)
         results = calibrate_on(rows, panel.judges, verdicts, load=panel.load)
     if scored := [each for each in results if each.n]:
         previous = [read_calibration(panel.judges, each.kind) for each in scored]

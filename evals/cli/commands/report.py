@@ -174,9 +174,11 @@ def _show_against(folder: Path, against: str, scoring: str | None, as_json: bool
 def _show_reports(
     folders: Sequence[Path], reports: "Sequence[LabelledReport]", output: ReportOutput
 ) -> None:
+    from emend.evals.results.aggregate.tables import metric_tables
     from emend.evals.show.report.export import export
     from emend.evals.show.report.metrics import render_reports
 
+    metric_tables(reports, output.choice)  # raises the error about an unknown metric
     if output.svg is not None:
         from emend.evals.show.report.export import write_svg
 

@@ -218,6 +218,7 @@ def _show_estimate(kind: str, config: BuildConfig) -> None:
     from emend.evals.construction.fresh import FRESH
     from emend.evals.construction.show.card import unread_lines
     from emend.evals.construction.show.estimate import time_of
+    from emend.evals.results.dry_run.local_model import absence
 
     estimate = estimate_build(kind, config)
     print_text(f"{estimate.items} items; no model is called in a dry run")
@@ -227,6 +228,8 @@ def _show_estimate(kind: str, config: BuildConfig) -> None:
         cost = "no price" if role.cost is None else f"{role.cost:,.2f} {estimate.currency}"
         tokens = f"{role.input_tokens:,} tokens in, {role.output_tokens:,} out"
         print_text(f"  {role.role} {role.model}: {role.calls:,} calls, {tokens}, {cost}")
+    for missing in filter(None, map(absence, {role.model: None for role in estimate.roles})):
+        print_text(f"  missing: {missing}")
     if not estimate.roles:
         print_text("  No model is needed; with --model a model paraphrases the texts.")
         return

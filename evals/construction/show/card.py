@@ -34,7 +34,7 @@ def render_card(card: Card) -> RenderableType:
             each.name,
             str(each.reached),
             percent(each.passed),
-            str(each.rejected),
+            "" if each.rejected is None else str(each.rejected),
             Text(each.rejects),
         )
     lines = [

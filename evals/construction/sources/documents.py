@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from emend.evals.construction.sources.document_reader import DocumentReader
 from emend.evals.data.benchmarks.rows import read_text, sha256
-from emend.memory.errors import BadData, MissingData
+from emend.memory.errors import BadData, MissingData, path_remedy
 from emend.memory.files import open_file
 from emend.memory.text_pieces import cut_text
 
@@ -43,8 +43,8 @@ class DocumentFolder:
         self.unread: dict[str, str] = {}
         if not self.folder.is_dir():
             raise MissingData(
-                f"there is no folder '{path}': name one with .txt, .md, .html or "
-                ".pdf files with --from."
+                f"there is no folder '{path}': {path_remedy(self.folder)} With --from, name one "
+                "with .txt, .md, .html or .pdf files."
             )
         files = sorted(
             file for file in self.folder.rglob("*") if file.is_file() and not file.is_symlink()

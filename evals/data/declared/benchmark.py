@@ -22,7 +22,7 @@ from emend.evals.data.declared.templates import fill, fill_all, has_value, value
 from emend.evals.metrics.protocols import described, is_foreign, label_of, protocol_of_scorer
 from emend.evals.metrics.scoring.registry import check_scorers, is_own, scorer_of
 from emend.memory.edit import Edit, Triplet
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.errors import BadData, BadSettings, MissingData, path_remedy
 from emend.memory.probe import Probe
 
 # Template field for the current item of the list named by `for_each`.
@@ -85,7 +85,7 @@ class DeclaredBenchmark:
                 "beside the file."
             )
         if not path.is_file():
-            raise MissingData(f"{position}: the file '{path}' does not exist: correct the path.")
+            raise MissingData(f"{position}: the file '{path}' does not exist: {path_remedy(path)}")
         return path
 
     @cached_property

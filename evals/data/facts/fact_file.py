@@ -55,6 +55,11 @@ def _in_row(row: FactRow) -> Iterator[str]:
     for pattern, meaning in FORMS.items() if not row.is_long else ():
         if re.fullmatch(pattern, gold, re.DOTALL) and not row.aliases:
             yield f"the answer '{gold:.60}' {meaning}"
+    for alias in row.aliases:
+        if _is_list(alias, gold, row.aliases):
+            yield (
+                f"the alias '{alias:.60}' is one answer: if it lists several, write them as A | B"
+            )
     for question in (row.question or row.prompt or "", *row.paraphrases):
         if _holds(question, gold):
             yield f"the question '{question:.60}' holds its own answer '{gold:.40}'"
@@ -75,6 +80,13 @@ def _in_row(row: FactRow) -> Iterator[str]:
                 f"near_locality '{aside.question:.60}' has no documents that answer it: a question "
                 "that must stay as it is goes into locality"
             )
+
+
+def _is_list(alias: str, gold: str, aliases: Sequence[str]) -> bool:
+    """Return True if an alias looks like a list in another separator than that of its cell."""
+    if ";" in alias:
+        return ";" not in gold
+    return len(aliases) == 1 and ", " in alias and ", " not in gold
 
 
 def _holds(question: str, answer: str) -> bool:

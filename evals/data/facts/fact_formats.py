@@ -8,7 +8,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from emend.evals.data.benchmarks.rows import read_text
 from emend.evals.data.facts.fact_rows import FactRow
 from emend.evals.data.facts.published_facts import from_published, is_left_out, rows_of_object
 from emend.memory.distribution import install_command
-from emend.memory.errors import BadData, MissingData, MissingExtra, problem_of
+from emend.memory.errors import BadData, MissingData, MissingExtra, path_remedy, problem_of
 from emend.memory.json_files import check_yaml, parse_json, unique_keys, value_lines
 from emend.memory.registry import nearest
 
@@ -36,7 +36,7 @@ INDEX = re.compile(r"(Unnamed: [\d.]+)?")
 ELSEWHERE = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".txt")
 # Extension of gzip files.
 PACKED = ".gz"
-# Maximum number of faults listed in one error.
+# Maximum number of faults listed in one error, and of further rows with the same fault.
 MAX_FAULTS = 5
 
 
@@ -93,8 +93,8 @@ def check_facts(name: str) -> tuple[list[FactRow], list[str]]:
 def placed_facts(
     name: str, complete: Complete | None = None
 ) -> tuple[list[tuple[str, FactRow]], list[str]]:
-    """Return the valid rows with their positions, and the faults of the others."""
-    rows, faults = list[tuple[str, FactRow]](), list[str]()
+    """Return the valid rows with their positions, and the faults of the others, each once."""
+    rows, faults = list[tuple[str, FactRow]](), dict[str, list[str]]()
     for place, fields in placed_rows(name):
         try:
             if isinstance(fields, BadData):
@@ -113,10 +113,26 @@ def placed_facts(
             row = FactRow.model_validate(complete(present) if complete else present)
             rows.append((place, row))
         except ValidationError as error:
-            faults += [f"{place}, {_fault(item)}" for item in error.errors()]
+            for item in error.errors():
+                faults.setdefault(f", {_fault(item)}", []).append(place)
         except BadData as error:
-            faults.append(f"{place}: {error}")
-    return rows, faults
+            faults.setdefault(f": {error}", []).append(place)
+    return rows, [f"{_places(places)}{fault}" for fault, places in faults.items()]
+
+
+def _places(places: Sequence[str]) -> str:
+    """Return the positions of a fault: the first, and those of further rows within the file.
+
+    >>> _places(["x.csv, line 2", "x.csv, line 3", "x.csv, line 5"])
+    'x.csv, line 2 (also line 3, line 5)'
+    """
+    first, *others = places
+    if not others:
+        return first
+    texts = ", ".join(place.rpartition(", ")[2] for place in others[:MAX_FAULTS])
+    if len(others) > MAX_FAULTS:
+        texts += f" and {len(others) - MAX_FAULTS} more"
+    return f"{first} (also {texts})"
 
 
 def _refuse_control(value: Any) -> None:
@@ -156,8 +172,8 @@ def check_file(name: str) -> None:
         return
     if not path.is_file():
         raise MissingData(
-            f"the file '{name}' does not exist: correct the path, or write a template with emend "
-            "data new FILE."
+            f"the file '{name}' does not exist: {path_remedy(path)} A template is written "
+            "by emend data new FILE."
         )
     ending = ending_of(path)
     if ending in ELSEWHERE:

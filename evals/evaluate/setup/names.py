@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.gguf.catalogue import CATALOGUE, require_fetched
-from emend.agents.llm import HUB_ID, check_local_settings, check_spec, is_local_spec
+from emend.agents.llm import HUB_ID, check_model_settings, check_spec
 from emend.agents.roles.answer import find_wording
 from emend.agents.roles.instructions import load_instructions
 from emend.editors.hyperparameters import check_settings
@@ -22,7 +22,7 @@ from emend.evals.evaluate.resources import check_benchmark_name, make_benchmark
 from emend.evals.metrics.protocols import check_protocols, metrics_under
 from emend.evals.metrics.requirement import Requirement, check_requirement_names
 from emend.memory.embeddings.embed import check_embedding
-from emend.memory.errors import ModelError
+from emend.memory.errors import ModelError, path_remedy
 from emend.memory.retrieval.compose import load_retriever
 
 REQUIRE = "require"
@@ -47,8 +47,7 @@ def check_names(fields: Mapping[str, Any]) -> None:
         if editor in overrides:
             check_settings(EDITORS.load(editor), overrides[editor], editor)
     for spec in _specs(fields.get(MODEL) or ()):
-        if MODEL in overrides and is_local_spec(spec):
-            check_local_settings(spec, overrides[MODEL])
+        check_model_settings(spec, overrides.get(MODEL, {}))
 
 
 def check_config(
@@ -87,8 +86,8 @@ def check_present(spec: str) -> None:
     folder = Path(name).expanduser()
     if provider == "hf" and name and not folder.exists() and not HUB_ID.fullmatch(name):
         raise ModelError(
-            f"model folder {folder} is not a folder: name a folder written by `save_pretrained` "
-            "of model and tokenizer."
+            f"model folder {folder} is not a folder: {path_remedy(folder)} It must be written by "
+            "`save_pretrained` of model and tokenizer."
         )
 
 

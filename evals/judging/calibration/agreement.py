@@ -10,6 +10,7 @@ from emend.agents.judging.base import Item, Role, Scale
 from emend.evals.judging.calibration.labels import LabelledItem
 from emend.evals.judging.calibration.stored import calibration_file
 from emend.evals.judging.calls import ask_calls, make_calls
+from emend.evals.judging.disputes import DISPUTED, EquivalenceScorer
 from emend.evals.judging.judgement import Judgement
 from emend.evals.judging.panel import Panel, load_judge
 from emend.evals.judging.votes import combine
@@ -47,6 +48,8 @@ class Calibration(RaterAgreement):
     missing: int
     reasons: dict[str, int]
     """Numbers of items without a verdict, by reason."""
+    disputed: int = 0
+    """Number of items without a verdict because the acceptance is disputed; 0 in older files."""
     repeats: int
     retest: RaterAgreement | None = None
     """Agreement between all pairs of repeats on the same item; None with one repeat."""
@@ -56,11 +59,15 @@ class Calibration(RaterAgreement):
 
 
 def panel_verdicts(
-    panel: Panel, models: "Mapping[str, BaseChatModel]", concurrency: int = 4
+    panel: Panel,
+    models: "Mapping[str, BaseChatModel]",
+    concurrency: int = 4,
+    scorer: EquivalenceScorer | None = None,
 ) -> AskPanel:
     """Return a function that asks a panel about items, with repeats as separate verdicts.
 
-    The function raises ModelError if the judges cannot be called.
+    The function raises ModelError if the judges cannot be called. The scorer disputes acceptances
+    that it finds impossible, as when a run is judged.
     """
     once = panel.model_copy(update={"repeats": 1})
 
@@ -71,7 +78,7 @@ def panel_verdicts(
         judged = [item.model_copy(update={"kind": judge.name}) for item in items]
         with JUDGES.plugin_errors(kind):
             calls = make_calls(panel, judge, judged, set())
-            results = ask_calls(calls, models, panel.retries, concurrency)
+            results = ask_calls(calls, models, panel.retries, concurrency, scorer)
         results.require_any()
         grouped: dict[tuple[int, str], list[Judgement]] = {}
         for judgement in results.judgements:
@@ -134,6 +141,7 @@ def _calibration(
     cases = [row.case for row in labelled]
     labels = [row.label for row in labelled if row.label is not None]
     first = agreement(labels, _numbers(verdicts[0]), cases, **scales)
+    reasons = Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str))
     return Calibration(
         **dict(first),
         kind=name,
@@ -142,9 +150,8 @@ def _calibration(
         prompt_id=role.prompt_id,
         labelled=len(labelled),
         missing=len(of_kind) - len(labelled),
-        reasons=dict(
-            Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str)).most_common()
-        ),
+        reasons=dict(reasons.most_common()),
+        disputed=sum(count for why, count in reasons.items() if why.startswith(f"{DISPUTED}:")),
         repeats=len(verdicts),
         retest=_retest(verdicts, cases, scales) if len(verdicts) > 1 else None,
         items=content_id([(row.item.id, row.label) for row in labelled]),

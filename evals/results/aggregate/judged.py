@@ -79,8 +79,20 @@ def describe_calibration(text: Mapping[str, Any] | None) -> str:
             spread = ends_text(low, high, ".2f")
             why = (text.get("kappa") or {}).get("why") or ""
             undefined = f" (no kappa: {why})" if why else ""
-            return f"calibrated: {name} {value:.2f}{spread}, n={text.get('n')}{undefined}"
+            size = f"n={text.get('n')}"
+            if left_out := text.get("unscored"):
+                size += f", {omission_text(left_out, text.get('disputed', 0))}"
+            return f"calibrated: {name} {value:.2f}{spread}, {size}{undefined}"
     return f"calibrated on {text.get('n')} labels, without a coefficient"
+
+
+def omission_text(unscored: int, disputed: int) -> str:
+    """Return in words how many items a calibration leaves out, and how many of them are disputed
+    acceptances.
+    """
+    if not disputed:
+        return f"{unscored} left out"
+    return f"{unscored} left out ({disputed} disputed)"
 
 
 def judged_notes(folder: Path, scoring: Scoring) -> list[str]:

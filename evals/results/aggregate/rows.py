@@ -190,6 +190,8 @@ class Report(FrozenModel):
     metrics: tuple[Metric, ...]
     records: int
     cases: int
+    sample_seed: int | None = None
+    """Seed of the random sample of cases; None if the run takes all cases or the first ones."""
     cut: int
     """Number of records whose prompt did not fit the model's context window."""
     failed: int
@@ -286,6 +288,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         metrics=tuple(metrics),
         records=gathered.records,
         cases=len(gathered.cases),
+        sample_seed=manifest.sample_seed,
         cut=gathered.cut,
         failed=failed,
         missing=missing,

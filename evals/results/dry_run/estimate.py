@@ -35,6 +35,8 @@ class DryRun(FrozenModel):
     cost: float | None
     currency: str
     seconds: float | None
+    sample_seed: int | None = None
+    """Seed of the random sample of cases; None if the run takes all cases or the first ones."""
     needs: tuple[str, ...] = ()
     """Lines about memory and missing files of a local model."""
     sample: str = f"{SAMPLE} cases of each setting"

@@ -8,10 +8,11 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from emend.agents.gguf.catalogue import CATALOGUE, default_folder
-from emend.agents.llm import is_local_spec
+from emend.agents.llm import HUB_ID, is_local_spec
 from emend.agents.tiny import FOLDER as TINY
 from emend.editors.hyperparameters import shipped_settings, shipped_tables
 from emend.editors.memory_need import billions_of_parameters
+from emend.memory.embeddings.hub import is_cached
 
 
 def model_folder(spec: str) -> Path:
@@ -21,6 +22,23 @@ def model_folder(spec: str) -> Path:
     if spec in CATALOGUE:
         return default_folder(spec)
     return Path(spec.partition(":")[2] or spec).expanduser()
+
+
+def absence(spec: str) -> str:
+    """Return why a run cannot read a local model's files at once; "" if they are on this machine.
+
+    Nothing is asked over the network.
+    """
+    provider, _, name = spec.partition(":")
+    if not is_local_spec(spec) or model_folder(spec).is_dir():
+        return ""
+    if provider in CATALOGUE:
+        return f"the model is not on this machine: fetch it with: emend model get {provider}"
+    if not HUB_ID.fullmatch(name):
+        return f"the model's folder '{name}' does not exist"
+    if is_cached(name):
+        return ""
+    return "the model is not in the Hugging Face cache: a run downloads it first"
 
 
 def has_chat_template(spec: str) -> bool:

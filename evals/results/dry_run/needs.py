@@ -14,7 +14,12 @@ from emend.editors.memory_need import memory_factor
 from emend.editors.numerics.architectures import layer_number
 from emend.evals.config.model_spec import ModelSpec
 from emend.evals.config.run_config import RunConfig
-from emend.evals.results.dry_run.local_model import editor_settings, model_folder, parameters_of
+from emend.evals.results.dry_run.local_model import (
+    absence,
+    editor_settings,
+    model_folder,
+    parameters_of,
+)
 
 GB = 1e9
 # Number of tokens of the 256 texts from which a covariance is collected.
@@ -22,8 +27,12 @@ FACTBOOK_TOKENS = 130_000
 
 
 def need_lines(config: RunConfig) -> Iterator[str]:
-    """Yield a line on memory and one on missing covariances; nothing without the model's files."""
+    """Yield a line on memory and one on missing covariances; without the model's files only one on
+    these.
+    """
     folder = model_folder(config.model)
+    if missing := absence(config.model):
+        yield f"missing: {missing}"
     if not folder.is_dir():
         return
     settings = _settings(config, folder)

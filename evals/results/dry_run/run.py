@@ -11,6 +11,7 @@ from emend.evals.evaluate.ability import load_abilities
 from emend.evals.evaluate.prepare import list_cases
 from emend.evals.evaluate.run import run
 from emend.evals.evaluate.setup.run_setup import load_setup
+from emend.evals.log.manifest import find_sample_seed
 from emend.evals.results.dry_run.estimate import DryRun
 from emend.evals.results.dry_run.price import priced
 from emend.evals.results.dry_run.sample import (
@@ -50,7 +51,8 @@ def dry_run(config: RunConfig) -> DryRun:
         from emend.evals.results.dry_run.needs import need_lines  # imports torch
 
         needs = tuple(need_lines(config))
-    estimate = priced(config, rows).model_copy(update={"needs": needs})
+    facts = {"needs": needs, "sample_seed": find_sample_seed(config, cases)}
+    estimate = priced(config, rows).model_copy(update=facts)
     if estimate.seconds is None or not is_local_spec(config.model):
         return estimate
     # A real run has the same start-up: it imports, reads the data, opens a memory and makes a

@@ -13,13 +13,13 @@ from emend.evals.results.aggregate.database import QueryResult
 from emend.evals.results.analyses.base import Analysis, AnalysisRow
 from emend.evals.results.analyses.compare import Comparison, ComparisonRow
 from emend.evals.show.report.layout import (
-    INTERVALS,
     Frame,
     bounds,
     decimal,
     dim,
     frame,
     interval,
+    interval_note,
     number,
     plain_grid,
     unscored,
@@ -45,7 +45,8 @@ def render_analysis(analysis: Analysis) -> RenderableType:
             *levels,
             Text(""),
         ]
-    return Group(*parts, *dim([*analysis.notes, f"{INTERVALS}; n counts scored answers"]))
+    intervals = interval_note(row.low for row in analysis.rows)
+    return Group(*parts, *dim([*analysis.notes, f"{intervals}; n counts scored answers"]))
 
 
 def _analysis_table(rows: Sequence[AnalysisRow], series: str) -> Frame:

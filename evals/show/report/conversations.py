@@ -14,7 +14,15 @@ from emend.evals.measure.conversations import (
     budget_names,
     figure_names,
 )
-from emend.evals.show.report.layout import Frame, bounds, counted, decimal, dim, frame
+from emend.evals.show.report.layout import (
+    Frame,
+    bounds,
+    counted,
+    decimal,
+    dim,
+    frame,
+    interval_note,
+)
 from emend.memory.escape import one_line
 
 HEADS = {
@@ -28,6 +36,10 @@ HEADS = {
     "recall_in_budget": "in budget",
     "newer_first": "newer first",
 }
+STUDENTS = (
+    "[95 % intervals over conversations: Student's if they have at least ten questions, otherwise "
+    "bootstrap, or Wilson's near 0 and 1]"
+)
 
 
 def render_conversations(report: ConversationReport) -> RenderableType:
@@ -99,11 +111,9 @@ def conversation_notes(report: ConversationReport) -> Iterator[str]:
         "percent: share of a question's evidence among the first k turns; embedding "
         f"{one_line(report.embedding)}"
     )
-    yield (
-        "[95 % intervals over conversations: Student's if they have at least ten questions, "
-        "otherwise bootstrap, or Wilson's near 0 and 1]; all@10: questions with all evidence "
-        "among ten turns"
-    )
+    figures = (row.figures.get(MAIN) for row in report.rows)
+    intervals = interval_note((each.low for each in figures if each), "conversation", STUDENTS)
+    yield f"{intervals}; all@10: questions with all evidence among ten turns"
     sizes = ", ".join(f"{budget:,}" for budget in report.budgets)
     yield f"in budget: evidence among the first turns with a total of {sizes} tokens"
     yield "newer first: updates whose new statement is ranked before the outdated one"

@@ -21,6 +21,8 @@ def _dry_run_time(estimate: DryRun) -> str:
 def dry_run_lines(estimate: DryRun) -> list[str]:
     """Format an estimate and its assumptions."""
     lines = [f"{estimate.model}: not called in a dry run"]
+    if estimate.sample_seed is not None:
+        lines.append(f"  cases: a random sample with seed {estimate.sample_seed} (--limit, --seed)")
     for row in estimate.rows:
         heading = "  unedited answers, for comparison:"
         if row.setting:

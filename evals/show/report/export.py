@@ -21,7 +21,7 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, with_interval
+from emend.evals.show.report.layout import INTERVALS, interval_note, with_interval
 from emend.evals.show.report.metric_notes import MEANINGS
 from emend.evals.show.report.metrics import count, remarks
 from emend.memory.errors import BadSettings
@@ -149,7 +149,9 @@ def _texts(table: MetricTable) -> TextTable:
     marks = [*zip(*(table.marks(metric) for metric in table.metrics), strict=True)]
     used = {mark for row in marks for mark in row}
     notes = [f"{STYLES[mark]}: {MEANINGS[mark]}" for mark in STYLES if mark in used]
-    return TextTable(table.title, [heads], rows, len(table.headings), (INTERVALS, *notes), marks)
+    lows = (value.low for row in table.rows for value in row.values.values())
+    notes = [interval_note(lows), *notes]
+    return TextTable(table.title, [heads], rows, len(table.headings), notes, marks)
 
 
 def _value(row: MetricRow | None, metric: Metric) -> str:

@@ -14,7 +14,7 @@ from emend.evals.judging.calibration.stress import Outcome, Relation, StressRepo
 from emend.evals.judging.leniency import LeniencyReport
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate, ends_text
-from emend.evals.results.aggregate.judged import describe_calibration
+from emend.evals.results.aggregate.judged import describe_calibration, omission_text
 from emend.evals.show.report.layout import (
     INTERVALS,
     Frame,
@@ -23,7 +23,9 @@ from emend.evals.show.report.layout import (
     decimal,
     dim,
     frame,
+    interval_note,
     unscored,
+    without_empty,
 )
 from emend.evals.show.report.plots import drawing, plain
 from emend.memory.escape import one_line
@@ -56,7 +58,11 @@ ALONE = ("base_rate", "constant_mae", "mean_first", "mean_second")
 def render_calibration(result: Calibration) -> RenderableType:
     """Render measures, counts of labels, agreement of repeats, and notes."""
     labels, cases = counted(result.labelled, "label"), counted(result.cases, "case")
-    title = f"{result.judge} on {result.kind}, {labels} of {cases}"
+    size = f"{labels} of {cases}"
+    if result.unscored:
+        omission = omission_text(result.unscored, result.disputed)
+        size = f"{result.n} of {labels}, of {cases}; {omission}"
+    title = f"{result.judge} on {result.kind}, {size}"
     parts: list[RenderableType] = [Text(one_line(title), style="bold"), _measures(result)]
     if result.labels and len(result.labels) <= MOST_LABELS:
         parts += [Text("labels by people (rows) and by the judge", style="bold"), _counts(result)]
@@ -128,7 +134,7 @@ def _annotation_notes(key: AnnotationKey, results: AnnotationResults) -> Iterato
 
 
 def _measures(result: RaterAgreement) -> Frame:
-    table = frame("", "value", "95 %", "n")
+    table = frame("", "value", "95 %", "n", "left out")
     alone = not isinstance(result, Calibration)
     for name, text in NAMES.items():
         value: Estimate | Coefficient | None = getattr(result, name)
@@ -137,8 +143,9 @@ def _measures(result: RaterAgreement) -> Frame:
         weighted = ""
         if name == "kappa" and result.spearman is not None:
             weighted = " (quadratic weights)"
-        table.add_row(Text(text + weighted), *_cells(value), str(result.n))
-    return table
+        left_out = unscored(result.unscored)
+        table.add_row(Text(text + weighted), *_cells(value), str(result.n), left_out)
+    return without_empty(table, "left out")
 
 
 def _cells(value: Estimate | Coefficient) -> tuple[Text, Text]:
@@ -173,13 +180,14 @@ def _label_names(result: Calibration) -> list[str]:
 
 
 def _notes(result: Calibration) -> Iterator[str]:
-    yield INTERVALS
+    values = (getattr(result, name) for name in NAMES)
+    yield interval_note(value.low for value in values if value is not None)
     if result.kind in PUBLISHED:
         yield PUBLISHED[result.kind]
     if result.missing:
         yield f"{result.missing} items have no label and are excluded"
     for reason, count in result.reasons.items():
-        yield f"{count} unscored: {reason}"
+        yield f"{count} left out: {reason}"
 
 
 def plot_calibrations(result: Sequence[Calibration], file: Path) -> None:

@@ -29,10 +29,20 @@ def console_for(file: TextIO | None = None) -> Console:
 
 EXACT = 4.0  # intervals narrower than this, in percent, are shown with decimals
 INTERVALS = "95 % intervals: bootstrap over cases, Wilson's near 0 and 1"
+NO_INTERVALS = "no 95 % intervals: too few {unit}s, or all alike"
 # Width in which tables are measured; within the console's own width, rich would cut numbers to fit.
 WIDEST = 10_000
 # Minimum width of a text column beside other columns.
 ROOM = 24
+
+
+def interval_note(lows: Iterable[float | None], unit: str = "case", note: str = INTERVALS) -> str:
+    """Return the note on intervals, given their lower ends; `unit` is what they are computed
+    over.
+    """
+    if any(low is not None for low in lows):
+        return note
+    return NO_INTERVALS.format(unit=unit)
 
 
 class Frame(Table):

@@ -11,7 +11,16 @@ from rich.text import Text
 from emend.evals.measure.retrieval import DEPTH, RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.metrics.triples import ERRORS, TripleQuality
 from emend.evals.results.settings_search import Metrics, Trial, TuneReport
-from emend.evals.show.report.layout import INTERVALS, Frame, bounds, decimal, dim, frame, titled
+from emend.evals.show.report.layout import (
+    INTERVALS,
+    Frame,
+    bounds,
+    decimal,
+    dim,
+    frame,
+    interval_note,
+    titled,
+)
 from emend.memory.escape import one_line
 
 if TYPE_CHECKING:  # measuring retrieval must not import the training libraries
@@ -161,8 +170,9 @@ def _least(value: float) -> str:
 
 def retrieval_notes(report: RetrievalReport) -> list[str]:
     """Return notes that explain the numbers."""
+    intervals = interval_note((row.low for row in report.rows), note=f"[{INTERVALS}]")
     notes = [
-        f"embedding {one_line(report.embedding)}; [{INTERVALS}]; MRR over {DEPTH} entries",
+        f"embedding {one_line(report.embedding)}; {intervals}; MRR over {DEPTH} entries",
         "ms: mean time of a search, without embedding",
     ]
     notes += [f"{name} returned hits for all probes out of scope" for name in _unbounded(report)]

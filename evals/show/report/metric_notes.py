@@ -21,7 +21,7 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, counted, with_interval
+from emend.evals.show.report.layout import INTERVALS, counted, interval_note, with_interval
 from emend.evals.show.report.secondary import known_lines, spent_line
 from emend.memory.escape import one_line
 
@@ -39,8 +39,9 @@ MEANINGS = {
 
 def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) -> list[str]:
     """Return the notes that explain the numbers of a report."""
-    size = f"{counted(report.cases, 'case')}, {counted(report.records, 'record')}"
-    parts_shown = [f"{size}; [{INTERVALS}]"]
+    size = f"{case_count(report)}, {counted(report.records, 'record')}"
+    intervals = interval_note((row.low for row in report.rows), note=f"[{INTERVALS}]")
+    parts_shown = [f"{size}; {intervals}"]
     parts_shown += known_lines(
         report.rows, [metric for metric in report.metrics if metric.name not in report.hidden]
     )
@@ -86,6 +87,14 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
     if further:
         parts_shown.append(f"not shown: {'; '.join(further)} (--all)")
     return parts_shown
+
+
+def case_count(report: Report) -> str:
+    """Return the number of cases, with the seed if they are a random sample."""
+    cases = counted(report.cases, "case")
+    if report.sample_seed is None:
+        return cases
+    return f"{cases} (a random sample with seed {report.sample_seed})"
 
 
 def mark_notes(tables: Sequence[MetricTable], plain: bool) -> list[str]:

@@ -21,11 +21,12 @@ from emend.evals.results.aggregate.tables import (
     TableChoice,
     metric_tables,
 )
-from emend.evals.show.report.layout import INTERVALS, counted, dim, fits, number, plain_grid
+from emend.evals.show.report.layout import INTERVALS, dim, fits, interval_note, number, plain_grid
 from emend.evals.show.report.layout import interval as interval
 from emend.evals.show.report.metric_notes import (
     MARKS,
     STYLES,
+    case_count,
     left_out,
     legend,
     mark_notes,
@@ -75,11 +76,12 @@ def render_reports(
     if len(reports) == 1:
         return render(reports[0].report, console, choice)
     tables = metric_tables(reports, choice)
-    lines = [f"[{INTERVALS}]", *mark_notes(tables, is_plain(console))]
+    lows = (row.low for each in reports for row in each.report.rows)
+    lines = [interval_note(lows, note=f"[{INTERVALS}]"), *mark_notes(tables, is_plain(console))]
     if missing := left_out(tables):
         lines.append(f"not shown: {'; '.join(missing)} (--all)")
     for labelled in reports:
-        left = [f"{counted(labelled.report.cases, 'case')}"]
+        left = [case_count(labelled.report)]
         if labelled.report.failed:
             left += [f"{labelled.report.failed} units failed"]
         if labelled.report.missing:

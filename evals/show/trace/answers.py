@@ -96,10 +96,9 @@ class ScoreCondition(NamedTuple):
 def list_answers(
     folder: Path, answers: AnswerFilter, records: RecordFilter = ALL_RECORDS
 ) -> list[AnswerRow]:
-    """Return the answers that match both filters, in the order of the records.
+    """Return the answers that match both filters, sorted by setting, case and probe.
 
-    If `where` is given, answers are sorted by setting, case and probe. An answer is right if its
-    deciding score (see `deciding_scores`) is 1, and wrong if it is less.
+    An answer is right if its deciding score (see `deciding_scores`) is 1, and wrong if it is less.
 
     Raises:
         BadSettings: an editor, kind or score is unknown, or a condition is malformed.
@@ -133,9 +132,17 @@ def list_answers(
     check_name("the run has no probes of kind", records.kind, sorted(kinds))
     for condition in conditions:
         check_name("the run has no score", condition.name, sorted(scores))
-    if probes is None:
-        return rows
-    return sorted(rows, key=lambda row: (row.setting, row.number, row.probe))
+    return _by_case(rows)
+
+
+def _by_case(rows: Sequence[AnswerRow]) -> list[AnswerRow]:
+    """Sort answers by case, and within a case by its probes in the order in which they occur."""
+    place: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        place.setdefault((row.setting, row.case, row.probe), len(place))
+    return sorted(
+        rows, key=lambda row: (row.setting, row.number, place[row.setting, row.case, row.probe])
+    )
 
 
 def _where(

@@ -32,12 +32,19 @@ class RecordFilter(FrozenModel):
         )
 
     def with_full_name(self, editors: Sequence[str]) -> "RecordFilter":
-        """Return the filter with its editor's full name, `my_graph:Quoter` for `Quoter`.
+        """Return the filter with its editor's full name, `my_graph:Quoter` for `quoter`.
 
         A name that belongs to none of the editors, or to several, stays as it is.
         """
-        matches = [name for name in editors if name.partition(":")[2] == self.editor]
-        if self.editor in editors or len(matches) != 1:
+        if self.editor is None or self.editor in editors:
+            return self
+        typed = self.editor.casefold()
+        matches = [
+            name
+            for name in editors
+            if typed in (name.casefold(), name.rpartition(":")[2].casefold())
+        ]
+        if len(matches) != 1:
             return self
         return self.model_copy(update={"editor": matches[0]})
 

@@ -48,6 +48,7 @@ def find_answer(folder: Path, case: str, chosen: RecordFilter) -> Record:
         BadSettings: no or several answers match; the message says how to select one.
     """
     manifest = Manifest.read(folder)
+    chosen = chosen.with_full_name(manifest.config.editors)
     check_name("the run has no editor", chosen.editor, manifest.config.editors)
     with RunIndex(folder) as index:
         records = list(index.records(find_case(index, case)["case"]))
@@ -113,6 +114,7 @@ def answers_to_correct(
         BadData: the folder does not contain a run, or a line is damaged.
     """
     manifest = Manifest.read(folder)
+    chosen = chosen.with_full_name(manifest.config.editors)
     check_name("the run has no editor", chosen.editor, manifest.config.editors)
     for record in read_records(folder):
         score = score_of(record, manifest.metrics)

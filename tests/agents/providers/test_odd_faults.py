@@ -120,5 +120,5 @@ def test_a_wait_is_announced_with_status_provider_and_number():
 
 @pytest.mark.parametrize(("setting", "value"), [("deadline", 0), ("deadline", "soon"), ("reply_mb", -1)])
 def test_an_impossible_bound_is_refused(setting, value):
-    with Provider() as provider, pytest.raises(BadSettings, match=f"model.{setting} is {value!r}: give a number"):
+    with Provider() as provider, pytest.raises(BadSettings, match=f"'{setting}' is {value!r}: give a number"):
         asked_model(provider, **{setting: value})

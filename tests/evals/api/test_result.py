@@ -37,8 +37,11 @@ def test_records_are_one_row_per_probe_with_a_column_per_score(result):
     assert len(frame) == len(result.records()) == 24
     assert frame[frame.editor == EDITOR]["values.em"].dropna().mean() == 1.0
     assert len(result.records(EDITOR)) == 12
-    with pytest.raises(ValueError, match="metrics or records"):
-        result.to_pandas("cases")
+    assert len(result.records(EDITOR.upper())) == 12, "no other editor has this name in either case"
+    with pytest.raises(BadSettings, match=f"no editor '{EDITOR}x': did you mean '{EDITOR}'"):
+        result.records(f"{EDITOR}x")
+    with pytest.raises(BadSettings, match="did you mean 'records'"):
+        result.to_pandas("recrods")
 
 
 def test_a_trace_has_steps_and_shows_itself(result):

@@ -35,6 +35,19 @@ def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path)
     assert again.code == 0 and "Nothing to do" in again.out
 
 
+def test_a_limit_says_that_it_draws_a_sample_and_by_which_seed(emend: Any, tmp_path: Path) -> None:
+    lines = [f"Who runs town {number}?,Mayor {number}" for number in range(5)]
+    (tmp_path / "facts.csv").write_text("\n".join(["question,answer", *lines]))
+    words = ("run", "--benchmark", "facts.csv", "--editor", "rag", "--embedding", "lexical", "--seed", "7")
+    sampled = "a random sample with seed 7"
+    assert sampled in emend(*words, "--limit", "2", "--dry-run").out
+    assert f"2 cases ({sampled})" in emend(*words, "--limit", "2", "--out", "two").out
+    assert sampled not in emend(*words, "--limit", "9", "--dry-run").out
+    assert "5 cases, 5 records" in emend(*words, "--limit", "9", "--out", "all").out
+    assert "2 cases (" in emend("report", "two", "all").out
+    assert "random sample" in " ".join(emend("run", "--help").out.split())
+
+
 def test_own_facts_are_run_with_editors_that_fit_the_model_where_none_is_named(emend: Any, tmp_path: Path) -> None:
     (tmp_path / "facts.csv").write_text("question,answer\nWhat is the capital of Vouna?,Orm\n")
     words = ("run", "--benchmark", "facts.csv", "--embedding", "lexical", "--dry-run")
@@ -104,7 +117,7 @@ def test_with_several_settings_the_overview_names_a_case_by_its_id(emend: Any, t
 
 
 def test_the_default_folder_is_named_after_benchmark_and_time(emend: Any, tmp_path: Path) -> None:
-    assert "1 case, " in emend(*RUN, "--limit", "1").out
+    assert "1 case (a random sample with seed 0), " in " ".join(emend(*RUN, "--limit", "1").out.split())
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("tests-evals-toys-ToyBenchmark-20")
 

@@ -8,6 +8,7 @@ import pytest
 from tests.evals.toy_runs import RUN
 
 TOY = ("run", "--benchmark", "tinyworld", "--editor", "rag", "--model", "tiny", "--out", "out")
+REMOTE = ("run", "--benchmark", "tinyworld", "--editor", "rag", "--model", "openai:x")
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,8 @@ def test_a_wrong_name_is_refused_before_anything_is_evaluated(emend: Any, words:
         (("report", "nowhere"), "nowhere"),
         (("report", "out", "--sort", "effcacy"), "effcacy"),
         (("report", "out", "--columns", "effcacy"), "effcacy"),
+        (("report", "out", "--sort", "effcacy", "--json"), "effcacy"),
+        (("report", "ouut"), "the run folder 'ouut' does not exist: did you mean 'out'?"),
         (("report", "out", "--format", "latx"), "did you mean 'latex'"),
         (("report", "out", "--against", "akew:99"), "akew:99"),
         (("report", "out", "--sql", "selct 1"), "selct"),
@@ -72,6 +75,11 @@ def test_a_wrong_name_is_refused_before_anything_is_evaluated(emend: Any, words:
         (("graph", "melo"), "did you mean 'mello'"),
         (("data", "check", "facts.cvs"), "facts.cvs"),
         (("data", "pull", "docterr"), "did you mean 'docter'"),
+        (("data", "pull", "nowhere"), "unknown data 'nowhere': known: akew"),
+        (("prepare", "covariance", "--model", "openai:x"), "model 'openai:x' is not local"),
+        ((*REMOTE, "--set", "model.max_retries=2", "--dry-run"), "'deadline' limits the seconds"),
+        ((*REMOTE, "--set", "model.max_retries=0", "--dry-run"), "'deadline' limits the seconds"),
+        (("judge", "run", "out", "--judge", "openai:x", "--set", "judge.max_retries=2"), "'deadline' limits"),
         (("model", "get", "smolm2"), "did you mean 'smollm2'"),
         (("merge", "out", "--out", "m"), "share"),
         (("stream", "check", "none.jsonl"), "none.jsonl"),
@@ -85,6 +93,12 @@ def test_a_wrong_name_after_a_run_is_one_line_with_its_remedy(emend: Any, words:
     output = emend(*words)
     assert output.code == 2 and error in output.err, output.err
     assert output.err.startswith("error: ") and output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [(), ("--out", "deep/in/run")])
+def test_a_refused_run_leaves_no_folder(emend: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+    output = emend("run", "--benchmark", "tinyworld", "--editor", "rag", "--setting", "nowhere", *words)
+    assert output.code == 2 and not list(tmp_path.iterdir())
 
 
 FILES = {
@@ -120,6 +134,11 @@ FILES = {
         (("data", "check", "object.json"), "write [{...}, {...}]"),
         (("data", "check", "typed.json"), "field 'locality.0.answer': it must be a text, got []"),
         (("run", "none.yaml"), "the configuration file 'none.yaml' does not exist: correct the path"),
+        (("run", "cgf.yaml"), "the configuration file 'cgf.yaml' does not exist: did you mean 'cfg.yaml'?"),
+        (("run", "--benchmark", "noanss.csv", "--editor", "rag"), "did you mean 'noans.csv'?"),
+        (("run", "--benchmark", "noanss", "--editor", "rag"), "did you mean the file 'noans.csv'?"),
+        (("run", "--benchmark", "./noanss", "--editor", "rag"), "did you mean 'noans.csv'?"),
+        (("judge", "calibrate", "lables.jsonl", "--judge", "tiny"), "did you mean 'labels.jsonl'?"),
         (("run", "broken.yaml"), "line 2, column 1, expected"),
         (("run", "number.yaml"), "'limit' is few: it must be a whole number"),
         ((*TOY, "--limit", "few"), "it must be a whole number, got 'few'"),
@@ -143,7 +162,7 @@ FILES = {
         (("prepare", "covariance", "--model", "tiny", "--layers", "99"), "choose -6 to 5"),
         (("judge", "calibrate", "labels.jsonl", "--judge", "tiny"), "A line is to be like"),
         (("judge", "agreement", "nowhere"), "emend judge annotate RUN"),
-        (("build", "questions", "--from", "none", "--model", "openai:x", "--out", "b"), "name one with .txt"),
+        (("build", "questions", "--from", "none", "--model", "openai:x", "--out", "b"), "with .txt, .md"),
         (("build", "quetions", "--from", "none"), "did you mean 'questions'"),
         (("retrieval", "--benchmark", "tinyworld", "--strategy", "bm52"), "did you mean 'bm25'"),
         (("stream", "run", "turns.jsonl", "--system", "rag", "--model", "tiny"), "emend data chats"),

@@ -53,7 +53,7 @@ def card_of(kind: str, source: str, folder: Path, reply: Callable[[Asked], str],
 def counts(card: Card, name: str) -> tuple[int, int, int]:
     """How many reached a filter, passed it and were rejected by it."""
     count: FilterCount = next(each for each in card.filters if each.name == name)
-    return count.reached, round((count.passed.mean or 0) * count.reached), count.rejected
+    return count.reached, round((count.passed.mean or 0) * count.reached), count.rejected or 0
 
 
 def locks(folder: Path) -> str:

@@ -15,6 +15,7 @@ from emend.evals.judging.calibration.agreement import Verdict, calibrate, panel_
 from emend.evals.judging.calibration.labels import read_labels
 from emend.evals.judging.calibration.stored import read_calibration
 from emend.evals.judging.calibration.stress import parts_of
+from emend.evals.judging.disputes import CONTRADICTED
 from emend.evals.judging.panel import Panel, load_judge
 from emend.evals.results.aggregate.judged import describe_calibration
 from emend.evals.show.report.judges import render_calibration
@@ -101,6 +102,26 @@ def test_agreement_missing_labels_and_missing_verdicts_are_told_apart(tmp_path: 
     assert outcome.reasons == {"no verdict": 1} and outcome.raw.mean == 0.75
     assert outcome.mae is not None and outcome.mae.mean == 0.25
     assert outcome.retest is None
+
+
+def test_disputed_acceptances_are_left_out_and_counted_beside_the_agreement(tmp_path: Path) -> None:
+    rows = read_labels(written(tmp_path, *(line("yes", "coherence", text=str(n)) for n in range(4))))
+    (outcome,) = calibrate(rows, JUDGES, said([1.0, "disputed: too vague", "disputed: not quoted", "no verdict"]))
+    assert (outcome.n, outcome.unscored, outcome.disputed, outcome.raw.mean) == (1, 3, 2, 1.0)
+    head, *lines = _text(outcome).splitlines()
+    assert "1 of 4 labels" in head and "3 left out (2 disputed)" in head
+    raw = next(line.split() for line in lines if line.lstrip().startswith("equal labels"))
+    assert raw[-2:] == ["1", "3"]
+    described = describe_calibration(outcome.model_dump())
+    assert described.startswith("calibrated: raw 1.00, n=1, 3 left out (2 disputed)")
+
+
+def test_a_calibration_disputes_what_the_scorer_finds_impossible_as_a_judged_run_does() -> None:
+    item = Item.of("equivalence", question="Who wrote it?", one="Ida Holm", other="Ida Holm")
+    reply = '{"reason": "It says so.", "quote": "Ida Holm", "verdict": "yes"}'
+    panel, models = Panel(judges=("a",)), {"a": ScriptedChatModel(reply=lambda prompt: reply)}
+    assert panel_verdicts(panel, models)([item]) == [[1.0]]
+    assert panel_verdicts(panel, models, scorer=lambda *_: 0.0)([item]) == [[f"disputed: {CONTRADICTED}"]]
 
 
 def test_one_label_only_has_no_kappa_in_the_table(tmp_path: Path) -> None:

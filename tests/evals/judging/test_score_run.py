@@ -340,7 +340,7 @@ def test_the_command_shows_the_scores_and_so_does_the_report(elken, shell):
 
 @pytest.mark.slow
 def test_a_judge_that_cannot_be_reached_is_an_error(elken, shell):
-    done = shell("judge", "run", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.max_retries=0")
+    done = shell("judge", "run", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.deadline=1")
     assert done.exit_code and isinstance(done.exception, EmendError), done.output
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from emend.evals.config.build_config import BuildConfig
 from emend.evals.construction.build import build
+from emend.evals.construction.card import card_text
 from emend.evals.construction.estimate import estimate_build
 from emend.evals.evaluate.resources import load_benchmark
 from tests.evals.construction.authors import TASKS
@@ -42,6 +43,9 @@ def test_questions_are_reasoned_out_over_facts_that_documents_state(rivers: Path
     assert {row["subject"]: row["object"] for row in rows} == LENGTHS
     assert rows[0]["tags"]["document"] == "Brisko.txt" and "6,400 km" in rows[0]["tags"]["proof"]
     assert next(each for each in card.filters if each.name == "object").rejected == 4
+    assert next(each for each in card.filters if each.name == "any_fact").rejected is None
+    shown = card_text(card).splitlines()
+    assert [line.split(" | ")[3] for line in shown if line.startswith("| any_fact |")] == [""]
     source = str(tmp_path / "table" / "facts.jsonl")
     build("recoe", BuildConfig(source=source, schemes="superlative", cases=1), tmp_path / "reasoned")
     (question,) = json.loads((tmp_path / "reasoned" / "superlative.json").read_text())

@@ -140,7 +140,7 @@ def test_bad_rows_are_named_with_line_and_field(tmp_path, row, fault):
 
 
 def test_all_faults_of_a_file_are_found_at_once(tmp_path):
-    rows, faults = check_facts(written(tmp_path / "x.jsonl", FACT, *[{"document": "D"}] * 9))
+    rows, faults = check_facts(written(tmp_path / "x.jsonl", FACT, *[{"document": "D", f"x{n}": 1} for n in range(9)]))
     assert (len(rows), len(faults)) == (1, 9)
     with pytest.raises(BadData, match="and 4 more.*emend data check"):
         read_facts(str(tmp_path / "x.jsonl"))

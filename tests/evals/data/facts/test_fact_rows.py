@@ -160,6 +160,8 @@ ODD = {
     "a small float": ([jsonl(object="2.0")[1]], "pandas"),
     "smart quotes": ([jsonl(object="“Ostrim”")[1]], "is in quotes"),
     "a sentence as the answer": ([jsonl(object="Ostrim and " * 20)[1]], "long for an answer"),
+    "aliases behind commas": ([jsonl(aliases=["Ostrim City, Ostrimburg"])[1]], "write them as A | B"),
+    "aliases behind a semicolon": ([jsonl(aliases=["Ostra", "Ostrim City; Ostrimburg"])[1]], "write them as A | B"),
     "an alias after a bar": (
         [jsonl(locality=[{"question": "How many legs has a spider?", "answer": "8"}, {"question": "eight"}])[1]],
         "'eight' of locality is one word without an answer",
@@ -178,6 +180,18 @@ def test_a_file_that_measures_something_else_is_warned_of(kind, tmp_path):
     rows, faults = placed_facts(str(tmp_path / "x.jsonl"))
     (text,) = oddities_of(rows)
     assert not faults and warning in text and "line" in text
+
+
+def test_a_fault_of_several_rows_is_one_with_their_lines(tmp_path):
+    (tmp_path / "x.csv").write_text("subject,object,question\n" + "A,b,Who?\n" * 9)
+    _, (fault,) = placed_facts(str(tmp_path / "x.csv"))
+    assert "x.csv, line 2 (also line 3, line 4, line 5, line 6, line 7 and 3 more): field 'relation'" in fault
+
+
+def test_a_comma_in_one_of_several_aliases_or_in_the_answer_is_no_list(tmp_path):
+    rows = [jsonl(aliases=["Ostrim, V.", "Ostra"])[1], jsonl(subject="B", object="X, Y", aliases=["Y, X"])[1]]
+    (tmp_path / "x.jsonl").write_text("\n".join(rows))
+    assert not [text for text in oddities_of(placed_facts(str(tmp_path / "x.jsonl"))[0]) if "alias" in text]
 
 
 def test_a_comma_between_thousands_is_no_decimal_comma(tmp_path):

@@ -35,12 +35,20 @@ def test_editors_that_lack_a_covariance_are_named_with_their_layers_and_one_comm
     assert collected_folders("none", [0]) == []
 
 
-def test_a_model_that_is_not_here_needs_nothing_known() -> None:
-    assert lines("rome", model="hf:nowhere") == []
+@pytest.mark.parametrize(
+    ("model", "missing"),
+    [
+        ("hf:nowhere", "the model's folder 'nowhere' does not exist"),
+        ("hf:no-owner/no-model", "the model is not in the Hugging Face cache: a run downloads it first"),
+    ],
+)
+def test_of_a_model_that_is_not_here_only_that_is_known(model: str, missing: str) -> None:
+    assert lines("rome", model=model) == [f"missing: {missing}"]
 
 
 def test_the_needs_of_a_fetched_model_are_those_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_model, "default_folder", lambda name: tmp_path / name)
-    assert lines("rag", model="smollm2") == []
+    (missing,) = lines("rag", model="smollm2")
+    assert missing.endswith("fetch it with: emend model get smollm2")
     (tmp_path / "smollm2").symlink_to(TINY)
     assert lines("rag", model="smollm2") == lines("rag")

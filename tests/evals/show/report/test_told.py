@@ -20,10 +20,11 @@ from emend.evals.papers.tables import papers
 from emend.evals.results.aggregate.columns import MetricRow
 from emend.evals.results.aggregate.mark_names import HIGHEST
 from emend.evals.results.aggregate.rows import Report, report
+from emend.evals.results.aggregate.tables import LabelledReport
 from emend.evals.results.analyses.compare import compare
 from emend.evals.show.report import secondary
 from emend.evals.show.report.analysis import render_comparison, show_possible
-from emend.evals.show.report.export import write_svg
+from emend.evals.show.report.export import export, write_svg
 from emend.evals.show.report.metric_notes import MARKS, MEANINGS, notes
 from emend.evals.show.report.metrics import render
 from emend.evals.show.report.traces.run_overview import show_overview
@@ -75,8 +76,18 @@ def test_a_mark_is_explained_only_where_there_is_one() -> None:
 
 
 def test_notes_say_where_the_interval_is_wilsons() -> None:
-    first = notes(report_of(rag=100.0))[0]
+    plain = report_of(rag=100.0)
+    (row,) = plain.rows
+    rows = (row.model_copy(update={"low": 66.0, "high": 100.0}),)
+    first = notes(plain.model_copy(update={"rows": rows}))[0]
     assert "[95 % intervals: bootstrap over cases, Wilson's near 0 and 1]" in first
+
+
+def test_no_interval_is_explained_where_no_figure_has_one(tmp_path: Path) -> None:
+    one = report(write_run(tmp_path / "one", [record("1", values={"em": 1.0})], metrics=[EM]))
+    assert one.rows and all(row.low is None for row in one.rows)
+    assert notes(one)[0] == "1 case, 1 record; no 95 % intervals: too few cases, or all alike"
+    assert "bootstrap" not in export([LabelledReport(one, {})], "markdown")
 
 
 # --- names of runs

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("answers", "records", "expected"),
     [
-        ({"wrong": True}, {}, ["rag 1", "ike 0", "ike 1"]),
+        ({"wrong": True}, {}, ["ike 0", "rag 1", "ike 1"]),
         ({"right": True}, {"kind": "efficacy"}, ["rag 0", "ike 3"]),
         ({"wrong": True, "right": True}, {"editor": "rag"}, ["rag 0", "rag 1", "rag 2"]),
         ({"score": ("em=1", "length>0")}, {}, ["rag 2", "ike 2", "ike 3"]),
@@ -48,6 +48,15 @@ def folder(tmp_path: Path) -> Path:
 def test_answers_that_fit(folder: Path, answers: dict[str, Any], records: dict[str, Any], expected: list[str]) -> None:
     rows = list_answers(folder, AnswerFilter(**answers), RecordFilter(**records))
     assert [row.answer for row in rows] == expected
+
+
+def test_answers_are_sorted_by_case_and_then_by_probe_in_whatever_order_units_finished(tmp_path: Path) -> None:
+    asked = [("c2", "b", "rag"), ("c2", "a", "rag"), ("c1", "b", "ike"), ("c2", "b", "ike"), ("c1", "b", "rag")]
+    records = [record(case, probe=probe, editor=editor, values={"em": 0.0}) for case, probe, editor in asked]
+    cases = [case_line(f"c{number}", number=number) for number in (1, 2)]
+    rows = list_answers(write_run(tmp_path / "run", records, cases=cases), AnswerFilter(wrong=True))
+    expected = [("c1", "b", "ike"), ("c1", "b", "rag"), ("c2", "b", "rag"), ("c2", "b", "ike"), ("c2", "a", "rag")]
+    assert [(row.case, row.probe, row.editor) for row in rows] == expected
 
 
 def test_a_row_has_question_answer_gold_and_the_score_or_why_there_is_none(folder: Path) -> None:
@@ -78,7 +87,7 @@ def test_the_table_shows_the_first_answers_and_how_to_trace_one(folder: Path, wi
     show_answers(rows * MAX_ROWS, folder, Console(file=file, width=width))
     text = file.getvalue()
     assert "em=0" in text and f"and {2 * MAX_ROWS} more" in text
-    assert "2 --editor rag --probe p" in " ".join(text.split())
+    assert "1 --editor ike --probe p" in " ".join(text.split())
 
 
 def test_the_command_lists_answers_and_refuses_what_does_not_go_with_it(

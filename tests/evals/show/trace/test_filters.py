@@ -40,7 +40,7 @@ LOOP = GraphEdges(
 
 @pytest.mark.parametrize(
     ("name", "full"), [("rag", "rag"), ("Quoter", "my_graph:Quoter"), ("my_graph:Quoter", "my_graph:Quoter"),
-                       ("Twin", "Twin"), ("nope", "nope")],
+                       ("Twin", "Twin"), ("nope", "nope"), ("quoter", "my_graph:Quoter"), ("RAG", "rag")],
 )  # fmt: skip
 def test_an_own_editor_is_found_by_its_short_name_if_no_other_has_it(name, full):
     assert RecordFilter(editor=name).with_full_name(EDITORS).editor == full
