@@ -13,11 +13,14 @@ class Mention:
     """An answer within a sentence of a reply.
 
     `before` omits quoted words and negations that the question contains too, since they do not deny
-    the answer.
+    the answer. `verbatim` is whether the right answer is written so.
     """
 
-    def __init__(self, before: str, name: str, after: str, question: str) -> None:
+    def __init__(
+        self, before: str, name: str, after: str, question: str, verbatim: bool = False
+    ) -> None:
         self.name = name
+        self.verbatim = verbatim
         self.after = after
         self.question = question
         self._before = before
@@ -245,10 +248,15 @@ def is_conceded(mention: Mention) -> bool:
 
 _ITEM = r"(?:the )?[^\W\d_][\w'.&-]*(?: [\w'.&-]+){0,2}"
 _LIST = re.compile(rf"\W*{_ITEM}(?:, {_ITEM})+,? (?:and|or|&) {_ITEM}\W*")
+_SEPARATOR = re.compile(r",|\b(?:and|or)\b|&")
 
 
 def is_in_bare_list(mention: Mention) -> bool:
-    """Return whether the sentence is only a list of names: `Germany, France and Spain`."""
+    """Return whether the sentence is only a list of names, with others than the answer: `Germany,
+    France and Spain`.
+    """
+    if mention.verbatim and not _SEPARATOR.search(f"{mention.before}\0{mention.after}"):
+        return False  # the answer is the list
     sentence = f"{mention.before}{mention.name}{mention.after}"
     return bool(_LIST.fullmatch(sentence))
 
