@@ -41,7 +41,7 @@ CONTEXT.set_forkserver_preload(
     + ["langchain_core.tools", "langchain_openai", "langgraph.graph", "duckdb", "chromadb", "rich.console", "typer"]
 )
 COPIED = ("agents", "editors", "emend", "evals", "graphs", "memory", "tests", "scripts", "docs", "typings")
-COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "langgraph.json", "mkdocs.yml")
 JUDGED = Path(__file__).with_suffix(".toml")
 """Changes that matter to nobody, each with the reason."""
 LEAST = 0.95
@@ -199,8 +199,9 @@ def mirrored_tests(checkout: Path, module: str, others: list[str]) -> list[str]:
 
 def first_failure(checkout: Path, tests: Sequence[str], marks: str) -> str:
     """Return the first failing test, "" if none fails or exists, or `LATE` after a timeout."""
-    report = checkout / "report.txt"
-    process = CONTEXT.Process(target=run_tests, args=(checkout, tests, marks, report))
+    failure = checkout / "failure.txt"
+    failure.write_text("", "utf-8")
+    process = CONTEXT.Process(target=run_tests, args=(checkout, tests, marks, failure))
     process.start()
     process.join(SECONDS)
     if process.is_alive():
@@ -209,12 +210,25 @@ def first_failure(checkout: Path, tests: Sequence[str], marks: str) -> str:
         return LATE
     if process.exitcode in (0, 5):
         return ""
-    names = re.search(r"^(?:FAILED|ERROR) (\S+)", report.read_text("utf-8", "replace"), re.MULTILINE)
-    return names[1] if names else f"code {process.exitcode}"
+    return failure.read_text("utf-8") or f"code {process.exitcode}"
 
 
-def run_tests(checkout: Path, tests: Sequence[str], marks: str, report: Path) -> None:
-    """Run tests in a checkout, then exit with pytest's code.
+class FailureFile:
+    """A plug-in of pytest that writes the name of each test, or file of tests, that fails."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Write the name if the test failed."""
+        if report.failed:
+            self.file.write_text(report.nodeid, "utf-8")
+
+    pytest_collectreport = pytest_runtest_logreport
+
+
+def run_tests(checkout: Path, tests: Sequence[str], marks: str, failure: Path) -> None:
+    """Run tests in a checkout up to the first failure, then exit with pytest's code.
 
     Run it in a process that has not imported Emend.
     """
@@ -223,12 +237,13 @@ def run_tests(checkout: Path, tests: Sequence[str], marks: str, report: Path) ->
     os.environ |= {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     os.environ.setdefault("EMEND_SHARED", str(ROOT.parent / "shared"))
     sys.dont_write_bytecode = True
-    output = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    output = os.open(checkout / "report.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(output, stream)
     import pytest
 
-    code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marks, *tests])
+    words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marks, *tests]
+    code = pytest.main(words, [FailureFile(failure)])
     sys.stdout.flush()
     os._exit(int(code))
 
