@@ -19,11 +19,13 @@ import multiprocessing
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -47,8 +49,10 @@ JUDGED = Path(__file__).with_suffix(".toml")
 LEAST = 0.95
 """Smallest share of the changes that matter to be killed."""
 SECONDS = 600
-"""Time limit of a test run in seconds; exceeding it is reported separately from failing."""
+"""Time limit of a round of tests in seconds; exceeding it is reported separately from failing."""
 LATE = "late"
+HANG = 100
+"""Seconds after which a test hangs, which is a failure."""
 MOST_FILES = 12
 """Maximum number of test files that import a changed module and are run, nearest first."""
 OPPOSITE: dict[type[ast.AST], type[ast.AST]] = {
@@ -189,24 +193,26 @@ def importing_tests(checkout: Path, module: str, folder: str) -> list[str]:
 
 
 def mirrored_tests(checkout: Path, module: str, others: list[str]) -> list[str]:
-    """Return the other test files in the folder that mirrors the module's, or its parent."""
-    folder = (checkout / "tests" / module).parent
-    while not (files := sorted(folder.glob("test_*.py"))):
-        folder = folder.parent
-    names = [path.relative_to(checkout).as_posix() for path in files]
+    """Return the other test files of the folders that mirror the module's and those above it, nearest first."""
+    names: list[str] = []
+    for folder in Path(module).parents[:-2]:
+        files = sorted((checkout / "tests" / folder).glob("test_*.py"))
+        names += [path.relative_to(checkout).as_posix() for path in files]
     return [name for name in names if name not in others]
 
 
 def first_failure(checkout: Path, tests: Sequence[str], marks: str) -> str:
-    """Return the first failing test, "" if none fails or exists, or `LATE` after a timeout."""
+    """Return the first test that fails or hangs, "" if none does or exists, or `LATE` after a timeout of all."""
     failure = checkout / "failure.txt"
     failure.write_text("", "utf-8")
     process = CONTEXT.Process(target=run_tests, args=(checkout, tests, marks, failure))
     process.start()
     process.join(SECONDS)
-    if process.is_alive():
-        process.kill()
-        process.join()
+    is_late = process.is_alive()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid or 0, signal.SIGKILL)  # what the tests started, too
+    process.join()
+    if is_late:
         return LATE
     if process.exitcode in (0, 5):
         return ""
@@ -214,17 +220,22 @@ def first_failure(checkout: Path, tests: Sequence[str], marks: str) -> str:
 
 
 class FailureFile:
-    """A plug-in of pytest that writes the name of each test, or file of tests, that fails."""
+    """A plug-in of pytest that keeps the name of the test that runs or has failed, the last one with -x.
+
+    A test that hangs ends the process, so that the name is written before it runs.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Write the name if the test failed."""
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Write the name of the test."""
+        self.file.write_text(nodeid, "utf-8")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Write the name of a file that cannot be imported."""
         if report.failed:
             self.file.write_text(report.nodeid, "utf-8")
-
-    pytest_collectreport = pytest_runtest_logreport
 
 
 def run_tests(checkout: Path, tests: Sequence[str], marks: str, failure: Path) -> None:
@@ -232,6 +243,7 @@ def run_tests(checkout: Path, tests: Sequence[str], marks: str, failure: Path) -
 
     Run it in a process that has not imported Emend.
     """
+    os.setsid()
     os.chdir(checkout)
     sys.path[:] = [str(checkout), *(folder for folder in sys.path if Path(folder or ".").resolve() != ROOT)]
     os.environ |= {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -242,8 +254,8 @@ def run_tests(checkout: Path, tests: Sequence[str], marks: str, failure: Path) -
         os.dup2(output, stream)
     import pytest
 
-    words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marks, *tests]
-    code = pytest.main(words, [FailureFile(failure)])
+    words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={HANG}", "-m", marks]
+    code = pytest.main([*words, *tests], [FailureFile(failure)])
     sys.stdout.flush()
     os._exit(int(code))
 
@@ -294,7 +306,7 @@ def result_of(site: Site, checkout: Path, rounds: Sequence[str]) -> str:
     is_late = False
     (checkout / module).write_text(site.code(), "utf-8")
     try:
-        for marks, tests in product(rounds, (near, others)):
+        for marks, tests in product(rounds, (near, others)):  # those that most likely fail first
             failure = first_failure(checkout, tests, marks) if tests else ""
             if failure not in ("", LATE):
                 return failure
@@ -360,12 +372,15 @@ def summary(
     lines = []
     for site in drawn:
         result, judgement = results[site.change], judged.get(site.change)
-        end = "killed" if result.is_noticed else "judged" if judgement else "alive"
+        if result.is_noticed:
+            end = "killed"
+        elif judgement:
+            end = "judged"
+            lines.append(f"judged by {judgement.found_by}: {site}\n    {judgement.reason}")
+        else:
+            end = "alive"
+            lines.append(f"alive: {site}" + " (its tests did not end)" * (result.test == LATE))
         counts[site.change.folder][end] += 1
-        if end == "alive":
-            lines.append(f"alive {site}" + " (its tests did not end)" * (result.test == LATE))
-        elif end == "judged":
-            lines.append(f"judged by {judgement.found_by} {site}: {judgement.reason}")
     rows = [(folder, count) for folder, count in counts.items() if count]
     rows.append(("all", sum((count for _, count in rows), Counter())))
     table = [f"{'folder':22}{'drawn':>8}{'killed':>8}{'judged':>8}{'alive':>8}"]
