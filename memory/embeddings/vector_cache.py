@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -9,14 +10,17 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database
+from emend.memory.files import connect_database, open_file
 
 # texts embedded per write, so that an interrupted run keeps most of its vectors
 CHUNK = 256
+# Time that an operation waits for other processes.
+WAIT_SECONDS = 30
 
 _Vectors = NDArray[np.float32]
 
@@ -68,7 +72,7 @@ class VectorCache:
 
     @contextmanager
     def _table(self) -> Iterator[sqlite3.Connection]:
-        with closing(connect_database(self._file, timeout=30)) as table, table:
+        with closing(connect_database(self._file, timeout=WAIT_SECONDS)) as table, table:
             table.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
             yield table
 
@@ -81,8 +85,38 @@ def _errors_as_warnings(file: Path) -> Iterator[None]:
         _warn_once(f"vector cache {file} is skipped: {error}")
     except sqlite3.DatabaseError as error:  # any other database error: the file is damaged
         _warn_once(f"vector cache {file} is damaged ({error}) and is rebuilt")
-        for part in (file, file.with_name(f"{file.name}-journal")):
-            part.unlink(missing_ok=True)
+        try:
+            _empty(file)
+        except (OSError, sqlite3.Error, BadData) as problem:
+            _warn_once(f"vector cache {file} cannot be rebuilt: {problem}")
+
+
+def _empty(file: Path) -> None:
+    """Empty a damaged cache, unless another process has done so.
+
+    The file is not deleted: a process that has the deleted file open would take the journal of the
+    new one for its own, and remove it.
+
+    Raises:
+        BadData: the cache or its lock is not a regular file.
+        OSError: the lock cannot be made or is held for too long, or the file cannot be written.
+        sqlite3.Error: another process uses the file for longer than `WAIT_SECONDS`.
+    """
+    lock = file.with_name(f"{file.name}.lock")
+    open_file(lock, "ab").close()  # rejects a link
+    with (
+        FileLock(lock, timeout=WAIT_SECONDS),
+        closing(connect_database(file, timeout=WAIT_SECONDS)) as table,
+    ):
+        try:
+            table.execute("BEGIN EXCLUSIVE")
+            if table.execute("PRAGMA quick_check").fetchone() == ("ok",):
+                return
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            pass  # no process can read or write it
+        os.truncate(file, 0)
 
 
 @cache
