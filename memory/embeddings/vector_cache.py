@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -10,12 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database, open_file
+from emend.memory.files import connect_database, empty_database
 
 # texts embedded per write, so that an interrupted run keeps most of its vectors
 CHUNK = 256
@@ -86,37 +84,9 @@ def _errors_as_warnings(file: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:  # any other database error: the file is damaged
         _warn_once(f"vector cache {file} is damaged ({error}) and is rebuilt")
         try:
-            _empty(file)
+            empty_database(file, WAIT_SECONDS, only_damaged=True)
         except (OSError, sqlite3.Error, BadData) as problem:
             _warn_once(f"vector cache {file} cannot be rebuilt: {problem}")
-
-
-def _empty(file: Path) -> None:
-    """Empty a damaged cache, unless another process has done so.
-
-    The file is not deleted: a process that has the deleted file open would take the journal of the
-    new one for its own, and remove it.
-
-    Raises:
-        BadData: the cache or its lock is not a regular file.
-        OSError: the lock cannot be made or is held for too long, or the file cannot be written.
-        sqlite3.Error: another process uses the file for longer than `WAIT_SECONDS`.
-    """
-    lock = file.with_name(f"{file.name}.lock")
-    open_file(lock, "ab").close()  # rejects a link
-    with (
-        FileLock(lock, timeout=WAIT_SECONDS),
-        closing(connect_database(file, timeout=WAIT_SECONDS)) as table,
-    ):
-        try:
-            table.execute("BEGIN EXCLUSIVE")
-            if table.execute("PRAGMA quick_check").fetchone() == ("ok",):
-                return
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            pass  # no process can read or write it
-        os.truncate(file, 0)
 
 
 @cache

@@ -6,6 +6,7 @@ import numpy as np
 
 from emend.memory.embeddings import vector_cache
 from emend.memory.embeddings.vector_cache import CHUNK, VectorCache
+from emend.memory.files import EMPTYING
 
 
 class Model:
@@ -106,7 +107,7 @@ def test_a_damaged_file_whose_lock_cannot_be_made_stays_with_a_warning(tmp_path,
     VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
     (file,) = tmp_path.glob("*.sqlite")
     file.write_bytes(b"torn" * 4096)
-    file.with_name(f"{file.name}.lock").mkdir()
+    (tmp_path / EMPTYING).mkdir()
     assert np.array_equal(VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model()), Model()(["a"]))
     assert "cannot be rebuilt" in caplog.text and file.read_bytes() == b"torn" * 4096
 
