@@ -473,18 +473,16 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             except sqlite3.DatabaseError:
                 empty_database(path, WAIT, only_damaged=True)
                 return _prepared(path)
-    return _prepared(":memory:")
+    return _prepared(None)
 
 
-def _prepared(path: Path | str) -> sqlite3.Connection:
-    if isinstance(path, Path):
-        database = connect_database(path, timeout=WAIT, isolation_level=None)
-    else:
-        database = sqlite3.connect(path, isolation_level=None)
+def _prepared(path: Path | None) -> sqlite3.Connection:
+    options: dict[str, Any] = {"timeout": WAIT, "isolation_level": None}
+    database = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
     try:
         for statement in SCHEMA:
             database.execute(statement)
-        if isinstance(path, Path):
+        if path:
             os.utime(path)
             _empty_oldest(path.parent)
     except BaseException:
