@@ -66,7 +66,7 @@ def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sums
     def drive(transport: ListeningTransport, ledger: Ledger | None = None) -> Sums:
         job = DealtSums()
         job.policy.ledger = ledger or job.policy.ledger
-        workers = DealtWorkers("listening", transport, lambda *_: None, 2)  # type: ignore[arg-type,return-value]
+        workers = DealtWorkers("listening", transport, lambda *_: None, 2)  # type: ignore[arg-type]
         monkeypatch.setattr(runner, "make_workers", lambda *_: workers)
         with pytest.raises(BadSettings, match="the end"):
             run(tmp_path / "run", job)
