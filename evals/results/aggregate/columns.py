@@ -165,9 +165,7 @@ def metric_row(group: ResultGroup, columns: Columns, metric: Metric) -> MetricRo
             key: column.with_silent for key, column in columns.items() if key[0] == metric.value
         }
         mean = estimate_of(answered, metric).mean
-        if mean == row.mean:
-            as_wrong = None
-        else:
+        if mean != row.mean:
             as_wrong = mean
     reads_texts = metric.protocol not in ("", "likelihood", "teacher_forced")
     if reads_texts:
