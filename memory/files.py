@@ -15,9 +15,11 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from filelock import FileLock
 
 from emend.memory.errors import BadData
 
@@ -28,6 +30,8 @@ _SPARSE = 1_000
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
 _RETRY_SECONDS = 0.005
+# Lock file of a folder, held while an SQLite file in it is emptied.
+EMPTYING = "emptying.lock"
 _creation = threading.Lock()
 # Names of the drafts of `replace_file`.
 _DRAFT = re.compile(r".\.[0-9a-f]{8}\.new$")
@@ -257,6 +261,39 @@ def use_write_ahead_log(database: sqlite3.Connection, seconds: float) -> None:
             if not is_busy or time.monotonic() >= end:
                 raise
         time.sleep(_RETRY_SECONDS)
+
+
+def empty_database(path: Path, seconds: float, *, only_damaged: bool = False) -> None:
+    """Empty an SQLite file, which other connections may have open and then find without tables.
+
+    The file is not deleted: a process that has the deleted file open would take the journal of the
+    next file of that name for its own, apply it and remove it.
+
+    Args:
+        path: the file.
+        seconds: time to wait for other processes.
+        only_damaged: leave a sound file as it is; another process may have emptied it since.
+
+    Raises:
+        BadData: the file, or the lock file of its folder, is not a regular file.
+        OSError: another process empties a file for longer, or the file cannot be written.
+        sqlite3.OperationalError: another process uses the file for longer.
+    """
+    lock = path.with_name(EMPTYING)
+    open_file(lock, "ab").close()  # rejects a link
+    with (
+        FileLock(lock, timeout=seconds),
+        closing(connect_database(path, timeout=seconds, isolation_level=None)) as database,
+    ):
+        try:
+            database.execute("BEGIN EXCLUSIVE")
+            if only_damaged and database.execute("PRAGMA quick_check").fetchone() == ("ok",):
+                return
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            pass  # damaged, so that no process can use it
+        os.truncate(path, 0)
 
 
 def require_regular(path: Path, links: bool = False) -> None:

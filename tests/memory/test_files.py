@@ -19,6 +19,7 @@ from emend.memory import files
 from emend.memory.errors import BadData
 from emend.memory.files import (
     connect_database,
+    empty_database,
     open_file,
     private_folder,
     read_input,
@@ -233,6 +234,33 @@ def test_the_write_ahead_log_waits_for_a_process_that_reads_the_file(tmp_path):
         use_write_ahead_log(second, 30)
         end.join()
         assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize("content", [b"torn" * 4096, b"", None])
+def test_a_database_is_emptied_under_the_connections_of_others(content, tmp_path):
+    path = tmp_path / "cache.sqlite"
+    with closing(connect_database(path, isolation_level=None)) as first:
+        first.execute("CREATE TABLE t (x)")
+    if content is not None:
+        path.write_bytes(content)
+    with closing(connect_database(path, isolation_level=None)) as other:
+        empty_database(path, 1)
+        other.execute("CREATE TABLE t (x)")
+        other.execute("INSERT INTO t VALUES (1)")
+        empty_database(path, 1, only_damaged=True)
+        assert other.execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
+def test_a_database_in_use_is_not_emptied(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    with closing(connect_database(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            empty_database(path, 0)
+        other.execute("INSERT INTO t VALUES (1)")
+        other.execute("COMMIT")
+        assert other.execute("SELECT x FROM t").fetchall() == [(1,)]
 
 
 @pytest.mark.slow
