@@ -327,17 +327,43 @@ def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator
 def counter(
     label: str, unit: str, total: int | None = None
 ) -> Iterator[Callable[[int, str], None]]:
-    """Show a count on standard error: live on a terminal, else every few seconds.
+    """Show a count: as a bar on a terminal, as a line every few seconds elsewhere.
 
     Yield `update(count, note)`; `total` is None if the number of units is unknown.
     """
-    from tqdm import tqdm
+    if not sys.stderr.isatty():
+        yield _count_lines(unit, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
 
-    pause = {} if sys.stderr.isatty() else {"delay": EVERY_SECONDS, "mininterval": EVERY_SECONDS}
-    with tqdm(desc=label, total=total, unit=f" {unit}", leave=False, **pause) as bar:
+    note = TextColumn("{task.fields[note]}", style="dim", markup=False)
+    columns = (
+        TextColumn(label),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        note,
+        TimeElapsedColumn(),
+    )
+    with RichProgress(
+        *columns, console=Console(file=sys.stderr), transient=True, expand=True
+    ) as bars:
+        task = bars.add_task("", total=total, note="")
+        yield lambda count, note: bars.update(task, completed=count, note=note)
 
-        def update(count: int, note: str) -> None:
-            bar.set_postfix_str(note, refresh=False)
-            bar.update(count - bar.n)
 
-        yield update
+def _count_lines(unit: str, total: int | None) -> Callable[[int, str], None]:
+    last = time.monotonic()
+    if total is None:
+        goal = ""
+    else:
+        goal = f" of {total:,}"
+
+    def update(count: int, note: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(safe(f"{count:,}{goal} {unit}{', ' * bool(note)}{note}") + "\n")
+
+    return update
