@@ -25,6 +25,9 @@ from emend.memory.errors import BadData
 
 # Maximum size in bytes of a file or pipe that the user names, and of a sparse file.
 LARGEST_INPUT = 1 << 30
+# Bytes that are read without a line end before a file of lines is refused; parsing takes a multiple
+# of a line's length as memory, and lines of runs have at most a few megabytes.
+LONGEST_LINE = 32 << 20
 # Bytes of a file per byte on disk above which it is sparse; file systems that compress save less.
 _SPARSE = 1_000
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
@@ -95,6 +98,32 @@ def open_file(
         with suppress(OSError):
             os.close(descriptor)
         raise
+
+
+def open_lines(path: Path, *, links: bool = False) -> BinaryIO:
+    """Open a file of lines for reading, like `open_file`, unless a line would use up the memory.
+
+    Only the first line end after each multiple of `LONGEST_LINE` is looked for, so a line of twice
+    that length is always found, and one of less than that length is always accepted.
+
+    Raises:
+        BadData: as for `open_file`, or a line is too long.
+        OSError: it does not exist, or cannot be opened.
+    """
+    file = open_file(path, links=links)
+    try:
+        for start in range(0, os.fstat(file.fileno()).st_size, LONGEST_LINE):
+            file.seek(start)
+            if len(line := file.readline(LONGEST_LINE)) == LONGEST_LINE and line[-1:] != b"\n":
+                raise BadData(
+                    f"'{path}' has a line of more than {LONGEST_LINE >> 20} MiB, around byte "
+                    f"{start:,}, as no run writes: remove this line, or restore the file."
+                )
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _refuse_sparse(path: Path, status: os.stat_result) -> None:

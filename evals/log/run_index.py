@@ -45,7 +45,7 @@ from emend.evals.log.records import (
 )
 from emend.evals.log.table_parts import source_digest
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database, empty_database, open_file
+from emend.memory.files import connect_database, empty_database, open_lines
 from emend.memory.paths import cache_folder
 
 T = TypeVar("T")
@@ -255,7 +255,7 @@ class RunIndex:
 
     def _open(self, name: str) -> None:
         if name not in self._files:
-            self._files[name] = open_file(self._paths[name])
+            self._files[name] = open_lines(self._paths[name])
 
     def _continue(self, name: str) -> None:
         size = os.fstat(self._files[name].fileno()).st_size

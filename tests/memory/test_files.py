@@ -21,6 +21,7 @@ from emend.memory.files import (
     connect_database,
     empty_database,
     open_file,
+    open_lines,
     private_folder,
     read_input,
     replace_file,
@@ -285,3 +286,16 @@ def test_an_interruption_as_the_file_is_opened_stays_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fdopen", interrupted)
     with pytest.raises(KeyboardInterrupt):
         open_file(path, "rb")
+
+
+def test_a_line_that_would_use_up_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 100)
+    path = tmp_path / "lines"
+    for content in (b"", b"x" * 99, b"x" * 99 + b"\n", (b"x" * 98 + b"\n") * 50, b"x\n" * 200):
+        path.write_bytes(content)
+        with open_lines(path) as file:
+            assert file.read() == content
+    for before in (0, 1, 50, 99, 100, 1_000):
+        path.write_bytes(b"y\n" * before + b"x" * 200 + b"\n" + b"y\n" * 10)
+        with pytest.raises(BadData, match="a line of more than"):
+            open_lines(path)
