@@ -100,7 +100,8 @@ def test_of_two_processes_that_find_a_file_damaged_the_second_keeps_what_the_fir
 
     monkeypatch.setattr(vector_cache, "_warn_once", warn)
     VectorCache(tmp_path, "m").get_or_embed("document", ["c"], Model())
-    VectorCache(tmp_path, "m").get_or_embed("document", ["b", "c"], _never)
+    cached = VectorCache(tmp_path, "m").get_or_embed("document", ["b", "c"], _never)
+    assert np.array_equal(cached, Model()(["b", "c"]))
 
 
 def test_a_damaged_file_whose_lock_cannot_be_made_stays_with_a_warning(tmp_path, caplog):
