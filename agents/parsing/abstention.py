@@ -187,11 +187,10 @@ def _is_value(clause: str, known: frozenset[str], names_something: bool) -> bool
         or _COURTESY_CJK.search(clause)
     ):
         return False
-    is_short = (
-        len(tokens) <= SHORT
-        if clause.isascii() or (" ") in clause
-        else len(clause) <= SHORT_CHARACTERS
-    )
+    if clause.isascii() or " " in clause:
+        is_short = len(tokens) <= SHORT
+    else:
+        is_short = len(clause) <= SHORT_CHARACTERS
     return names_something or is_short or _GUESS.search(clause) is not None
 
 

@@ -80,11 +80,10 @@ def write_lines(state: FactLinesState, runtime: Runtime[ConstructionContext]) ->
     context = runtime.context
     prompt = context.fill("fact_lines", state, document=state["item"]["text"], count=str(COUNT))
     written = write_text(context.author, prompt, TOKENS)
-    lines = (
-        []
-        if written.is_refused
-        else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
-    )
+    if written.is_refused:
+        lines = []
+    else:
+        lines = [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
         "lines": [line for line in lines if line][: 2 * COUNT],
         "attempts": state.get("attempts", 0) + 1,

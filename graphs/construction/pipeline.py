@@ -193,11 +193,9 @@ def apply_filters(
     """
     name, reason = first_fault(draft, filters)
     names = list(filters)
-    return (
-        reject(state, name, reason + suffix, *names[: names.index(name)])
-        if name
-        else accept(*names)
-    )
+    if name:
+        return reject(state, name, reason + suffix, *names[: names.index(name)])
+    return accept(*names)
 
 
 def describe(filters: Filters, rejects: Mapping[str, str] | None = None) -> dict[str, FilterInfo]:

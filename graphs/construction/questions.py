@@ -120,13 +120,9 @@ def _facts_left(
 
 
 def _problem(facts: Sequence[object]) -> str:
-    return (
-        ""
-        if facts
-        else (
-            "no fact had a sentence copied letter by letter and a question that names its subject"
-        )
-    )
+    if facts:
+        return ""
+    return "no fact had a sentence copied letter by letter and a question that names its subject"
 
 
 def _first_fault(
@@ -137,11 +133,9 @@ def _first_fault(
         return name, reason
     if reason := _find_other_language(fact, language):
         return LANGUAGE, reason
-    return (
-        (REPEATED, "the question was asked before")
-        if fold_text(fact["question"]) in earlier
-        else ("", "")
-    )
+    if fold_text(fact["question"]) in earlier:
+        return (REPEATED, "the question was asked before")
+    return ("", "")
 
 
 def _find_other_language(fact: Mapping[str, str], language: str) -> str:

@@ -91,11 +91,10 @@ def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
         "tendency_events", state, topic=item["topic"], region=item["region"], count=str(COUNT)
     )
     written = write_text(context.author, prompt, TOKENS)
-    lines = (
-        []
-        if written.is_refused
-        else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
-    )
+    if written.is_refused:
+        lines = []
+    else:
+        lines = [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
         "prompt": prompt.text.rpartition(context.prompt("tendency_events").label)[0],
         "lines": [line for line in lines if line][:COUNT],

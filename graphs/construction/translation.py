@@ -108,11 +108,12 @@ def check_translation(
     lost = next(
         (name for name in (item["subject"], item["object"]) if not names(back.text, name)), ""
     )
-    update = (
-        reject(state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}")
-        if lost
-        else {}
-    )
+    if lost:
+        update = reject(
+            state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}"
+        )
+    else:
+        update = {}
     return {**(update or accept(TRANSLATED, BACK)), "usage": back.usage}
 
 

@@ -63,11 +63,10 @@ class RecordWriter:
 
     def item(self, record: ReasoningRecord) -> dict[str, Any]:
         """Return a record as an item: question, scheme, row, and the fields for its graph."""
-        facts = (
-            self._choice_facts(record)
-            if record.scheme in CHOICE_SCHEMES
-            else self._counted_facts(record)
-        )
+        if record.scheme in CHOICE_SCHEMES:
+            facts = self._choice_facts(record)
+        else:
+            facts = self._counted_facts(record)
         row = {
             "question": record.question,
             "answer": record.answer,

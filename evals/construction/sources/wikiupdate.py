@@ -137,11 +137,10 @@ def _read(
             )
         updates = list(stream)
         titles = [title for update in updates for title in (update.subject_page, update.new_page)]
-        leads = (
-            _read_leads(config.leads)
-            if config.leads
-            else fetch_leads(client, titles, config.language)
-        )
+        if config.leads:
+            leads = _read_leads(config.leads)
+        else:
+            leads = fetch_leads(client, titles, config.language)
     return [_row(update, relations, leads) for update in updates], counts
 
 

@@ -178,10 +178,8 @@ def chain_case(
             asked by another row's edit is tagged `asked_by_other_edit`, as it is in scope if all
             edits are applied.
     """
-    how, edits = (
-        prompting or ChainPrompting(),
-        tuple(rewrite.edit for rewrite in row.requested_rewrite),
-    )
+    how = prompting or ChainPrompting()
+    edits = tuple(rewrite.edit for rewrite in row.requested_rewrite)
     hops = row.single_hops if how.old else row.new_single_hops
     probes = [
         _edit_probe(e, rewrite, hops, how)

@@ -201,11 +201,9 @@ def _read_statement(text: str) -> FactClaim | None:
 def _named(hit: re.Match[str]) -> tuple[str, str]:
     """Return the subject and relation of a match."""
     groups = hit.groupdict()
-    return (
-        split_phrase(groups["phrase"])
-        if "phrase" in groups
-        else (groups["subject"], groups["relation"])
-    )
+    if "phrase" in groups:
+        return split_phrase(groups["phrase"])
+    return (groups["subject"], groups["relation"])
 
 
 def split_phrase(phrase: str) -> tuple[str, str]:

@@ -58,22 +58,18 @@ def find_proof(document: str, sentence: str) -> str:
 
 def find_no_proof(fact: Mapping[str, str], proof: str) -> str:
     """The proof is not a verbatim quotation from the document."""
-    return (
-        ""
-        if len(words(proof)) >= SHORTEST_QUESTION
-        else ("the sentence does not stand in the document")
-    )
+    if len(words(proof)) >= SHORTEST_QUESTION:
+        return ""
+    return "the sentence does not stand in the document"
 
 
 def find_other_answer(fact: Mapping[str, str], proof: str) -> str:
     """The proof does not contain the answer, or the answer has only function words."""
     if set(words(fact["answer"])) <= FUNCTION_WORDS:
         return f"the answer '{fact['answer']}' says nothing"
-    return (
-        ""
-        if names_exactly(proof, fact["answer"])
-        else (f"the answer '{fact['answer']}' is not in the sentence")
-    )
+    if names_exactly(proof, fact["answer"]):
+        return ""
+    return f"the answer '{fact['answer']}' is not in the sentence"
 
 
 def find_long_answer(fact: Mapping[str, str], proof: str) -> str:
@@ -115,11 +111,9 @@ def find_leak(fact: Mapping[str, str], proof: str) -> str:
 
 def find_same_paraphrase(fact: Mapping[str, str], proof: str) -> str:
     """The paraphrase repeats the question word for word."""
-    return (
-        "the paraphrase is the question"
-        if words(fact["question"]) == words(fact["paraphrase"])
-        else ""
-    )
+    if words(fact["question"]) == words(fact["paraphrase"]):
+        return "the paraphrase is the question"
+    return ""
 
 
 def find_wrong_choice(fact: Mapping[str, str], proof: str) -> str:
@@ -164,11 +158,9 @@ def find_other_statement(fact: Mapping[str, str], proof: str) -> str:
     for name in ("subject", "answer"):
         if not names_exactly(statement, fact[name]):
             return f"the statement does not name the {name}"
-    return (
-        "the statement names the wrong answer"
-        if names_exactly(statement, fact["wrong_answer"])
-        else ""
-    )
+    if names_exactly(statement, fact["wrong_answer"]):
+        return "the statement names the wrong answer"
+    return ""
 
 
 def find_unusable_question(question: Mapping[str, str], document: str) -> str:

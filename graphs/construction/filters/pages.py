@@ -85,11 +85,9 @@ def find_page_markup(draft: AuthoredDraft) -> str:
 def find_cut_lead(draft: AuthoredDraft) -> str:
     """A lead ends in the middle of a sentence."""
     paragraphs = [part for part in re.split(r"\n\s*\n", draft.text) if part.strip()]
-    return (
-        "a lead ends within a sentence"
-        if any(not FINAL.search(part) for part in paragraphs)
-        else ""
-    )
+    if any(not FINAL.search(part) for part in paragraphs):
+        return "a lead ends within a sentence"
+    return ""
 
 
 # In the order in which they are applied.

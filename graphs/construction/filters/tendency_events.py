@@ -68,11 +68,9 @@ def find_invention(draft: AuthoredDraft) -> str:
 def find_event_markup(draft: AuthoredDraft) -> str:
     """The event has a label, markup or a placeholder."""
     hit = _LABEL.search(draft.text) or _PLACEHOLDER.search(draft.text)
-    return (
-        (f"the event has a label or a placeholder: '{hit[0].strip()}'")
-        if hit
-        else find_markup(draft.text)
-    )
+    if hit:
+        return f"the event has a label or a placeholder: '{hit[0].strip()}'"
+    return find_markup(draft.text)
 
 
 def find_task(draft: AuthoredDraft) -> str:

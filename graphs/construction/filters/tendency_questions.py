@@ -118,11 +118,9 @@ def find_event(draft: QuestionDraft) -> str:
 
 def find_no_tendency(draft: QuestionDraft) -> str:
     """The question does not ask about a likely change."""
-    return (
-        ""
-        if draft.language != "en" or _TENDS.search(draft.question)
-        else ("the question asks for no tendency")
-    )
+    if draft.language != "en" or _TENDS.search(draft.question):
+        return ""
+    return "the question asks for no tendency"
 
 
 def find_no_choice(draft: QuestionDraft) -> str:
