@@ -99,7 +99,8 @@ def find_instruction(draft: AuthoredDraft) -> str:
     """The text contains an instruction to a model, a URL, an e-mail address or active markup."""
     hit = INSTRUCTION.search(draft.text)
     if hit:
-        return f"the text holds an instruction, an address or a turn of its own: '{hit[0].strip()[:40]}'"
+        quoted = hit[0].strip()[:40]
+        return f"the text holds an instruction, an address or a turn of its own: '{quoted}'"
     return ""
 
 
