@@ -71,12 +71,8 @@ class ChainRewrite(WikidataRewrite):
     """One edit of a chain; in some files the aliases belong to the edit instead of the hop."""
 
     question: str = ""
-    answer_new_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("answer_new_alias")
-    )
-    answer_true_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("answer_true_alias")
-    )
+    answer_new_alias: tuple[str, ...] = aliases_field("answer_new_alias")
+    answer_true_alias: tuple[str, ...] = aliases_field("answer_true_alias")
 
     @property
     def edit(self) -> Edit:
@@ -110,12 +106,10 @@ class ChainRow(NumberedRow):
     ]
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
     answer: Text
-    answer_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_alias"))
+    answer_alias: tuple[str, ...] = aliases_field("answer_alias")
     answer_extended: tuple[str, ...] = ()
     new_answer: Text
-    new_answer_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("new_answer_alias")
-    )
+    new_answer_alias: tuple[str, ...] = aliases_field("new_answer_alias")
     orig: ChainTriples
     single_hops: tuple[ChainHop, ...]
     new_single_hops: tuple[ChainHop, ...]
