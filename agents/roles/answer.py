@@ -101,22 +101,18 @@ class Solved(Protocol):
     @property
     def fact(self) -> str:
         """New fact; empty for an example without a fact."""
-        ...
 
     @property
     def prompt(self) -> str:
         """Prompt of the example."""
-        ...
 
     @property
     def style(self) -> str:
         """`Style` of the prompt."""
-        ...
 
     @property
     def target(self) -> str:
         """Correct continuation of the prompt."""
-        ...
 
 
 def find_wording(name: str) -> Wording:

@@ -26,7 +26,6 @@ class Asker(Protocol):
 
     def get(self, path: str) -> Any:
         """Return the JSON at a path."""
-        ...
 
 
 class ServerModel(FrozenModel):
