@@ -279,11 +279,6 @@ def _has_news(answers: Sequence[DerivedAnswer]) -> bool:
 
 
 TEST, TRAIN = "test.json", "train.json"
-LIMITS = (
-    "Answers are only as correct as the table and the impacts of the event types; other effects "
-    "of an event are not asked about.",
-    "There are no tendency questions, which need a model and human review.",
-)
 
 
 def event_item(

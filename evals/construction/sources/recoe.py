@@ -40,12 +40,6 @@ from emend.memory.retrieval.compose import load_retriever
 
 # Schemes whose rows list the facts by entity.
 CHOICE_SCHEMES = ("superlative", "comparative", "sorting")
-LIMITS = (
-    "Questions name the entities that they are about, since a table may be incomplete.",
-    "Values are swapped or altered within the table; their plausibility is not checked.",
-    "Questions are composed by rules; only with --model does an author paraphrase them and a "
-    "debate check them.",
-)
 # Value of `built_by` in each row, which distinguishes the files from the paper's.
 BUILT_BY = "emend build recoe"
 

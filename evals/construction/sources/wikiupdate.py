@@ -44,11 +44,6 @@ FILE, HISTORY = "WikiUpdate.json", "history.jsonl"
 # Default limit of updates queried from the servers.
 MOST = 1000
 LICENCE = "Wikidata: CC0 1.0; leads of Wikipedia: CC BY-SA 4.0"
-LIMITS = (
-    "The leads are the current ones: a page that still names only the old object is dropped.",
-    "Updates that Wikidata lacks or dates wrongly are not found.",
-    "The triplets are not filtered, as in the paper: some documents cannot be recovered from them.",
-)
 
 
 class UpdateRow(FrozenModel):

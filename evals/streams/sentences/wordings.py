@@ -8,38 +8,13 @@ from typing import Literal, NamedTuple
 from emend.agents.tiny.world import WorldRelation, relations
 from emend.evals.streams.sentences.held_out import held_out_templates
 from emend.evals.streams.sentences.reader import SentenceReader
-from emend.evals.streams.sentences.templates import SentenceTemplates
+from emend.evals.streams.sentences.templates import SentenceTemplates, read_tables
 from emend.evals.streams.turn import FactClaim, StreamRule
 
+_STANDARD = read_tables("standard")
 # Relations that only rules define; no fact states them.
-DERIVED = (
-    "travel desk",
-    "mailing address",
-    "regional office",
-    "sponsor",
-    "tax office",
-    "access badge",
-    "parking area",
-    "support contact",
-)
-OTHER_STATEMENTS = (
-    "The {relation} of {subject} is {object}.",
-    "{subject}'s {relation} is {object}.",
-    "{subject} has {object} as its {relation}.",
-)
-UPDATES = ("{statement}", "Update: {statement}", "News: {statement}")
-CORRECTION = "Correction: {statement}"
-BACKDATED = "Since {date}: {statement}"
-DELETIONS = (
-    "Please forget the {relation} of {subject}.",
-    "Please forget {subject}'s {relation}.",
-    "Delete what was said about the {relation} of {subject}.",
-)
-ALONG = "Rule: the {relation} of {subject} is always the {last} of the {first} of {subject}."
-WHILE = (
-    "Rule: as long as the {first} of {subject} is {condition}, the {relation} of {subject} is "
-    "{object}."
-)
+DERIVED: tuple[str, ...] = tuple(_STANDARD["other"]["derived"])
+SMALL_TALK: tuple[str, ...] = tuple(_STANDARD["other"]["small_talk"])
 HISTORIC = "What was the {relation} of {subject} on {date}?"
 EVERYTHING = "Name everything whose {relation} is {value}."
 UNKNOWN = "The {relation} of {subject} is unknown."
@@ -64,7 +39,9 @@ class QuestionTarget(NamedTuple):
 
 def statements(relation: str) -> tuple[str, ...]:
     """Return three wordings of a fact, with gaps {subject} and {object}."""
-    first, second, third = (text.replace("{relation}", relation) for text in OTHER_STATEMENTS)
+    first, second, third = (
+        text.replace("{relation}", relation) for text in _STANDARD["other"]["statements"]
+    )
     if world := _world().get(relation):
         third = f"{world.statements[2].replace('{}', '{subject}', 1)} {{object}}."
     return first, second, third
@@ -84,16 +61,7 @@ def sentence_templates(wordings: Literal["standard", "held-out"]) -> SentenceTem
     """Return the templates of a stream, standard or held-out."""
     if wordings == "held-out":
         return held_out_templates()
-    return SentenceTemplates(
-        statements={noun: statements(noun) for noun in _world()},
-        other=OTHER_STATEMENTS,
-        updates=UPDATES,
-        corrections=(CORRECTION,),
-        backdated=(BACKDATED,),
-        deletions=DELETIONS,
-        along=(ALONG,),
-        conditional=(WHILE,),
-    )
+    return SentenceTemplates.of(_STANDARD, {noun: statements(noun) for noun in _world()})
 
 
 def ask(subject: str, path: Sequence[str]) -> str:
@@ -167,13 +135,3 @@ def doubt(relation: str, subject: str, value: str, choose: Choose) -> str:
         "How is {subject} today?",
     )
     return choose(templates).format(relation=relation, subject=subject, value=value)
-
-
-SMALL_TALK = (
-    "Thanks, that helps!",
-    "It rains again here!",
-    "Could we talk about this later?",
-    "What a long day!",
-    "I had soup for lunch, and you?",
-    "Good morning!",
-)
