@@ -66,7 +66,7 @@ class SentenceReader:
 
     def _read_deletion(self, text: str) -> FactClaim | None:
         names = _first_match(self._deletions, text)
-        return FactClaim(object=None, **names) if names else None
+        return FactClaim.model_validate({**names, "object": None}) if names else None
 
     def _read_statement(self, text: str) -> FactClaim | None:
         for kind, patterns in self._changes.items():
