@@ -15,19 +15,26 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from filelock import FileLock
 
 from emend.memory.errors import BadData
 
 # Maximum size in bytes of a file or pipe that the user names, and of a sparse file.
 LARGEST_INPUT = 1 << 30
+# Bytes that are read without a line end before a file of lines is refused; parsing takes a multiple
+# of a line's length as memory, and lines of runs have at most a few megabytes.
+LONGEST_LINE = 32 << 20
 # Bytes of a file per byte on disk above which it is sparse; file systems that compress save less.
 _SPARSE = 1_000
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _BLOCK = 2**16
 _RETRY_SECONDS = 0.005
+# Lock file of a folder, held while an SQLite file in it is emptied.
+EMPTYING = "emptying.lock"
 _creation = threading.Lock()
 # Names of the drafts of `replace_file`.
 _DRAFT = re.compile(r".\.[0-9a-f]{8}\.new$")
@@ -91,6 +98,32 @@ def open_file(
         with suppress(OSError):
             os.close(descriptor)
         raise
+
+
+def open_lines(path: Path, *, links: bool = False) -> BinaryIO:
+    """Open a file of lines for reading, like `open_file`, unless a line would use up the memory.
+
+    Only the first line end after each multiple of `LONGEST_LINE` is looked for, so a line of twice
+    that length is always found, and one of less than that length is always accepted.
+
+    Raises:
+        BadData: as for `open_file`, or a line is too long.
+        OSError: it does not exist, or cannot be opened.
+    """
+    file = open_file(path, links=links)
+    try:
+        for start in range(0, os.fstat(file.fileno()).st_size, LONGEST_LINE):
+            file.seek(start)
+            if len(line := file.readline(LONGEST_LINE)) == LONGEST_LINE and line[-1:] != b"\n":
+                raise BadData(
+                    f"'{path}' has a line of more than {LONGEST_LINE >> 20} MiB, around byte "
+                    f"{start:,}, as no run writes: remove this line, or restore the file."
+                )
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _refuse_sparse(path: Path, status: os.stat_result) -> None:
@@ -257,6 +290,39 @@ def use_write_ahead_log(database: sqlite3.Connection, seconds: float) -> None:
             if not is_busy or time.monotonic() >= end:
                 raise
         time.sleep(_RETRY_SECONDS)
+
+
+def empty_database(path: Path, seconds: float, *, only_damaged: bool = False) -> None:
+    """Empty an SQLite file, which other connections may have open and then find without tables.
+
+    The file is not deleted: a process that has the deleted file open would take the journal of the
+    next file of that name for its own, apply it and remove it.
+
+    Args:
+        path: the file.
+        seconds: time to wait for other processes.
+        only_damaged: leave a sound file as it is; another process may have emptied it since.
+
+    Raises:
+        BadData: the file, or the lock file of its folder, is not a regular file.
+        OSError: another process empties a file for longer, or the file cannot be written.
+        sqlite3.OperationalError: another process uses the file for longer.
+    """
+    lock = path.with_name(EMPTYING)
+    open_file(lock, "ab").close()  # rejects a link
+    with (
+        FileLock(lock, timeout=seconds),
+        closing(connect_database(path, timeout=seconds, isolation_level=None)) as database,
+    ):
+        try:
+            database.execute("BEGIN EXCLUSIVE")
+            if only_damaged and database.execute("PRAGMA quick_check").fetchone() == ("ok",):
+                return
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            pass  # damaged, so that no process can use it
+        os.truncate(path, 0)
 
 
 def require_regular(path: Path, links: bool = False) -> None:

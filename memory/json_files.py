@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.memory.errors import BadData
-from emend.memory.files import open_file, without_mark
+from emend.memory.files import open_file, open_lines, without_mark
 
 # Maximum nesting. Python's recursion limit is 1,000, and values are also copied, shown and
 # serialised.
@@ -170,12 +170,12 @@ def parse_lines(
         start: the position at which reading starts.
 
     Raises:
-        BadData: while iterating: it is not a regular file, or a line is not a JSON object; names
-            file and line.
+        BadData: while iterating: it is not a regular file, a line is too long, or a line is not a
+            JSON object; names file and line.
     """
     end = start.offset
     try:
-        file = open_file(path, links=links)
+        file = open_lines(path, links=links)
     except FileNotFoundError:
         return
     with file:

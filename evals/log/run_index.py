@@ -45,7 +45,7 @@ from emend.evals.log.records import (
 )
 from emend.evals.log.table_parts import source_digest
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database, open_file
+from emend.memory.files import connect_database, empty_database, open_lines
 from emend.memory.paths import cache_folder
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ UNIT = re.compile(rb'\{"unit": ?"([^"\\]+)"')
 # Minimum size in bytes of a run whose index is stored; for smaller runs, building it is fast
 # enough.
 LARGE = 32 * 2**20
-# Maximum number of indexes in the cache folder; the least recently used one is deleted.
+# Maximum number of indexes in the cache folder; the least recently used one is emptied.
 KEPT = 20
 # Bytes per read, small enough for a processor's cache.
 BLOCK = 2**16
@@ -133,7 +133,9 @@ class RunIndex:
         for name, path in self._paths.items():
             if path.exists():
                 self._open(name)
-                part = self._indexed_part(name)
+                part = None
+                with suppress(sqlite3.OperationalError):  # another process has emptied the index
+                    part = self._indexed_part(name)
                 lag += path.stat().st_size - (part[0] if part else 0)
         return max(0, lag)
 
@@ -219,7 +221,7 @@ class RunIndex:
         """Return the index rows of a file; none if the file is missing."""
         try:
             return self._query(name, query, *values)
-        except sqlite3.OperationalError:  # in use by another process, or the disk is full
+        except sqlite3.OperationalError:  # used or emptied by another process, or a full disk
             self._start_anew(remove=False)
         except sqlite3.DatabaseError:
             self._start_anew(remove=True)
@@ -227,13 +229,20 @@ class RunIndex:
 
     def _query(self, name: str, query: str, *values: object) -> list[tuple[Any, ...]]:
         self._update(name)
-        return self._database.execute(query, values).fetchall() if name in self._files else []
+        if name not in self._files:
+            return []
+        with self._database as database:
+            database.execute("BEGIN")
+            if not database.execute("SELECT 1 FROM files WHERE name = ?", (name,)).fetchone():
+                raise sqlite3.OperationalError("another process has emptied the index")
+            return database.execute(query, values).fetchall()
 
     def _start_anew(self, *, remove: bool) -> None:
-        """Continue with an empty index in memory; a stored index is deleted if it is wrong."""
+        """Continue with an empty index in memory; a stored index is emptied if it is wrong."""
         self._database.close()
         if remove and self._path is not None:
-            _remove(self._path)
+            with suppress(OSError, BadData, sqlite3.Error):
+                empty_database(self._path, WAIT, only_damaged=True)
         self._database = _connect(None)
         self._indexed.clear()
 
@@ -246,7 +255,7 @@ class RunIndex:
 
     def _open(self, name: str) -> None:
         if name not in self._files:
-            self._files[name] = open_file(self._paths[name])
+            self._files[name] = open_lines(self._paths[name])
 
     def _continue(self, name: str) -> None:
         size = os.fstat(self._files[name].fileno()).st_size
@@ -462,33 +471,29 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             except sqlite3.OperationalError:  # the index is in use
                 raise
             except sqlite3.DatabaseError:
-                _remove(path)
+                empty_database(path, WAIT, only_damaged=True)
                 return _prepared(path)
-    return _prepared(":memory:")
+    return _prepared(None)
 
 
-def _prepared(path: Path | str) -> sqlite3.Connection:
-    if isinstance(path, Path):
-        database = connect_database(path, timeout=WAIT, isolation_level=None)
-        os.utime(path)
-        _remove_oldest(path.parent)
-    else:
-        database = sqlite3.connect(path, isolation_level=None)
+def _prepared(path: Path | None) -> sqlite3.Connection:
+    options: dict[str, Any] = {"timeout": WAIT, "isolation_level": None}
+    database = connect_database(path, **options) if path else sqlite3.connect(":memory:", **options)
     try:
         for statement in SCHEMA:
             database.execute(statement)
+        if path:
+            os.utime(path)
+            _empty_oldest(path.parent)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _remove(path: Path) -> None:
-    """Delete an index with its journal, which would otherwise be applied to the next index."""
-    for file in (path, path.with_name(f"{path.name}-journal")):
-        file.unlink(missing_ok=True)
-
-
-def _remove_oldest(folder: Path) -> None:
-    for path in sorted(folder.glob("*.sqlite"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        _remove(path)
+def _empty_oldest(folder: Path) -> None:
+    """Empty all indexes but the ones used last."""
+    full = [path for path in folder.glob("*.sqlite") if path.stat().st_size]
+    for path in sorted(full, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        with suppress(OSError, BadData, sqlite3.Error):  # in use
+            empty_database(path, 0)

@@ -25,7 +25,7 @@ from emend.evals.log.lines import (
 from emend.evals.log.records import json_line, parse_fields, read_errors, read_json_lines
 from emend.evals.log.run_index import damage, read_blocks
 from emend.memory.errors import BadData
-from emend.memory.files import open_file
+from emend.memory.files import open_lines
 from emend.memory.json_files import LinePlace
 
 TYPES = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
@@ -143,7 +143,7 @@ def _read_blocks(
         BadData: a line cannot be read; names file, line and field.
     """
     path, (end, number) = folder / name, start
-    with read_errors(path), open_file(path) as file:
+    with read_errors(path), open_lines(path) as file:
         for lines in filter(None, read_blocks(file, end)):
             with damage(folder, name):
                 parsed = parser.block(lines, str(path), number + 1)

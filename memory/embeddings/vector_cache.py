@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData
-from emend.memory.files import connect_database
+from emend.memory.files import connect_database, empty_database
 
 # texts embedded per write, so that an interrupted run keeps most of its vectors
 CHUNK = 256
+# Time that an operation waits for other processes.
+WAIT_SECONDS = 30
 
 _Vectors = NDArray[np.float32]
 
@@ -68,7 +70,7 @@ class VectorCache:
 
     @contextmanager
     def _table(self) -> Iterator[sqlite3.Connection]:
-        with closing(connect_database(self._file, timeout=30)) as table, table:
+        with closing(connect_database(self._file, timeout=WAIT_SECONDS)) as table, table:
             table.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
             yield table
 
@@ -81,8 +83,10 @@ def _errors_as_warnings(file: Path) -> Iterator[None]:
         _warn_once(f"vector cache {file} is skipped: {error}")
     except sqlite3.DatabaseError as error:  # any other database error: the file is damaged
         _warn_once(f"vector cache {file} is damaged ({error}) and is rebuilt")
-        for part in (file, file.with_name(f"{file.name}-journal")):
-            part.unlink(missing_ok=True)
+        try:
+            empty_database(file, WAIT_SECONDS, only_damaged=True)
+        except (OSError, sqlite3.Error, BadData) as problem:
+            _warn_once(f"vector cache {file} cannot be rebuilt: {problem}")
 
 
 @cache

@@ -19,7 +19,9 @@ from emend.memory import files
 from emend.memory.errors import BadData
 from emend.memory.files import (
     connect_database,
+    empty_database,
     open_file,
+    open_lines,
     private_folder,
     read_input,
     replace_file,
@@ -235,6 +237,33 @@ def test_the_write_ahead_log_waits_for_a_process_that_reads_the_file(tmp_path):
         assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+@pytest.mark.parametrize("content", [b"torn" * 4096, b"", None])
+def test_a_database_is_emptied_under_the_connections_of_others(content, tmp_path):
+    path = tmp_path / "cache.sqlite"
+    with closing(connect_database(path, isolation_level=None)) as first:
+        first.execute("CREATE TABLE t (x)")
+    if content is not None:
+        path.write_bytes(content)
+    with closing(connect_database(path, isolation_level=None)) as other:
+        empty_database(path, 1)
+        other.execute("CREATE TABLE t (x)")
+        other.execute("INSERT INTO t VALUES (1)")
+        empty_database(path, 1, only_damaged=True)
+        assert other.execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
+def test_a_database_in_use_is_not_emptied(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    with closing(connect_database(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            empty_database(path, 0)
+        other.execute("INSERT INTO t VALUES (1)")
+        other.execute("COMMIT")
+        assert other.execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
 @pytest.mark.slow
 def test_opening_a_fifo_ends_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
@@ -257,3 +286,16 @@ def test_an_interruption_as_the_file_is_opened_stays_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fdopen", interrupted)
     with pytest.raises(KeyboardInterrupt):
         open_file(path, "rb")
+
+
+def test_a_line_that_would_use_up_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 100)
+    path = tmp_path / "lines"
+    for content in (b"", b"x" * 99, b"x" * 99 + b"\n", (b"x" * 98 + b"\n") * 50, b"x\n" * 200):
+        path.write_bytes(content)
+        with open_lines(path) as file:
+            assert file.read() == content
+    for before in (0, 1, 50, 99, 100, 1_000):
+        path.write_bytes(b"y\n" * before + b"x" * 200 + b"\n" + b"y\n" * 10)
+        with pytest.raises(BadData, match="a line of more than"):
+            open_lines(path)

@@ -165,9 +165,7 @@ def metric_row(group: ResultGroup, columns: Columns, metric: Metric) -> MetricRo
             key: column.with_silent for key, column in columns.items() if key[0] == metric.value
         }
         mean = estimate_of(answered, metric).mean
-        if mean == row.mean:
-            as_wrong = None
-        else:
+        if mean != row.mean:
             as_wrong = mean
     reads_texts = metric.protocol not in ("", "likelihood", "teacher_forced")
     if reads_texts:
@@ -249,6 +247,21 @@ def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
     ]
     every = decided(outcomes, per)
     return estimate(list(every.values()), [case_of[attempt] for attempt in every])
+
+
+def scores_of(columns: Sequence[Column], per: str) -> dict[int, tuple[float, int]]:
+    """Return score and case by record, or by attempt if a case's best or worst counts."""
+    scores: dict[int, tuple[float, int]] = {}
+    for column in columns:
+        cases, attempts, records = (numbers.tolist() for numbers in column.scored)
+        if per in EXTREMES:
+            keys = attempts
+        else:
+            keys = records
+        for key, value, case in zip(keys, column.values.tolist(), cases, strict=True):
+            known = scores.get(key)
+            scores[key] = (value if known is None else EXTREMES[per](known[0], value), case)
+    return scores
 
 
 def only(columns: Columns, cases: Collection[int]) -> Columns:

@@ -3,18 +3,18 @@
 The mark is `best` if the value is significantly better than all others, else `highest`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import EXTREMES, Estimate, estimate
 from emend.evals.metrics.protocols import is_best_unedited
 from emend.evals.results.aggregate.columns import (
-    Column,
     Columns,
     MetricRow,
     ResultGroup,
     columns_of,
+    scores_of,
 )
 from emend.evals.results.aggregate.mark_names import BEST, HIGHEST, NONE, Mark, decimals
 
@@ -149,25 +149,6 @@ def _excludes_zero(difference: Estimate, higher_is_better: bool) -> bool:
 def _case_means(columns: Columns, metric: Metric) -> dict[int, float]:
     """Return the mean value by case; for extremes, the mean over attempts of the best or worst."""
     values: dict[int, list[float]] = {}
-    for case, value in _case_values(columns_of(columns, metric), metric.per):
+    for value, case in scores_of(columns_of(columns, metric), metric.per).values():
         values.setdefault(case, []).append(value)
     return {case: sum(each) / len(each) for case, each in values.items()}
-
-
-def _case_values(columns: Sequence[Column], per: str) -> Iterator[tuple[int, float]]:
-    if per not in EXTREMES:
-        for column in columns:
-            yield from zip(column.scored.cases.tolist(), column.values.tolist(), strict=True)
-        return
-    extreme: Callable[[float, float], float] = EXTREMES[per]
-    attempts: dict[int, tuple[int, float]] = {}
-    for column in columns:
-        rows = zip(
-            *(numbers.tolist() for numbers in column.scored[:2]),
-            column.values.tolist(),
-            strict=True,
-        )
-        for case, attempt, value in rows:
-            _, before = attempts.get(attempt, (case, value))
-            attempts[attempt] = case, extreme(before, value)
-    yield from attempts.values()

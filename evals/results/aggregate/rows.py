@@ -19,7 +19,6 @@ from emend.evals.metrics.headline import CHAT, Headlines, ProbeKinds, headlines_
 from emend.evals.metrics.protocols import says_right
 from emend.evals.metrics.published.counterfact import FIELDS, GENERATION, References, consistency
 from emend.evals.results.aggregate.columns import (
-    Column,
     Columns,
     GroupRow,
     MetricRow,
@@ -28,6 +27,7 @@ from emend.evals.results.aggregate.columns import (
     metric_row,
     only,
     order_by,
+    scores_of,
 )
 from emend.evals.results.aggregate.corrected import CorrectedRow, corrected_rows
 from emend.evals.results.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
@@ -123,7 +123,7 @@ def _difference(columns: Columns, first: Metric, second: Metric) -> Estimate | N
     """Return the mean difference; None if the metric is not a mean over probes or cases."""
     if first.per not in ("record", "case", *EXTREMES):
         return None
-    left, right = (_scores(columns_of(columns, metric), metric.per) for metric in (first, second))
+    left, right = (scores_of(columns_of(columns, metric), metric.per) for metric in (first, second))
     both = [key for key in left if key in right]
     values = [right[key][0] - left[key][0] for key in both]
     cases = [left[key][1] for key in both]
@@ -132,21 +132,6 @@ def _difference(columns: Columns, first: Metric, second: Metric) -> Estimate | N
     else:
         per = "record"
     return estimate(values, cases, per=per, difference=True).scaled(first.scale)
-
-
-def _scores(columns: Sequence[Column], per: str) -> dict[int, tuple[float, int]]:
-    """Return score and case by record, or by attempt if a case's best or worst counts."""
-    scores: dict[int, tuple[float, int]] = {}
-    for column in columns:
-        cases, attempts, records = (numbers.tolist() for numbers in column.scored)
-        if per in EXTREMES:
-            keys = attempts
-        else:
-            keys = records
-        for key, value, case in zip(keys, column.values.tolist(), cases, strict=True):
-            known = scores.get(key)
-            scores[key] = (value if known is None else EXTREMES[per](known[0], value), case)
-    return scores
 
 
 class ForgettingRow(MetricRow):

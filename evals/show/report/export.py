@@ -127,8 +127,6 @@ class TextTable(NamedTuple):
                 value, blank, rest = row[position].partition(" ")
                 if mark:
                     row[position] = wraps[mark].format(value) + blank + rest
-                else:
-                    row[position] = row[position]
         return rows
 
 

@@ -4,8 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
-from typing import Literal, TextIO, TypeGuard
+from typing import Literal, TextIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
@@ -61,31 +60,10 @@ class Frame(Table):
         self.last_name = name
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        joined = self._joined()
-        if joined and needed(joined, console) <= options.max_width:
-            yield from Table.__rich_console__(joined, console, options)
-        elif (joined or self)._least(console) <= options.max_width:
+        if self._least(console) <= options.max_width:
             yield from super().__rich_console__(console, options)
         else:
             yield Group(*self._listed())
-
-    def _joined(self) -> "Frame | None":
-        """Return the table with all rows in one, whose cells have a line for each of them.
-
-        It is as wide, looks the same where nothing is wrapped, and takes rich a third of the time.
-        None if the table has no rows, or a cell has several lines or a style of its own.
-        """
-        texts = list[Text]()
-        for column in self.columns:
-            lines = [cell for cell in column.cells if _is_line(cell)]
-            if not lines or len(lines) < len(self.rows):
-                return None
-            texts.append(Text("\n").join(lines))
-        joined = copy(self)
-        joined.columns = [column.copy() for column in self.columns]
-        joined.rows = []
-        joined.add_row(*texts)
-        return joined
 
     def _least(self, console: Console) -> int:
         """Return the minimum width at which no number or word is cut.
@@ -123,13 +101,6 @@ class Frame(Table):
                 if cell.plain:
                     lines.add_row(Text(head, style="dim", overflow="fold"), cell)
             yield Padding(lines, (0, 0, 0, 2), expand=False)
-
-
-def _is_line(cell: RenderableType) -> TypeGuard[Text]:
-    """Return True for one line of text with the style and the alignment of its column."""
-    if not isinstance(cell, Text) or cell.style or cell.justify:
-        return False
-    return "\n" not in cell.plain
 
 
 def _labelled(head: str, cell: Text) -> Text:

@@ -75,17 +75,12 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
     parts_shown += [one_line(choice, 400) for choice in report.choices]
     if not report.rows:
         parts_shown.append("no record is scored yet")
-    if choice.everything or choice.columns:
-        further = []
-    else:
-        further = left_out(tables)
-    others = []
     if not (choice.everything or choice.columns):
-        others = _further(report, tables)
-    if others:
-        further.append(f"tables: {', '.join(others)}")
-    if further:
-        parts_shown.append(f"not shown: {'; '.join(further)} (--all)")
+        further = left_out(tables)
+        if others := _further(report, tables):
+            further.append(f"tables: {', '.join(others)}")
+        if further:
+            parts_shown.append(f"not shown: {'; '.join(further)} (--all)")
     return parts_shown
 
 

@@ -208,7 +208,7 @@ def trace(
         line = find_case(lines, case)
         case_records = list(lines.records(line["case"]))
         chosen = [record for record in case_records if records.fits(record)]
-        events = {record.unit: lines.events(record.unit) for record in chosen}
+        events = {unit: lines.events(unit) for unit in {record.unit for record in chosen}}
         judged = {}
         if chosen:
             judged = judged_steps(folder, case_records, scoring, lines)

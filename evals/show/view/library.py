@@ -191,7 +191,6 @@ class Library:
         totals = self._totals_of(location)
         if totals is None and wait:
             answers, _ = self.answers(location)
-            totals = None
             if answers:
                 totals = answers.totals
         return entry_of(location, totals)

@@ -198,7 +198,7 @@ def load_stream_setup(
         settings=config.overrides,
         form=form,
     )
-    if not (is_given or policy.models):
+    if not is_given:
         refuse_unused_limits(limits, config.model, policy)
     return StreamSetup(
         config=config,

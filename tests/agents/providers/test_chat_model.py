@@ -315,3 +315,15 @@ def test_text_beside_an_empty_content_is_mentioned(field):
         pytest.raises(ModelReplyError, match="reasoning_content 'Ostrim, I think.'"),
     ):
         asked_model(provider).invoke("Where?")
+
+
+def test_the_time_of_exchanges_counts_for_the_deadline_of_a_call():
+    def fail_late(asked: object) -> Raw:
+        time.sleep(0.3)
+        return Raw({"error": {"message": "The server had an error."}}, 500)
+
+    with Provider(fail_late) as provider:
+        policy = quick_policy(backoff=replace(QUICK, attempts=12, total=60.0))
+        with pytest.raises(ModelUnreachable):
+            asked_model(provider, policy=policy, deadline=1.0).invoke("Where?")
+        assert provider.count <= 4

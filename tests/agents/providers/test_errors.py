@@ -31,6 +31,7 @@ TPM = "in organization org-x on tokens per min (TPM):"
 GROQ = "in organization `org_x` service tier `on_demand` on tokens per minute (TPM):"
 GEMINI, GEMINI_MOST = "The input token count", "exceeds the maximum number of tokens allowed"
 LIMITS = "You have reached your specified workspace API usage limits."
+NO_ROOM = "'max_tokens' is too large: 2. This model's maximum context length is 8192 tokens and your request has"
 PLAN = "You exceeded your current quota, please check your plan and billing details."
 
 
@@ -112,6 +113,9 @@ PLAN = "You exceeded your current quota, please check your plan and billing deta
         (400, {"error": {"message": "Content Exists Risk"}}, {}, ReplyRefused),
         (400, {"error": {"code": "invalid_prompt", "message": "Against our usage policy."}}, {}, ReplyRefused),
         (400, {"message": "This model's maximum prompt length is 131072 but the request has more."}, {}, FULL),
+        (400, {"message": f"{NO_ROOM} 8200 input tokens (2 > 8192 - 8200)."}, {}, FULL),
+        (400, {"message": f"{NO_ROOM} 8192 input tokens (2 > 8192 - 8192)."}, {}, FULL),
+        (400, {"message": f"{NO_ROOM} 8191 input tokens (2 > 8192 - 8191)."}, {}, RequestRefused),
         (410, {"message": "The model m was retired"}, {}, RequestRefused),
         (502, {"message": "no answer: is the context size has been exceeded?"}, {}, ModelUnreachable),
     ],

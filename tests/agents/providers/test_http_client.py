@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
+from emend.memory import redaction
+from emend.memory.errors import EmendError
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
+from tests.provider.protocols import Raw
 from tests.provider.server import Handler, Provider
 
 pytestmark = pytest.mark.usefixtures("keys")
@@ -89,6 +92,18 @@ def test_a_proxy_gets_the_request_and_its_password_and_hosts_without_one_are_ask
         )
         if name != "setting":
             assert load_model(f"openai:any@{provider.openai}", quick_policy()).invoke("Where?").text == "Sorn"
+
+
+def test_a_key_that_a_header_of_the_request_carries_is_hidden_in_what_the_provider_says_of_it(monkeypatch):
+    monkeypatch.setattr(redaction, "_added", set())
+    key = "planted-0123456789"
+    refusal = Raw({"error": {"message": f"The gateway does not know the key {key}."}}, 403)
+    with Provider(lambda asked: refusal) as provider:
+        model = asked_model(provider, default_headers={"X-Api-Key": key, "X-Tenant": "tenant-0123456789"})
+        with pytest.raises(EmendError, match="does not know the key <key>"):
+            model.invoke("Where?")
+        assert provider.requests[0].headers["x-api-key"] == key
+    assert redaction.hide_keys("tenant-0123456789") == "tenant-0123456789"
 
 
 @contextmanager

@@ -118,6 +118,15 @@ def test_the_first_complaints_without_a_limit_leave_ten_calls_a_second_for_a_whi
     assert paced.pace is None
 
 
+def test_complaints_about_more_than_ten_calls_a_second_halve_the_pace_at_which_they_came():
+    paced, clock = limiter()
+    for _ in range(300):
+        paced.acquire(1)
+        clock.now += 0.01
+    refuse(paced, ALL)
+    assert paced.pace == pytest.approx(60 / 0.01 / 2, rel=0.1)
+
+
 def test_a_provider_of_ten_calls_a_minute_refuses_few_more():
     paced, clock = limiter()
     passed: list[float] = []

@@ -111,6 +111,31 @@ def test_a_finished_job_evaluates_nothing_and_one_of_other_numbers_is_refused(tm
         run(tmp_path / "run", Sums([[1, 3]]))
 
 
+class Preparations(Progress):
+    """What it is told of the time that preparing took."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, float, int]] = []
+
+    def prepared(self, row: str, seconds: float, units: int) -> None:
+        self.told.append((row, seconds, units))
+
+
+class PreparedSums(Sums):
+    """Prepares all units of a lane with its first one."""
+
+    def evaluate_unit(self, unit: WorkUnit, session: Any, context: JobContext) -> UnitResult:
+        if not session["total"]:
+            context.results.prepared(unit.row, 2.5, 0)
+        return super().evaluate_unit(unit, session, context)
+
+
+def test_the_time_of_preparing_units_reaches_the_progress(tmp_path: Path) -> None:
+    progress = Preparations()
+    run_job(lambda _: PreparedSums([[1, 2, 3]]), tmp_path / "run", progress)
+    assert progress.told == [("lane 0", 2.5, 0)]
+
+
 def test_a_fatal_error_ends_the_job_and_keeps_what_is_finished(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="the end"):
         run(tmp_path / "run", Sums([[1, 2]], fails=[2], fatal=True))

@@ -26,6 +26,7 @@ from emend.evals.judging.calibration.labels import read_labels
 from emend.evals.judging.study import AnnotationItem, draw, load_study, shipped_studies
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals.command_line import emend
+from tests.evals.made import case_line, record, write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\x1b[31m"
 FORMULA = '=HYPERLINK("http://x","y")'
@@ -245,3 +246,16 @@ def test_a_study_that_is_deep_or_no_file_is_refused(tmp_path):
     for name in ("deep", "fifo"):
         with pytest.raises(BadData, match=rf"{name}\.toml"):
             load_study(str(tmp_path / f"{name}.toml"))
+
+
+def test_items_of_failed_edits_are_those_of_edits_by_extracted_triplets(tmp_path: Path) -> None:
+    told = [
+        record(f"{setting}-{editor}", editor, setting=setting, values={"em": em}, model="m", answer="x", rival="y")
+        for setting, editor, em in (
+            ("extract", "rag", 0.0), ("extract", "rag2", 1.0), ("extract", "unedited", 0.0), ("struct", "rag", 0.0),
+        )
+    ]  # fmt: skip
+    edits = [{"id": "e1", "form": "triplet", "text": "A is B.", "subject": "A", "target_new": "B"}]
+    cases = [case_line(each.case, each.setting, number, edits=edits) for number, each in enumerate(told, 1)]
+    sample = draw([write_run(tmp_path / "run", told, "akew", cases=cases)], load_study("akew"))
+    assert [item.case for item in sample.items] == ["extract-rag"]

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORD
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
 from emend.evals.measure.extraction import SourceDocument, extract_to
+from emend.memory import files
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError, RunRefused
 from tests.evals.judged_runs import elken_run, judge_model, scored
@@ -113,6 +114,17 @@ def test_the_manifest_is_not_written_through_a_link(folder: Path, tmp_path: Path
         (folder / name).unlink()
     run(CONFIG, folder, model=ScriptedModel())
     assert victim.read_text() == SECRET and not (folder / MANIFEST).is_symlink()
+
+
+@pytest.mark.parametrize("command", ["report", "trace 1", "trace", "compare", "resume"])
+def test_a_line_that_would_use_up_the_memory_is_refused_with_its_position(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
+    first, *lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
+    long = json.dumps(json.loads(first) | {"answer": "a " * (1 << 20)}).encode()
+    (folder / RECORDS).write_bytes(b"".join([first, long, b"\n", *lines]))
+    assert "records.jsonl' has a line of more than 1 MiB" in ends(folder, command)
 
 
 SPOILS: dict[str, Callable[[Path], object]] = {
@@ -226,6 +238,9 @@ class FullDisk:
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(self._file, name)
+
+            def __iter__(self) -> Iterator[bytes]:
+                return iter(self._file)
 
             def __enter__(self) -> "Limited":
                 return self

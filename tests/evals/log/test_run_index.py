@@ -22,6 +22,7 @@ from emend.evals.results.aggregate.rows import report
 from emend.evals.show.trace.case_trace import trace
 from emend.evals.show.trace.overview import overview
 from emend.memory.errors import BadData
+from emend.memory.files import empty_database
 from tests.evals.traced_runs import smooth_run
 from tests.params import first_quick
 
@@ -238,10 +239,25 @@ def test_an_index_in_use_or_without_a_place_is_made_in_memory(large, monkeypatch
     assert found(folder) == read(folder)
 
 
-def test_indexes_that_were_not_used_for_long_are_deleted(large, monkeypatch, tmp_path) -> None:
+def test_an_index_that_another_process_empties_and_begins_anew_is_read_no_further(large) -> None:
+    folder, indexes = large
+    (path,) = indexes.glob("*.sqlite")
+    content = read(folder)
+    case = next(iter(content))
+    with RunIndex(folder) as index:
+        index.update()
+        empty_database(path, 1)
+        assert index.lag() == sum((folder / name).stat().st_size for name in (CASES, RECORDS, EVENTS))
+        with RunIndex(folder) as other:  # adds the cases, but no records yet
+            assert other.case(case)
+        assert [(record.unit, record.probe) for record in index.records(case)] == content[case][0]
+    assert found(folder) == content
+
+
+def test_indexes_that_were_not_used_for_long_are_emptied(large, monkeypatch, tmp_path) -> None:
     folder, indexes = large
     monkeypatch.setattr(run_index, "KEPT", 2)
     for number in range(3):
         with RunIndex(shutil.copytree(folder, tmp_path / f"run{number}")) as index:
             assert index.case("1")
-    assert len(list(indexes.iterdir())) == 2
+    assert sum(path.stat().st_size > 0 for path in indexes.glob("*.sqlite")) == 2

@@ -19,7 +19,7 @@ from emend.evals.streams.system import ContextItem, SystemContext, item_of
 from emend.evals.streams.systems.facts import FactsGold
 from emend.evals.streams.turn import ABSTAINING, StreamQuestion, Turn
 from emend.memory.errors import BadSettings, BudgetReached, RateLimited, TooManyFailures
-from emend.memory.registry import name_object
+from emend.memory.registry import name_object, trust_names
 from tests.evals.streams.streams import accuracy, generated, questions_of, run_systems, stream_file, turns_of
 from tests.provider.server import Provider
 
@@ -234,3 +234,16 @@ def test_calls_by_which_turns_are_read_are_paid_for_once(tmp_path: Path) -> None
         bodies = [json.dumps(request.body, sort_keys=True) for request in provider.requests]
     assert len(bodies) == len(set(bodies)) > 25
     assert not list((tmp_path / "run").glob("replies*"))
+
+
+def test_limits_of_calls_are_refused_with_a_local_model_and_left_alone_with_a_given_one(tmp_path):
+    fields = {
+        "systems": ("grep",),
+        "model": "tests.evals.toys:ScriptedModel",
+        "embedding": "lexical",
+        "max_calls": 1000,
+    }
+    trust_names([str(fields["model"])])
+    with pytest.raises(BadSettings, match="--max-calls with model .*a local model makes no API calls"):
+        run_stream(stream_file(tmp_path), StreamConfig.model_validate(fields), tmp_path / "run")
+    assert run_systems(tmp_path / "other", "grep", file=tmp_path / "stream.jsonl", max_calls=1000)

@@ -4,7 +4,9 @@ from contextlib import closing
 
 import numpy as np
 
+from emend.memory.embeddings import vector_cache
 from emend.memory.embeddings.vector_cache import CHUNK, VectorCache
+from emend.memory.files import EMPTYING
 
 
 class Model:
@@ -76,6 +78,38 @@ def test_a_folder_that_cannot_be_made_is_skipped_and_a_damaged_file_begun_anew_w
     assert np.array_equal(VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model()), Model()(["a"]))
     assert "is damaged" in caplog.text
     VectorCache(tmp_path, "m").get_or_embed("document", ["a"], _never)
+
+
+def test_a_process_that_has_a_damaged_file_open_can_write_to_it_once_it_is_rebuilt(tmp_path):
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
+    (file,) = tmp_path.glob("*.sqlite")
+    file.write_bytes(b"torn" * 4096)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        VectorCache(tmp_path, "m").get_or_embed("document", ["b"], Model())
+        assert other.execute("DELETE FROM vectors").rowcount == 1
+
+
+def test_of_two_processes_that_find_a_file_damaged_the_second_keeps_what_the_first_wrote(tmp_path, monkeypatch):
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
+    (file,) = tmp_path.glob("*.sqlite")
+    file.write_bytes(b"torn" * 4096)
+
+    def warn(message):
+        monkeypatch.undo()
+        VectorCache(tmp_path, "m").get_or_embed("document", ["b"], Model())
+
+    monkeypatch.setattr(vector_cache, "_warn_once", warn)
+    VectorCache(tmp_path, "m").get_or_embed("document", ["c"], Model())
+    VectorCache(tmp_path, "m").get_or_embed("document", ["b", "c"], _never)
+
+
+def test_a_damaged_file_whose_lock_cannot_be_made_stays_with_a_warning(tmp_path, caplog):
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
+    (file,) = tmp_path.glob("*.sqlite")
+    file.write_bytes(b"torn" * 4096)
+    (tmp_path / EMPTYING).mkdir()
+    assert np.array_equal(VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model()), Model()(["a"]))
+    assert "cannot be rebuilt" in caplog.text and file.read_bytes() == b"torn" * 4096
 
 
 def test_a_cache_is_private_and_never_written_through_a_link(tmp_path, caplog):

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -44,6 +45,23 @@ def test_every_part_of_a_forgotten_fact_is_gone_while_the_file_is_open(tmp_path)
         assert files_with(tmp_path, *texts) == []
         assert not memory.search("Quendolin's secret street", user="user-xaver")
     assert files_with(tmp_path, *texts) == []
+
+
+def test_no_word_of_a_forgotten_text_is_left_in_the_index(tmp_path):
+    """Whoever has the file has its salt too, and could try words against the digests."""
+
+    def indexed() -> int:
+        with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+            return int(connection.execute("SELECT count(*) FROM postings").fetchone()[0])
+
+    with FactMemory(tmp_path) as memory:
+        first = memory.remember("Ann", "address", "secret street").facts[0]
+        memory.remember("Ann", "address", "other street", valid_from="2020")
+        memory.depend("Ann", "office", ("Ann", "address"), ["secret street"], "tower")
+        assert indexed()
+        memory.forget(first.id)  # its period stays occupied, without a text
+        memory.forget(subject="Ann")
+        assert not indexed()
 
 
 def test_a_correction_and_what_it_corrected_are_forgotten_one_by_one(tmp_path):

@@ -82,7 +82,6 @@ class PageRequest(NamedTuple):
             before = (Link(text="Runs", href="index.html"),)
         if location is not None:
             before = (*before, Link(text=location.name, href=run_path(location)))
-        if location is not None:
             tabs = self._tabs(location, tab or PurePosixPath(self.path).stem)
         refresh = 0
         if waiting and not self.static:

@@ -92,22 +92,16 @@ def live_view(request: PageRequest, location: RunLocation) -> LiveView:
     answers, _ = library.answers(location)
     run = library.entry(location, wait=answers is not None)
     processed = run.finished + run.failed
-    rate = None
+    rate, time_left, retries = None, None, 0
+    failures, latest = list[Failure](), tuple[AnswerView, ...]()
     if answers:
         rate = PACES[location.id].per_minute(processed, time.monotonic())
-    left = run.units - processed
-    failures = []
-    if answers:
-        failures = answers.failures
+        retries, failures = answers.totals.retried, answers.failures
+        latest = tuple(read_answers(location, answers, answers.last_lines(LAST)))
     if run.state != "running":
         rate = None
-    time_left = None
     if rate:
-        time_left = duration(60 * left / rate)
-    retries, latest = 0, tuple[AnswerView, ...]()
-    if answers:
-        retries = answers.totals.retried
-        latest = tuple(read_answers(location, answers, answers.last_lines(LAST)))
+        time_left = duration(60 * (run.units - processed) / rate)
     last_failures = reversed(failures[-LAST:])
     return LiveView(
         run=run,
@@ -143,16 +137,13 @@ def errors_page(request: PageRequest, location: RunLocation) -> Page:
     library = request.library
     answers, indexed = library.answers(location)
     report, status = library.results.get("report", [location.folder])
-    failures = []
-    if answers:
-        failures = answers.failures
     unscored = request.link(run_path(location, "cases.html"), verdict="unscored")
     reasons = {}
     if isinstance(report, Report):
         reasons = report.reasons
-    views, retried = list[ViewData](), 0
+    failures, views, retried = list[Failure](), list[ViewData](), 0
     if answers:
-        retried = answers.totals.retried
+        failures, retried = answers.failures, answers.totals.retried
         views = list(_failure_views(location, answers, failures))
     data = ViewData(
         groups=list(_groups(failures)),

@@ -221,8 +221,6 @@ class Decisions:
                         self._dropped.setdefault(_key(hit), step["node"])
                 if before is not None:
                     self._narrowed = step["node"]
-                else:
-                    self._narrowed = self._narrowed
                 before = update["hits"]
 
     def _note_scores(self, update: Mapping[str, Any]) -> None:
@@ -233,8 +231,6 @@ class Decisions:
             about = ", ".join(f"{name} {brief(value)}" for name, value in limits.items())
         if about:
             about = f" (thresholds {about})"
-        else:
-            about = ""
         if isinstance(update.get("action"), str):
             about += f"; action {update['action']}"
         for value in update.values():

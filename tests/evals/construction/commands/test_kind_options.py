@@ -43,6 +43,13 @@ def test_the_help_of_a_kind_has_its_options_alone(
     assert set(own) <= words and not set(others) & words
 
 
+def test_the_help_of_a_model_says_what_it_does_for_the_kind() -> None:
+    told = {kind: options.help_texts.get("model", "") for kind, options in KIND_OPTIONS.items()}
+    assert [kind for kind, text in told.items() if "is tested" in text] == [FRESH]
+    composed = {kind for kind, options in KIND_OPTIONS.items() if options.is_composed}
+    assert {kind for kind, text in told.items() if "paraphrases" in text} == composed
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -18,10 +18,11 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.evals.results.aggregate.rows import report
 from emend.evals.show.trace.case_trace import trace
-from emend.memory.errors import BadData, ModelReplyError, RunRefused, TooManyFailures
+from emend.memory.errors import BadData, BadSettings, ModelReplyError, RunRefused, TooManyFailures
 from emend.memory.probe import Usage
 from tests.evals import command_line
 from tests.evals.construction.authors import author
+from tests.evals.toys import ScriptedModel, SpeakingModel
 from tests.provider.protocols import Asked, Raw
 from tests.provider.server import Provider
 
@@ -46,6 +47,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Provider(author) as provider:
         build("akew", _config(_facts(path), provider), path / "out")
     return path / "out"
+
+
+def test_an_author_that_continues_text_is_refused(tmp_path: Path):
+    config = BuildConfig(source=str(_facts(tmp_path)), model="plain-model")
+    with pytest.raises(BadSettings, match="--model plain-model has no chat template.*Name a chat model"):
+        load_construction("akew", config, config.source, ScriptedModel())
+    assert load_construction("akew", config, config.source, SpeakingModel()).kind == "akew"
 
 
 def test_a_line_has_the_fields_of_the_source_and_the_result_as_they_are(folder: Path):

@@ -78,6 +78,20 @@ def test_an_address_where_nothing_listens_is_refused_at_once(address: str):
         _refuse_unreachable(other)
 
 
+@pytest.mark.parametrize(("address", "variable"), [("127.0.0.1:9", ""), ("", "127.0.0.1:9")])
+def test_an_unreachable_cluster_is_refused_before_ray_waits_for_it(
+    address: str, variable: str, monkeypatch: pytest.MonkeyPatch
+):
+    import ray
+
+    from emend.evals.jobs.workers.ray_cluster import RayTransport
+
+    monkeypatch.setenv("RAY_ADDRESS", variable)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # the cluster of other tests may run
+    with pytest.raises(BadSettings, match="no Ray cluster at '127.0.0.1:9'.*ray status"):
+        RayTransport(address, 0)
+
+
 def test_workers_share_the_gpus_of_a_cluster(tmp_path: Path, cluster: int):
     run(config(workers="ray", gpus_per_worker=0.5), tmp_path / "run")
     workers = [line["workers"] for line in read_lines(tmp_path / "run", COSTS) if line["act"] == "run"]

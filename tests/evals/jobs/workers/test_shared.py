@@ -10,7 +10,14 @@ import pytest
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.jobs.shared_answers import AnswerFile
 from emend.evals.jobs.workers.base import Port
-from emend.evals.jobs.workers.shared import AnswerClaims, RemoteJournal, RemoteLimiter, SharedCalls, Source
+from emend.evals.jobs.workers.shared import (
+    AnswerClaims,
+    RemoteJournal,
+    RemoteLedger,
+    RemoteLimiter,
+    SharedCalls,
+    Source,
+)
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.records import RunLog, json_line
 from emend.memory.errors import BudgetReached, CallDropped
@@ -137,3 +144,16 @@ def test_a_worker_asks_for_turns_only_where_calls_are_limited(
     limiter.acquire(3)
     limiter.correct(3, 4)
     assert port.sent == sent
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_a_worker_tells_the_driver_of_each_call_and_asks_where_there_is_a_budget(limit: int | None) -> None:
+    port = Port()
+    with ThreadPoolExecutor() as pool:
+        calling = pool.submit(RemoteLedger(port, None, None, limit).start_call, "model", True)
+        (message,) = port.take(60) or [()]
+        assert message == ("start_call", None if limit is None else 0, "model", True)
+        if limit is not None:
+            assert not calling.done()
+            port.answer(0, None, None)
+        calling.result(60)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import read_lines
+from emend.evals.log.run_index import RunIndex
 from emend.evals.show.report.traces.case_text import markdown, show_trace, steps_lines
 from emend.evals.show.report.traces.values import log_probs
 from emend.evals.show.trace.case_trace import Trace, new_hits, rows, trace
@@ -218,3 +219,10 @@ def test_the_demonstrations_that_each_call_of_a_step_repeats_are_one_line_in_a_t
     assert texts[-5:-3] == ["to model  (27 messages as in step 1 ask)", "to model, user  Where?"]
     assert texts[-2:] == ["prompt  (27 messages as in step 1 ask)", "prompt, assistant  Final answer:"]
     assert "".join(line.markdown for line in lines).count("user 12") == 3
+
+
+def test_the_steps_of_a_unit_are_read_once(smooth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units, read_events = list[str](), RunIndex.events
+    monkeypatch.setattr(RunIndex, "events", lambda index, unit: units.append(unit) or read_events(index, unit))
+    records = [each.record for each in trace(smooth, "1").probes]
+    assert len(units) == len({record.unit for record in records}) < len(records)
