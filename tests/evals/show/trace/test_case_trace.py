@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -223,6 +224,11 @@ def test_the_demonstrations_that_each_call_of_a_step_repeats_are_one_line_in_a_t
 
 def test_the_steps_of_a_unit_are_read_once(smooth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     units, read_events = list[str](), RunIndex.events
-    monkeypatch.setattr(RunIndex, "events", lambda index, unit: units.append(unit) or read_events(index, unit))
+
+    def count_reads(index: RunIndex, unit: str) -> dict[str, list[dict[str, Any]]]:
+        units.append(unit)
+        return read_events(index, unit)
+
+    monkeypatch.setattr(RunIndex, "events", count_reads)
     records = [each.record for each in trace(smooth, "1").probes]
     assert len(units) == len({record.unit for record in records}) < len(records)
