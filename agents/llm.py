@@ -144,13 +144,11 @@ def _full_spec(name: str) -> str:
     if slash and rest and (provider in LANGCHAIN or provider == "ollama") and provider != "google":
         return _langchain_spec(provider, rest)
     if slash and rest:
-        return (
-            f"{provider}:{rest}"
-            if provider in MODELS.names()
-            else f"hf:{name}"
-            if HUB_ID.fullmatch(name)
-            else ""
-        )
+        if provider in MODELS.names():
+            return f"{provider}:{rest}"
+        if HUB_ID.fullmatch(name):
+            return f"hf:{name}"
+        return ""
     return next(
         (f"{provider}:{name}" for start, provider in FAMILIES.items() if name.startswith(start)), ""
     )

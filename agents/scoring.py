@@ -66,7 +66,6 @@ class ScoringModel(Protocol):
         Only a model with a true attribute `chats` gets messages; the last may be the beginning of
         the reply.
         """
-        ...
 
 
 def is_local(model: object) -> bool:
@@ -87,11 +86,9 @@ class TextModel(Protocol):
     @property
     def chats(self) -> bool:
         """True if prompts go through a chat template."""
-        ...
 
     def plain(self) -> Any:
         """Return this model without its chat template."""
-        ...
 
 
 def resolve_form(model: object, form: Form) -> Form:

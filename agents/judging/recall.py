@@ -97,11 +97,9 @@ class Recall(Role):
     def read_atoms(self, reply: Atoms) -> list[str] | str:
         """Return the facts without duplicates, or the problem with them."""
         facts = list(dict.fromkeys(" ".join(fact.split()) for fact in reply.facts if fact.strip()))
-        return (
-            facts
-            if len(facts) <= MAX_FACTS
-            else (f"{len(facts)} atomic facts, at most {MAX_FACTS} are taken.")
-        )
+        if len(facts) <= MAX_FACTS:
+            return facts
+        return f"{len(facts)} atomic facts, at most {MAX_FACTS} are taken."
 
     def read_labels(self, reply: Labels, facts: Sequence[str]) -> Verdict:
         """Return the shares of labels; the chain is unscored if a fact has no label or two."""

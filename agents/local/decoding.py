@@ -104,11 +104,10 @@ class Decoder:
     def __init__(self, likelihood: Likelihood, close: float) -> None:
         self.likelihood, self.close = likelihood, close
         self.model = likelihood.model
-        self._last = (
-            {"logits_to_keep": 1}
-            if "logits_to_keep" in signature(self.model.forward).parameters
-            else {}
-        )
+        if "logits_to_keep" in signature(self.model.forward).parameters:
+            self._last = {"logits_to_keep": 1}
+        else:
+            self._last = {}
 
     def read(self, rows: Sequence[Ids], prefixes: Sequence[CachedPrefix] = ()) -> ReadPrompts:
         """Prefill prompts together, with a cached prefix for each of them or for none."""
@@ -197,10 +196,8 @@ class RunningBatch(Generic[Row]):
             order[hole] = mover
         for layer in self._cache.layers if holes else ():
             layer.move(movers, holes)
-        self.rows, self._starts = (
-            [self.rows[line] for line in order],
-            [self._starts[line] for line in order],
-        )
+        self.rows = [self.rows[line] for line in order]
+        self._starts = [self._starts[line] for line in order]
         self._tokens = self._tokens[order]
         if left:
             self._rearrange()

@@ -95,13 +95,11 @@ class Likelihood:
     def __init__(
         self, model: Any, pad: int, batch_tokens: int, sample: Ids, dtype: torch.dtype
     ) -> None:
-        self.model, self.pad, self.batch_tokens, self.sample, self.dtype = (
-            model,
-            pad,
-            batch_tokens,
-            sample,
-            dtype,
-        )
+        self.model = model
+        self.pad = pad
+        self.batch_tokens = batch_tokens
+        self.sample = sample
+        self.dtype = dtype
         self.device = computing_device(model)
         self.takes_positions = "position_ids" in signature(model.forward).parameters
         self.least = SharingMinimum(32, batch_tokens // 4, 8)
@@ -140,10 +138,8 @@ class Likelihood:
         positions of the real tokens.
         """
         width = max(len(ids) for ids in rows)
-        ids, mask = (
-            torch.full((len(rows), width), self.pad),
-            torch.zeros(len(rows), width, dtype=torch.long),
-        )
+        ids = torch.full((len(rows), width), self.pad)
+        mask = torch.zeros(len(rows), width, dtype=torch.long)
         for line, row in enumerate(rows):
             where = slice(width - len(row), width) if side == "left" else slice(0, len(row))
             ids[line, where], mask[line, where] = torch.tensor(row), 1
@@ -171,10 +167,8 @@ class Likelihood:
         if states is None or states.shape[-1] != head.weight.shape[-1]:
             return None
         config = self.model.config.get_text_config()
-        scale, cap = (
-            getattr(config, "logit_scale", None),
-            getattr(config, "final_logit_softcapping", None),
-        )
+        scale = getattr(config, "logit_scale", None)
+        cap = getattr(config, "final_logit_softcapping", None)
 
         def bounded(some: Tensor) -> Tensor:
             logits: Tensor = head(some) if scale is None else head(some) * scale
@@ -344,10 +338,8 @@ class Likelihood:
         """Return positions and the mask with which a leaf attends to its stem but no other leaf,
         shape (rows, 1, width, past + width).
         """
-        segments, places = (
-            torch.full((len(stems), width), -1),
-            torch.zeros(len(stems), width, dtype=torch.long),
-        )
+        segments = torch.full((len(stems), width), -1)
+        places = torch.zeros(len(stems), width, dtype=torch.long)
         for line, stem in enumerate(stems):
             size = len(stem.ids)
             parts = [

@@ -147,11 +147,9 @@ def _other_format(folder: Path) -> str:
         base = ""
         with suppress(BadData):
             settings = read_json(adapter, links=True)
-            base = (
-                str(settings.get("base_model_name_or_path") or "")
-                if isinstance(settings, dict)
-                else ""
-            )
+            base = ""
+            if isinstance(settings, dict):
+                base = str(settings.get("base_model_name_or_path") or "")
         named = f"the base model, hf:{base}" if base else "the base model"
         return (
             f"is a PEFT adapter: name {named}, or a folder in which both were merged by peft's "
@@ -173,11 +171,9 @@ def _model(folder: Path, dtype: Any, device_map: DeviceMap | None) -> Any:
         )
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         pass_interrupt(error)
-        mapped = (
-            ""
-            if device_map is None
-            else ", and model.device_map must give each of its modules a device"
-        )
+        mapped = ", and model.device_map must give each of its modules a device"
+        if device_map is None:
+            mapped = ""
         raise ModelError(
             f"the model in {folder} cannot be loaded: {first_line(error)}. It must be a causal "
             "language model that the installed transformers supports, without custom "

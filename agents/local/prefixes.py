@@ -139,11 +139,9 @@ def _runs(heads: Sequence[Ids], shortest: int) -> Iterator[tuple[slice, int]]:
     begin, shared = 0, len(heads[0]) if heads else 0
     for place in range(1, len(heads)):
         last, head = heads[place - 1], heads[place]
-        both = (
-            common(last, head)
-            if last[:shortest] == head[:shortest] and len(last) >= shortest
-            else 0
-        )
+        both = 0
+        if last[:shortest] == head[:shortest] and len(last) >= shortest:
+            both = common(last, head)
         if both >= shortest:
             shared = min(shared, both)
         else:

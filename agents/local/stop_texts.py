@@ -107,10 +107,8 @@ class StopTexts:
         middle = first.endswith(INCOMPLETE) and rest.startswith(INCOMPLETE)
         if not middle and whole in (first + rest, f"{first} {rest}"):
             text = self._before + whole.removesuffix(rest)
-            self._read, self._before = (
-                at,
-                (text if self._before else text.lstrip())[-self._longest :],
-            )
+            self._read = at
+            self._before = (text if self._before else text.lstrip())[-self._longest :]
 
 
 def _decoders(tokenizer: Any) -> set[str]:

@@ -161,15 +161,15 @@ def write_text(model: BaseChatModel, prompt: Prompt, new_tokens: int = TEXT_TOKE
     return AuthoredText(_LEAD.sub("", text).strip(), read_usage(message), is_cut_off)
 
 
-class JudgeDecision(NamedTuple):
-    """A judge's decision, True or False, with its reply and the cost."""
+class ChosenWord(NamedTuple):
+    """A word chosen from those in the prompt, with the reply and the cost."""
 
-    holds: bool
+    word: str
     reply: str
     usage: Usage
 
 
-def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
+def decide(model: BaseChatModel, prompt: Prompt) -> ChosenWord:
     """Return a judge's True or False; for a local model the more probable word, since small models
     write neither.
 
@@ -177,28 +177,14 @@ def decide(model: BaseChatModel, prompt: Prompt) -> JudgeDecision:
         ModelReplyError: the reply contains neither, or both.
         ModelError: the call failed.
     """
-    chosen = _choose(
-        model,
-        prompt,
-        ("True", "False"),
-        _verdicts,
-        "the judge says neither True nor False, or both.",
-    )
-    return JudgeDecision(chosen.word == "True", chosen.reply, chosen.usage)
+    problem = "the judge says neither True nor False, or both."
+    return _choose(model, prompt, ("True", "False"), _verdicts, problem)
 
 
 def _verdicts(reply: str) -> set[str]:
     opening = OPENING.match(reply)
     verdicts = [opening[1]] if opening and not BOTH.match(reply) else DECISION.findall(reply)
     return {"True" if word.casefold() in ("true", "yes") else "False" for word in verdicts}
-
-
-class ChosenWord(NamedTuple):
-    """A word chosen from those in the prompt, with the reply and the cost."""
-
-    word: str
-    reply: str
-    usage: Usage
 
 
 def _choose(

@@ -105,11 +105,10 @@ def _ask_again(
     """
     again = chain
     if is_chat_model(model):
-        turns = (
-            prompt.begun("", f" {thoughts}", between="")
-            if lead_of(prompt.turns)
-            else prompt.begun("", thoughts)
-        )
+        if lead_of(prompt.turns):
+            turns = prompt.begun("", f" {thoughts}", between="")
+        else:
+            turns = prompt.begun("", thoughts)
         again = turns.asked("", MISSING).begun("", ANSWER)
     try:
         reply = continue_text(model, again, ["\n"], LINE_TOKENS)

@@ -136,11 +136,9 @@ def _add(turns: list[_Turn], side: type[BaseMessage], text: str, between: str) -
 
 def lead_of(turns: Sequence[BaseMessage]) -> str:
     """Return the beginning of the reply in the last turn; "" if the last turn is the user's."""
-    return (
-        str(turns[-1].text)
-        if turns and isinstance(turns[-1], AIMessage) and not turns[-1].tool_calls
-        else ""
-    )
+    if turns and isinstance(turns[-1], AIMessage) and not turns[-1].tool_calls:
+        return str(turns[-1].text)
+    return ""
 
 
 def with_instruction(turns: Sequence[BaseMessage]) -> list[BaseMessage]:

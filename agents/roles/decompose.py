@@ -186,11 +186,11 @@ def sample_round(prompt: str, text: str, hops: int) -> str:
     if SUBQUESTION not in prompt:
         return ""
     rounds = count_sampled(prompt, text)
-    check = (
-        (f"{CHECKED} {VERDICTS[1]} the generated answer, so the intermediate answer is: {text}\n")
-        if rounds
-        else ""
-    )
+    check = ""
+    if rounds:
+        check = (
+            f"{CHECKED} {VERDICTS[1]} the generated answer, so the intermediate answer is: {text}\n"
+        )
     return check + (
         f"{FINAL} {text}" if rounds >= hops else f"{SUBQUESTION} {text}?\n{TENTATIVE} {text}"
     )

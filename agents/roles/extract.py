@@ -177,11 +177,10 @@ def _from_lines(reply: str) -> list[tuple[str, str, str]]:
     for line in reply.splitlines():
         parts = [_plain(part) for part in re.split(r"[;；]", _plain(BULLET.sub("", line)))]
         if len(parts) == 3 and all(parts) and [part.casefold() for part in parts] != HEADER:
-            last = (
-                parts[2]
-                if ABBREVIATED.search(parts[2])
-                else parts[2].removesuffix(".").removesuffix("。")
-            )
+            if ABBREVIATED.search(parts[2]):
+                last = parts[2]
+            else:
+                last = parts[2].removesuffix(".").removesuffix("。")
             rows.append((parts[0], parts[1], _plain(last)))
     return rows or _none(reply, "lines 'subject; relation; object'")
 

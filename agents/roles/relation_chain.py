@@ -55,10 +55,8 @@ PLAN_TOKENS = 2 * LINE_TOKENS
 TASK = PROMPTS["relation_chain"]["task"]
 # The question of a hop, and examples with short answers, without which a chat model would answer in
 # sentences.
-RECALL, RECALL_EXAMPLES = (
-    PROMPTS["relation_chain"]["recall"],
-    PROMPTS["relation_chain"]["recall_examples"],
-)
+RECALL = PROMPTS["relation_chain"]["recall"]
+RECALL_EXAMPLES = PROMPTS["relation_chain"]["recall_examples"]
 # The two lines of the request and the lines of the answer; examples are separated by a blank line.
 CHAIN_EXAMPLES = PROMPTS["relation_chain"]["recall_chain_examples"]
 # Part of the prompt id, since the place where a walk begins decides what the model is asked.

@@ -27,23 +27,19 @@ class Scope(Protocol):
     @property
     def identity(self) -> str:
         """Id that changes whenever the probabilities may change."""
-        ...
 
     @property
     def threshold(self) -> float:
         """Minimum probability at which a question is about a text."""
-        ...
 
     @property
     def lower(self) -> float:
         """Minimum probability at which a question may be about a text, CRAG's lower threshold."""
-        ...
 
     def over(self, corpus: Corpus) -> Callable[[str], Floats]:
         """Return a function from a question to one probability per entry, shape
         (len(corpus.entries()),).
         """
-        ...
 
 
 def embed_corpus(texts: Sequence[str], embedding: Embedding) -> ExactCorpus:

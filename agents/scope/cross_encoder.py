@@ -327,11 +327,10 @@ def _pairs(
         others = [index for index in near[row] if index not in right]
         weights = 1 / (1 + np.arange(len(others)))
         count = min(training.negatives, len(others))
-        drawn = (
-            rng.choice(others, size=count, replace=False, p=weights / weights.sum())
-            if count
-            else []
-        )
+        if count:
+            drawn = rng.choice(others, size=count, replace=False, p=weights / weights.sum())
+        else:
+            drawn = []
         yield from ((row, int(index)) for index in [*right, *drawn])
 
 

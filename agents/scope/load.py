@@ -91,11 +91,9 @@ def load_scope(folder: str | Path) -> Scope:
     if form not in FEATURES:
         from emend.agents.scope.cross_encoder import CrossEncoderScope, ElkenScope
 
-        return (
-            ElkenScope(path, threshold)
-            if form == ElkenScope.form
-            else CrossEncoderScope(path, threshold)
-        )
+        if form == ElkenScope.form:
+            return ElkenScope(path, threshold)
+        return CrossEncoderScope(path, threshold)
     return _load_logistic(path, settings, threshold)
 
 

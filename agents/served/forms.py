@@ -89,11 +89,10 @@ class EchoForm(ScoreForm):
 
     def _check_tokens(self, tokens: Sequence[Any], row: Encoded) -> None:
         for token, text in zip(row.ids, tokens, strict=True):
-            expected = (
-                f"{ID_PREFIX}{token}"
-                if self._shows_ids
-                else self._texts.setdefault(token, str(text))
-            )
+            if self._shows_ids:
+                expected = f"{ID_PREFIX}{token}"
+            else:
+                expected = self._texts.setdefault(token, str(text))
             # The text of a token that is part of a character depends on its neighbours.
             if text != expected and (self._shows_ids or (str(text) + expected).isascii()):
                 raise UnusableScores(

@@ -26,7 +26,6 @@ class Asker(Protocol):
 
     def get(self, path: str) -> Any:
         """Return the JSON at a path."""
-        ...
 
 
 class ServerModel(FrozenModel):
@@ -85,10 +84,8 @@ def describe(model: Asker) -> ServerModel:
         client.model = adapter
     _refuse_unknown(model, client.model, cards)
     client.base = _text(cards[client.model], "parent")
-    card, info = (
-        cards[client.model],
-        _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {},
-    )
+    card = cards[client.model]
+    info = _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {}
     length = card.get("max_model_len") or cards.get(_text(card, "parent"), {}).get("max_model_len")
     lengths = [
         size

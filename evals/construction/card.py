@@ -1,5 +1,6 @@
 """Card of a built benchmark: its source, models, dropped items with reasons, and cost."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,13 @@ from emend.memory.retrieval.tokens import words
 Status = Literal["draft", "reviewed", "not reviewed"]
 EXAMPLES = 3
 CARD_TEXT = "card.md"
+# Limits of the benchmarks of each kind.
+LIMITS: dict[str, tuple[str, ...]] = {
+    kind: tuple(texts)
+    for kind, texts in tomllib.loads(
+        Path(__file__).with_name("limits.toml").read_text(encoding="utf-8")
+    ).items()
+}
 
 
 class FilterCount(FrozenModel):

@@ -159,10 +159,8 @@ def _make_sample(
 
 def _role(role: str, spec: str, stand_in: StandIn, factor: float, prices: Prices) -> RoleEstimate:
     usage = stand_in.usage
-    input_tokens, output_tokens = (
-        round(usage.input_tokens * factor),
-        round(usage.output_tokens * factor),
-    )
+    input_tokens = round(usage.input_tokens * factor)
+    output_tokens = round(usage.output_tokens * factor)
     price = prices.find(spec)
     cost = None
     if price is not None:

@@ -13,6 +13,7 @@ from emend.evals.config.overrides import MODEL
 from emend.evals.config.run_config import RunConfig
 from emend.evals.construction.card import (
     EXAMPLES,
+    LIMITS,
     Card,
     FilterCount,
     build_cost,
@@ -61,11 +62,6 @@ QUESTION_FORMS = {
 }
 # Reason for dropping the other cases, by the value of `--keep`.
 UNWANTED = {"unknown": "known already", "known": "not known"}
-LIMITS = (
-    "A fact counts as known if most wordings of its question are answered correctly, which "
-    "includes lucky guesses.",
-    "Knowledge was tested for this model and these question forms only.",
-)
 
 
 def build_fresh(
@@ -113,7 +109,7 @@ def build_fresh(
         cost=cost,
         cost_per_kept=cost.per(len(chosen)),
         examples=_examples(records, chosen),
-        limits=LIMITS,
+        limits=LIMITS[FRESH],
     )
 
 

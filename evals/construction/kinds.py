@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.config.build_config import BuildConfig
-from emend.evals.construction.card import FilterCount
+from emend.evals.construction.card import LIMITS, FilterCount
 from emend.evals.construction.registry import CONSTRUCTIONS
 from emend.evals.construction.sources import (
     akew,
@@ -87,32 +87,32 @@ KINDS: Mapping[str, BuildKind] = {
         read=akew.read_source,
         write=lambda items, sources, folder: akew.write_rows(items, folder),
         text=lambda item: str(item.result["paragraph"]),
-        limits=akew.LIMITS,
+        limits=LIMITS["akew"],
     ),
     "wikiupdate": BuildKind(
         read=wikiupdate.read_source,
         write=lambda items, sources, folder: wikiupdate.write_rows(items, folder),
         text=lambda item: str(item.result["paragraph"]),
-        limits=wikiupdate.LIMITS,
+        limits=LIMITS["wikiupdate"],
         relation=lambda item: str(item.fields["relation"]),
     ),
     "questions": BuildKind(
         read=questions.read_source,
         write=questions.write_rows,
         text=questions.written_text,
-        limits=questions.LIMITS,
+        limits=LIMITS["questions"],
     ),
     "facts": BuildKind(
         read=questions.read_source,
         write=lambda items, sources, folder: fact_graph.write_rows(items, folder),
         text=fact_graph.stated_lines,
-        limits=fact_graph.LIMITS,
+        limits=LIMITS["facts"],
     ),
     "chains": BuildKind(
         read=read_items,
         write=lambda items, sources, folder: chains.write_rows(items, folder),
         text=lambda item: "\n".join(item.result["questions"]),
-        limits=chains.LIMITS,
+        limits=LIMITS["chains"],
         prepare=chains.prepare_chains,
         result=lambda fields: {"questions": [fields["text"]]},
         check=chains.check_chains,
@@ -121,14 +121,14 @@ KINDS: Mapping[str, BuildKind] = {
         read=docter.read_source,
         write=lambda items, sources, folder: docter.write_rows(items, folder),
         text=lambda item: str(item.result["document"]),
-        limits=docter.LIMITS,
+        limits=LIMITS["docter"],
         drop_question=lambda result: {**result, "reasoning": None},
     ),
     "recoe": BuildKind(
         read=read_items,
         write=lambda items, sources, folder: recoe.write_rows(items, folder),
         text=lambda item: str(item.result["question"]),
-        limits=recoe.LIMITS,
+        limits=LIMITS["recoe"],
         prepare=recoe.prepare_records,
         deduplicate=recoe.drop_contradictions,
         result=lambda fields: {"question": fields["text"]},
@@ -137,7 +137,7 @@ KINDS: Mapping[str, BuildKind] = {
         read=read_items,
         write=lambda items, sources, folder: elken.write_rows(items, folder),
         text=lambda item: str(item.result["event"]),
-        limits=elken.LIMITS,
+        limits=LIMITS["elken"],
         prepare=elken.prepare_events,
         result=lambda fields: {"event": fields["text"]},
     ),
@@ -145,7 +145,7 @@ KINDS: Mapping[str, BuildKind] = {
         read=elken_tendencies.read_source,
         write=elken_tendencies.write_rows,
         text=elken_tendencies.events_of,
-        limits=elken_tendencies.LIMITS,
+        limits=LIMITS["tendencies"],
         deduplicate=elken_tendencies.drop_duplicates,
     ),
 }

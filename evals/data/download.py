@@ -166,11 +166,9 @@ class SourceLedger(FrozenModel):
         try:
             return cls.model_validate(read_json(path, links=True))
         except (BadData, ValidationError) as error:
-            reason = (
-                error
-                if isinstance(error, BadData)
-                else problem_of(error.errors(include_url=False)[0])
-            )
+            reason = str(error)
+            if isinstance(error, ValidationError):
+                reason = problem_of(error.errors(include_url=False)[0])
             raise BadData(
                 f"{path}: {reason}. Remove it: without it, changes of the files are not detected."
             ) from error

@@ -101,10 +101,11 @@ SHAPES: dict[str, list[Shape]] = {
     ],
     "wikibigedit": [
         Shape((f"{period}.json",), wikibigedit.ChangedFactRow, "", {"period": period})
-        for period in wikibigedit.PERIODS
+        for period in wikibigedit.WikiBigEdit.definition.names["period"]
     ],
     "uniedit": [
-        Shape((f"{domain}.json",), None, "", {"domains": domain}) for domain in uniedit.DOMAINS
+        Shape((f"{domain}.json",), None, "", {"domains": domain})
+        for domain in uniedit.UniEdit.definition.names["domains"]
     ],
     "locomo": [Shape(locomo.FILES, locomo.DialogueRow, "", {})],
     "beam": [

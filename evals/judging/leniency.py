@@ -3,11 +3,11 @@ accepts, beside the share of right ones.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.conversations import ABSTENTION
@@ -103,9 +103,7 @@ def gold_questions(folder: Path, judge: "Judge", size: int, seed: int = 0) -> li
             f"the run in '{folder}' has no answer that is compared with gold: {KIND} "
             "judges none of it."
         )
-    questions = sorted(drawn)
-    Random(seed).shuffle(questions)
-    return questions[:size]
+    return _sample(drawn, size, seed)
 
 
 def rubric_questions(
@@ -131,28 +129,27 @@ def rubric_questions(
             f"the run in '{folder}' has no answer with gold that {judge.name} judges: name "
             "another --kind."
         )
+    return {question: drawn[question] for question in _sample(drawn, size, seed)}
+
+
+def _sample(drawn: Iterable[GoldQuestion], size: int, seed: int) -> list[GoldQuestion]:
     questions = sorted(drawn)
     Random(seed).shuffle(questions)
-    return {question: drawn[question] for question in questions[:size]}
+    return questions[:size]
 
 
-class LeniencyQuestions(NamedTuple):
-    """Questions for which wrong answers are made, with the inputs of a judge of conversations."""
-
-    questions: list[GoldQuestion]
-    views: dict[GoldQuestion, JudgeInput] | None = None
-
-
-def leniency_questions(folder: Path, judge: "Judge", size: int, seed: int = 0) -> LeniencyQuestions:
-    """Sample questions of a run for a judge.
+def leniency_questions(
+    folder: Path, judge: "Judge", size: int, seed: int = 0
+) -> tuple[list[GoldQuestion], dict[GoldQuestion, JudgeInput] | None]:
+    """Sample questions of a run for a judge, with the inputs of a judge of conversations.
 
     Raises:
         EmendError: see `gold_questions` and `rubric_questions`.
     """
     if judge.name not in CONVERSATION_KINDS:
-        return LeniencyQuestions(gold_questions(folder, judge, size, seed))
+        return gold_questions(folder, judge, size, seed), None
     views = rubric_questions(folder, judge, size, seed)
-    return LeniencyQuestions(list(views), views)
+    return list(views), views
 
 
 def measure_leniency(

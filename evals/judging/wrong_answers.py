@@ -107,11 +107,9 @@ def vague_form(source: GoldQuestion) -> str:
     >>> vague_form(GoldQuestion("How many ships came?", ("five ships",)))
     'several ships'
     """
-    forms, gold, question = (
-        _texts()["vague"],
-        fold_text(source.golds[0]),
-        fold_text(source.question),
-    )
+    forms = _texts()["vague"]
+    gold = fold_text(source.golds[0])
+    question = fold_text(source.question)
     specifics = find_specifics(source.question, source.golds[0])
     sorts = {specific.sort for specific in specifics}
     if "side" in sorts:

@@ -45,11 +45,7 @@ def _calls(
         result = results.get(call["id"] or "")
         text = str(result.text) if result else ""
         problem = text if result is not None and result.status == "error" else ""
-        ids = (
-            dict.fromkeys(id for content, id in edits.items() if content in text)
-            if not problem
-            else ()
-        )
+        ids = dict.fromkeys(id for content, id in edits.items() if content in text and not problem)
         yield ToolCall(
             name=call["name"], arguments=call["args"], problem=problem, edit_ids=tuple(ids)
         )

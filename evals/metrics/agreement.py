@@ -111,11 +111,9 @@ def _agreement(
     seed: int,
     resamples: int,
 ) -> RaterAgreement:
-    ones, others, owners = (
-        [a for a, _, _ in pairs],
-        [b for _, b, _ in pairs],
-        [case for _, _, case in pairs],
-    )
+    ones = [a for a, _, _ in pairs]
+    others = [b for _, b, _ in pairs]
+    owners = [case for _, _, case in pairs]
     labels = sorted({*ones, *others})
     tables = _tables(ones, others, owners, labels)
     mode, median = _constants(ones)

@@ -127,10 +127,8 @@ def difference_interval(gaps: Floats, counts: Floats) -> Interval:
     """
     total = counts.sum()
     gained, lost = np.maximum(gaps, 0.0), np.maximum(-gaps, 0.0)
-    (gained_low, gained_high), (lost_low, lost_high) = (
-        share_interval(gained, counts),
-        share_interval(lost, counts),
-    )
+    gained_low, gained_high = share_interval(gained, counts)
+    lost_low, lost_high = share_interval(lost, counts)
     up, down = float(gained.sum() / total), float(lost.sum() / total)
     low = up - down - math.hypot(up - gained_low, lost_high - down)
     high = up - down + math.hypot(gained_high - up, down - lost_low)

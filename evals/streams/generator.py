@@ -96,11 +96,9 @@ class StreamGenerator:
     def _turn(self, number: int) -> Turn:
         day = START + timedelta(days=number // TURNS_A_DAY)
         session = f"s{(day - START).days // DAYS_A_SESSION + 1:04d}"
-        user = (
-            f"user{self._rng.randrange(self.options.users) + 1}"
-            if self.options.users > 1
-            else "user"
-        )
+        user = "user"
+        if self.options.users > 1:
+            user = f"user{self._rng.randrange(self.options.users) + 1}"
         head: dict[str, Any] = {"session": session, "date": day.isoformat(), "user": user}
         kinds = sorted(
             self._weights, key=lambda kind: self._counts[kind] - self._weights[kind] * (number + 1)
@@ -120,11 +118,10 @@ class StreamGenerator:
 
     def _untold_fact(self, user: str) -> SourceFact | None:
         while self._next or self._untold:
-            pool = (
-                self._next
-                if self._next and self._rng.random() < 0.6
-                else self._untold or self._next
-            )
+            if self._next and self._rng.random() < 0.6:
+                pool = self._next
+            else:
+                pool = self._untold or self._next
             fact = pool.pop()
             if not self.story.is_known(user, fact.subject, fact.relation):
                 follow = list(self._source.by_subject.get(fact.object, ()))
@@ -194,11 +191,9 @@ class StreamGenerator:
         return {"kind": "deletion", "text": text, "claims": (claim,)}
 
     def _rule(self, user: str, day: date) -> dict[str, Any] | None:
-        return (
-            self._rule_while(user)
-            if self._rng.random() < 0.4
-            else self._rule_along(user) or self._rule_while(user)
-        )
+        if self._rng.random() < 0.4:
+            return self._rule_while(user)
+        return self._rule_along(user) or self._rule_while(user)
 
     def _rule_while(self, user: str) -> dict[str, Any] | None:
         key = self.story.random_key(self._rng, user)

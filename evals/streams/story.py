@@ -62,18 +62,14 @@ class Story:
         """Position of each turn in the stream, by its id."""
         self.past: dict[FactKey, set[str]] = defaultdict(set)
         """All objects that a fact ever had, stated or derived."""
-        self.known, self.updated, self.deleted, self.historic = (
-            KeyPool(),
-            KeyPool(),
-            KeyPool(),
-            KeyPool(),
-        )
-        self.derived, self.cascades, self.absent, self.upstream = (
-            KeyPool(),
-            KeyPool(),
-            KeyPool(),
-            KeyPool(),
-        )
+        self.known = KeyPool()
+        self.updated = KeyPool()
+        self.deleted = KeyPool()
+        self.historic = KeyPool()
+        self.derived = KeyPool()
+        self.cascades = KeyPool()
+        self.absent = KeyPool()
+        self.upstream = KeyPool()
         self._relations: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._dependents: dict[FactKey, set[FactKey]] = defaultdict(set)
         self._values: dict[FactKey, str | None] = {}
@@ -269,11 +265,10 @@ class QuestionPlan:
         for relation in target.path:
             key = FactKey(self._user, subject, relation)
             rule = self._story.state.rules.get(key)
-            inner = (
-                QuestionTarget(rule[0].subject, rule[0].path)
-                if rule and depth < QUESTION_TRIES
-                else None
-            )
+            if rule and depth < QUESTION_TRIES:
+                inner = QuestionTarget(rule[0].subject, rule[0].path)
+            else:
+                inner = None
             count += self._hops(inner, depth + 1) if inner else 1
             subject = self._story.state.value(key, target.on) or ""
         return max(1, count)
@@ -323,11 +318,10 @@ class QuestionPlan:
         key = self._story.random_key(self._rng)
         self._user = key.user if key else "user"
         for _ in range(QUESTION_TRIES):
-            near = (
-                self._source.by_subject.get(key.subject, ())
-                if key and self._rng.random() < 0.5
-                else ()
-            )
+            if key and self._rng.random() < 0.5:
+                near = self._source.by_subject.get(key.subject, ())
+            else:
+                near = ()
             fact = self._rng.choice(near or self._source.facts)
             if not self._story.is_known(self._user, fact.subject, fact.relation):
                 return QuestionTarget(fact.subject, (fact.relation,))

@@ -41,7 +41,6 @@ class ObservingSystem(Protocol):
 
     def observe(self, turn: Turn) -> None:
         """Add a turn to the memory; the same turn again changes nothing."""
-        ...
 
 
 @runtime_checkable
@@ -53,7 +52,6 @@ class RecallSystem(ObservingSystem, Protocol):
 
         The texts are then cut to the token budget.
         """
-        ...
 
 
 @runtime_checkable
@@ -62,7 +60,6 @@ class AnsweringSystem(ObservingSystem, Protocol):
 
     def answer(self, question: StreamQuestion, at: str) -> "str | Answer":
         """Return the answer to a question at a date; an `Answer` with steps is traced."""
-        ...
 
 
 @runtime_checkable
@@ -71,7 +68,6 @@ class HasState(Protocol):
 
     def state(self) -> Collection[StateFact]:
         """Return the facts that hold now, in the words of the turns."""
-        ...
 
 
 @runtime_checkable
@@ -80,7 +76,6 @@ class HasHistory(Protocol):
 
     def history(self, user: str, subject: str, relation: str) -> Sequence[str]:
         """Return all objects that a fact had, oldest first."""
-        ...
 
 
 @runtime_checkable
@@ -89,7 +84,6 @@ class CanForget(Protocol):
 
     def forget(self, user: str, subject: str, relation: str) -> None:
         """Delete a fact, so that no later context contains it."""
-        ...
 
 
 @runtime_checkable
@@ -98,7 +92,6 @@ class HasSize(Protocol):
 
     def size(self) -> StoreSize:
         """Return the current size of the store."""
-        ...
 
 
 @runtime_checkable
@@ -108,7 +101,6 @@ class HasUsage(Protocol):
     @property
     def usage(self) -> "Usage":
         """Usage of all model calls made while observing turns."""
-        ...
 
 
 def no_evidence(question: StreamQuestion) -> Sequence[Turn]:

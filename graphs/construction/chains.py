@@ -157,11 +157,9 @@ def find_equal_question(worded: WordedQuestion) -> str:
 
 def find_other_start(worded: WordedQuestion) -> str:
     """The question does not name the first entity of the chain."""
-    return (
-        ""
-        if names(worded.question, worded.start)
-        else (f"a question does not name '{worded.start}'")
-    )
+    if names(worded.question, worded.start):
+        return ""
+    return f"a question does not name '{worded.start}'"
 
 
 def find_leaked_entity(worded: WordedQuestion) -> str:

@@ -93,20 +93,16 @@ def check_reasoning(state: ReasoningState, runtime: Runtime[ConstructionContext]
     reasoning = state["reasoning"]
     if reasoning is None:
         return {}
-    knowledge, question, expected = (
-        reasoning["additional_info"],
-        reasoning["src"],
-        reasoning["label"] == "True",
-    )
+    knowledge = reasoning["additional_info"]
+    question = reasoning["src"]
+    expected = reasoning["label"] == "True"
     refusal, fact = f"the judge answers {not expected}: {question[:80]}", state["item"]["fact"]
     reason, usage = runtime.context.ask_judge(
         FOLLOWS, refusal, expected, fact=fact, knowledge=knowledge, question=question
     )
-    return (
-        _without(state, FOLLOWS, reason, usage)
-        if reason
-        else {"passed": {FOLLOWS: True}, "usage": usage}
-    )
+    if reason:
+        return _without(state, FOLLOWS, reason, usage)
+    return {"passed": {FOLLOWS: True}, "usage": usage}
 
 
 def _without(state: ReasoningState, name: str, reason: str, usage: Usage) -> dict[str, Any]:
@@ -120,11 +116,9 @@ def find_no_knowledge(draft: ReasoningDraft) -> str:
     if not names(draft.knowledge, draft.about):
         return f"the sentence does not name '{draft.about}'"
     count = len(words(draft.knowledge))
-    return (
-        ""
-        if count <= LONGEST and count > len(words(draft.about)) + 1
-        else (f"the sentence has {count} words")
-    )
+    if count <= LONGEST and count > len(words(draft.about)) + 1:
+        return ""
+    return f"the sentence has {count} words"
 
 
 def find_no_yes_no_question(draft: ReasoningDraft) -> str:
@@ -136,11 +130,9 @@ def find_no_yes_no_question(draft: ReasoningDraft) -> str:
     )
     if not is_question or len(words(draft.question)) > LONGEST:
         return "no question to be answered by yes or no"
-    return (
-        ""
-        if names(draft.question, draft.subject)
-        else (f"the question does not name '{draft.subject}'")
-    )
+    if names(draft.question, draft.subject):
+        return ""
+    return f"the question does not name '{draft.subject}'"
 
 
 def find_named_object(draft: ReasoningDraft) -> str:

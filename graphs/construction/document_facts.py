@@ -3,14 +3,18 @@ with small models.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from emend.agents.roles.author import write_text
-from emend.agents.scoring import is_chat_model, is_small_model
-from emend.agents.structured import ask_structured
-from emend.graphs.construction.pipeline import ConstructionContext, ConstructionState
+from emend.agents.scoring import is_small_model
+from emend.graphs.construction.pipeline import (
+    ConstructionContext,
+    ConstructionState,
+    outcomes_of,
+)
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.probe import Usage
 from emend.memory.retrieval.tokens import words
@@ -107,6 +111,23 @@ class QuestionsState(ConstructionState, total=False):
     sent_problems: dict[str, str]
 
 
+# Filter that rejects a document of which no fact is left.
+FACT = "any_fact"
+
+
+def facts_left(
+    facts: Sequence[Mapping[str, Any]],
+    rejections: list[dict[str, Any]],
+    tries: Mapping[str, int],
+    problem: str,
+) -> dict[str, Any]:
+    """Return the state update with the facts that passed; without any, `problem` is the reason."""
+    outcomes = outcomes_of(tries, rejections)
+    outcomes["passed"][FACT] = bool(facts)
+    left = {"facts": facts, "rejections": rejections, "problem": "" if facts else problem}
+    return {**left, **outcomes}
+
+
 def ask_facts(
     context: ConstructionContext, document: str, state: QuestionsState | None = None
 ) -> AskedFacts:
@@ -131,10 +152,7 @@ def _ask_at_once(
 ) -> AskedFacts:
     counts = {"count": str(COUNT), "open_count": str(UNANSWERED)}
     filled = context.fill("document_facts", state, document=document, **counts)
-    prompt = filled.turns if is_chat_model(context.author) else filled.text
-    reply = ask_structured(
-        context.author, prompt, DocumentFacts, retries=0, new_tokens=FACTS_TOKENS
-    )
+    reply = context.ask_author(filled, DocumentFacts, FACTS_TOKENS)
     facts = [fact.model_dump() for fact in reply.value.facts[: 2 * COUNT]]
     unanswered = [question.model_dump() for question in reply.value.unanswered[: 2 * UNANSWERED]]
     return AskedFacts(facts, unanswered, reply.usage)

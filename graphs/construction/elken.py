@@ -57,11 +57,9 @@ def find_long_report(draft: AuthoredDraft) -> str:
 def find_no_statement(draft: AuthoredDraft) -> str:
     """The text consists of a question."""
     sentences = split_sentences(without_quotations(draft.text))
-    return (
-        "the text states nothing"
-        if all(each.rstrip().endswith(("?", "？")) for each in sentences)
-        else ""
-    )
+    if all(each.rstrip().endswith(("?", "？")) for each in sentences):
+        return "the text states nothing"
+    return ""
 
 
 FILTERS: Mapping[str, TextFilter] = {
@@ -118,11 +116,9 @@ def build(recipe: Recipe = "best") -> Graph:
 def filters(recipe: Recipe) -> Mapping[str, FilterInfo]:
     """Return the filters in order; recipe `paper` has none, since the paper used human review."""
     conveys = FilterInfo(rejects="According to the judge, the text does not convey the event.")
-    return (
-        {}
-        if recipe == "paper"
-        else {**describe({**FILTERS, NAMED: find_missing_name}), CONVEYS: conveys}
-    )
+    if recipe == "paper":
+        return {}
+    return {**describe({**FILTERS, NAMED: find_missing_name}), CONVEYS: conveys}
 
 
 def sample(prompt: str) -> str:

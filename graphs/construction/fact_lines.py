@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.akew import CONVEYS
-from emend.graphs.construction.document_facts import PRONOUN
+from emend.graphs.construction.document_facts import FACT, PRONOUN, facts_left
 from emend.graphs.construction.filters.name_forms import names_exactly
 from emend.graphs.construction.filters.questions import find_command, find_markup
 from emend.graphs.construction.filters.texts import first_fault
@@ -27,7 +27,6 @@ from emend.graphs.construction.pipeline import (
     checking_graph,
     count_tries,
     describe,
-    outcomes_of,
     rejection,
 )
 from emend.graphs.execution import Graph
@@ -42,7 +41,8 @@ COUNT = 12
 TOKENS = 24 * COUNT
 # Maximum number of words.
 LONGEST_RELATION, LONGEST_OBJECT = 5, 6
-READABLE, FACT = "readable", "any_fact"
+READABLE = "readable"
+NO_FACT = "no line was a fact whose subject and object stand in the document"
 _MARK = re.compile(r"^\s*(?:[-*\u2022]|\(?\d+[.):])\s*")
 _AFTER_DOCUMENT = re.compile(r"\n+(?:Facts:|Reply with)")
 _NO_NOUN = re.compile(
@@ -80,11 +80,10 @@ def write_lines(state: FactLinesState, runtime: Runtime[ConstructionContext]) ->
     context = runtime.context
     prompt = context.fill("fact_lines", state, document=state["item"]["text"], count=str(COUNT))
     written = write_text(context.author, prompt, TOKENS)
-    lines = (
-        []
-        if written.is_refused
-        else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
-    )
+    if written.is_refused:
+        lines = []
+    else:
+        lines = [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
         "lines": [line for line in lines if line][: 2 * COUNT],
         "attempts": state.get("attempts", 0) + 1,
@@ -112,7 +111,8 @@ def check_lines(state: FactLinesState) -> dict[str, Any]:
         rejections.append(rejection(state, FACT, "the author gave no line"))
     names = (READABLE, *LINE_FILTERS, "repeated")
     faults = (each["filter"] for each in rejections)
-    return _facts_left(facts, rejections, count_tries(names, len(state["lines"]), faults))
+    tries = count_tries(names, len(state["lines"]), faults)
+    return facts_left(facts, rejections, tries, NO_FACT)
 
 
 def verify(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict[str, Any]:
@@ -129,17 +129,8 @@ def verify(state: FactLinesState, runtime: Runtime[ConstructionContext]) -> dict
             rejections.append(rejection(state, CONVEYS, f"{reason}: {text}"))
         else:
             facts.append(fact)
-    left = _facts_left(facts, rejections, {CONVEYS: len(state["facts"])})
+    left = facts_left(facts, rejections, {CONVEYS: len(state["facts"])}, NO_FACT)
     return {**left, "usage": usage}
-
-
-def _facts_left(
-    facts: list[dict[str, str]], rejections: list[dict[str, Any]], tries: Mapping[str, int]
-) -> dict[str, Any]:
-    problem = "" if facts else "no line was a fact whose subject and object stand in the document"
-    outcomes = outcomes_of(tries, rejections)
-    outcomes["passed"][FACT] = bool(facts)
-    return {"facts": facts, "rejections": rejections, "problem": problem, **outcomes}
 
 
 def finish(state: FactLinesState) -> dict[str, Any]:

@@ -4,15 +4,18 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, or_
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from emend.agents.roles.author import SHIPPED, AuthorPrompt, Prompts, decide
 from emend.agents.roles.conversation import Prompt
+from emend.agents.scoring import is_chat_model
+from emend.agents.structured import Structured, ask_structured
 from emend.graphs.construction.filters.texts import first_fault
 from emend.graphs.execution import Graph
 from emend.memory.edit import FrozenModel
@@ -28,6 +31,7 @@ LANGUAGES = {
     "es": "Spanish",
     "ja": "Japanese",
 }
+Reply = TypeVar("Reply", bound=BaseModel)
 Recipe = Literal["paper", "best"]
 # Maximum number of texts written per item; the papers' pipelines write one.
 ATTEMPTS: Mapping[Recipe, int] = {"paper": 1, "best": 3}
@@ -99,6 +103,15 @@ class ConstructionContext:
             state.get("problem", "").partition(":")[0], **{"language": language, **values}
         )
 
+    def ask_author(self, prompt: Prompt, schema: type[Reply], new_tokens: int) -> Structured[Reply]:
+        """Ask the author for a reply in a schema, once.
+
+        Raises:
+            ModelReplyError: the reply cannot be parsed.
+        """
+        sent = prompt.turns if is_chat_model(self.author) else prompt.text
+        return ask_structured(self.author, sent, schema, retries=0, new_tokens=new_tokens)
+
     def ask_judge(
         self, name: str, refusal: str, expected: bool = True, **values: str
     ) -> tuple[str, Usage]:
@@ -118,7 +131,7 @@ class ConstructionContext:
             decision = decide(self.judge, self.prompts[name].fill(**values))
         except ModelReplyError as error:
             return str(error) or refusal, error.usage
-        return "" if decision.holds == expected else refusal, decision.usage
+        return "" if (decision.word == "True") == expected else refusal, decision.usage
 
 
 def accept(*filters: str) -> dict[str, Any]:
@@ -193,11 +206,9 @@ def apply_filters(
     """
     name, reason = first_fault(draft, filters)
     names = list(filters)
-    return (
-        reject(state, name, reason + suffix, *names[: names.index(name)])
-        if name
-        else accept(*names)
-    )
+    if name:
+        return reject(state, name, reason + suffix, *names[: names.index(name)])
+    return accept(*names)
 
 
 def describe(filters: Filters, rejects: Mapping[str, str] | None = None) -> dict[str, FilterInfo]:

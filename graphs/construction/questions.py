@@ -6,7 +6,7 @@ the reader answers them with the document but not without it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
@@ -14,6 +14,7 @@ from langgraph.runtime import Runtime
 from emend.agents.roles.author import SHIPPED, write_text
 from emend.graphs.construction.document_facts import (
     COUNT,
+    FACT,
     LABELS,
     LONGEST,
     SHORTEST,
@@ -22,6 +23,7 @@ from emend.graphs.construction.document_facts import (
     QuestionsState,
     UnansweredQuestion,
     ask_facts,
+    facts_left,
 )
 from emend.graphs.construction.filters.facts import (
     FACT_FILTERS,
@@ -56,7 +58,8 @@ from emend.memory.registry import summary_of
 from emend.memory.retrieval.tokens import words
 from emend.memory.typography import fold_text
 
-READABLE, FACT = "readable", "any_fact"
+READABLE = "readable"
+NO_FACT = "no fact had a sentence copied letter by letter and a question that names its subject"
 ANSWERABLE, UNGUESSABLE, UNANSWERED = "answerable", "not_guessable", "unanswered"
 LANGUAGE, REPEATED = "language", "repeated"
 READING_TOKENS = 32
@@ -108,25 +111,7 @@ def check_facts(state: QuestionsState, runtime: Runtime[ConstructionContext]) ->
     names = (*FACT_FILTERS, LANGUAGE, REPEATED)
     faults = (each["filter"] for each in rejections)
     tries = count_tries(names, len(state["facts"]), faults)
-    return _facts_left(usable, rejections, tries) | {"problems": problems}
-
-
-def _facts_left(
-    facts: list[dict[str, Any]], rejections: list[dict[str, Any]], tries: Mapping[str, int]
-) -> dict[str, Any]:
-    outcomes = outcomes_of(tries, rejections)
-    outcomes["passed"][FACT] = bool(facts)
-    return {"facts": facts, "rejections": rejections, "problem": _problem(facts), **outcomes}
-
-
-def _problem(facts: Sequence[object]) -> str:
-    return (
-        ""
-        if facts
-        else (
-            "no fact had a sentence copied letter by letter and a question that names its subject"
-        )
-    )
+    return facts_left(usable, rejections, tries, NO_FACT) | {"problems": problems}
 
 
 def _first_fault(
@@ -137,11 +122,9 @@ def _first_fault(
         return name, reason
     if reason := _find_other_language(fact, language):
         return LANGUAGE, reason
-    return (
-        (REPEATED, "the question was asked before")
-        if fold_text(fact["question"]) in earlier
-        else ("", "")
-    )
+    if fold_text(fact["question"]) in earlier:
+        return (REPEATED, "the question was asked before")
+    return ("", "")
 
 
 def _find_other_language(fact: Mapping[str, str], language: str) -> str:
@@ -174,7 +157,7 @@ def try_questions(state: QuestionsState, runtime: Runtime[ConstructionContext]) 
             usable.append(fact)
     faults = (each["filter"] for each in rejections)
     tries = count_tries((ANSWERABLE, UNGUESSABLE), len(state["facts"]), faults)
-    left = _facts_left(usable, rejections, tries)
+    left = facts_left(usable, rejections, tries, NO_FACT)
     return {**left, "readings": readings, "usage": usage}
 
 

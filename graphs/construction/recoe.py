@@ -209,11 +209,9 @@ def find_two_questions(draft: WordedRecord) -> str:
 
 def find_same_question(draft: WordedRecord) -> str:
     """The wording repeats the composed question."""
-    return (
-        "the question is the composed one"
-        if words(draft.question) == words(draft.item["text"])
-        else ""
-    )
+    if words(draft.question) == words(draft.item["text"]):
+        return "the question is the composed one"
+    return ""
 
 
 def find_missing_name(draft: WordedRecord) -> str:

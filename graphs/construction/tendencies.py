@@ -18,8 +18,6 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.author import choose_option, write_text
-from emend.agents.scoring import is_chat_model
-from emend.agents.structured import ask_structured
 from emend.graphs.construction.filters.duplicates import (
     find_duplicates,
     find_same_meaning,
@@ -91,11 +89,10 @@ def write_events(state: TendencyState, runtime: Runtime[ConstructionContext]) ->
         "tendency_events", state, topic=item["topic"], region=item["region"], count=str(COUNT)
     )
     written = write_text(context.author, prompt, TOKENS)
-    lines = (
-        []
-        if written.is_refused
-        else [_MARK.sub("", line).strip() for line in written.text.splitlines()]
-    )
+    if written.is_refused:
+        lines = []
+    else:
+        lines = [_MARK.sub("", line).strip() for line in written.text.splitlines()]
     return {
         "prompt": prompt.text.rpartition(context.prompt("tendency_events").label)[0],
         "lines": [line for line in lines if line][:COUNT],
@@ -194,11 +191,8 @@ def ask_questions(state: TendencyState, runtime: Runtime[ConstructionContext]) -
     events, rejections = list[dict[str, Any]](), list[dict[str, Any]]()
     for event in state["events"]:
         filled = context.fill("tendency_questions", state, event=event["event"])
-        prompt = filled.turns if is_chat_model(context.author) else filled.text
         try:
-            reply = ask_structured(
-                context.author, prompt, TendencyDrafts, retries=0, new_tokens=TOKENS
-            )
+            reply = context.ask_author(filled, TendencyDrafts, TOKENS)
         except ModelReplyError as error:
             usage = usage.plus(error.usage)
             rejections.append(_rejection(state, FilterFault(READABLE, str(error)), event["event"]))

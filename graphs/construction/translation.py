@@ -7,8 +7,6 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field
 
 from emend.agents.roles.author import write_text
-from emend.agents.scoring import is_chat_model
-from emend.agents.structured import ask_structured
 from emend.graphs.construction.filters.name_forms import names, names_exactly
 from emend.graphs.construction.filters.texts import (
     AuthoredDraft,
@@ -77,9 +75,8 @@ def translate(state: TranslationState, runtime: Runtime[ConstructionContext]) ->
         "translate_fact", state, paraphrases=paraphrases, language=language, **values
     )
     count = {"translations": state.get("translations", 0) + 1}
-    prompt = filled.turns if is_chat_model(context.author) else filled.text
     try:
-        reply = ask_structured(context.author, prompt, TranslatedFact, retries=0, new_tokens=TOKENS)
+        reply = context.ask_author(filled, TranslatedFact, TOKENS)
     except ModelReplyError as error:
         return {**count, **reject(state, TRANSLATED, str(error)), "usage": error.usage}
     return {
@@ -108,11 +105,12 @@ def check_translation(
     lost = next(
         (name for name in (item["subject"], item["object"]) if not names(back.text, name)), ""
     )
-    update = (
-        reject(state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}")
-        if lost
-        else {}
-    )
+    if lost:
+        update = reject(
+            state, BACK, f"translated back, the statement lacks '{lost}': {back.text[:80]}"
+        )
+    else:
+        update = {}
     return {**(update or accept(TRANSLATED, BACK)), "usage": back.usage}
 
 

@@ -22,12 +22,6 @@ from emend.evals.evaluate.resources import load_benchmark
 from emend.memory.edit import Edit
 
 FILE = "CounterFact.json"
-LIMITS = (
-    "The paragraphs are written by a model and may contain false statements besides the fact.",
-    "The triplets are not filtered, as in the paper: some paragraphs cannot be recovered from "
-    "them.",
-    "Multi-hop questions need a folder of emend build chains as the source.",
-)
 
 
 def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:

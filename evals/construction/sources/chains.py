@@ -203,12 +203,6 @@ def changes_answer(graph: FactGraph, chain: Chain) -> bool:
 
 
 FILE = "MQuAKE-CF.json"
-LIMITS = (
-    "Entities are identified by name: two entities of the table with the same name are merged.",
-    "New objects are other objects of the same relation; their plausibility is not checked.",
-    "Paraphrases by a model are checked for the same meaning by a judge, and by people only with "
-    "--review.",
-)
 
 
 def chain_item(chain: Chain, graph: FactGraph, book: TemplateBook) -> dict[str, Any]:

@@ -117,13 +117,6 @@ CROSSED = {("zh", "en"): "cross_zh_en", ("en", "zh"): "cross_en_zh"}
 CHINESE_QUERIES, ENGLISH_QUERIES = (
     DIRECTIONS[block][2] for block in ("cross_en_zh", "cross_zh_en")
 )
-LIMITS = (
-    "The documents are written by a model and contain invented evidence for the fact.",
-    "Whether the source's true objects are still true is not checked; emend build fresh selects "
-    "facts by whether a model knows them.",
-    "Reasoning questions rely on an author model's knowledge about an object, which only a judge "
-    "checks, if at all.",
-)
 
 
 class NumberedItem(NamedTuple):

@@ -279,11 +279,6 @@ def _has_news(answers: Sequence[DerivedAnswer]) -> bool:
 
 
 TEST, TRAIN = "test.json", "train.json"
-LIMITS = (
-    "Answers are only as correct as the table and the impacts of the event types; other effects "
-    "of an event are not asked about.",
-    "There are no tendency questions, which need a model and human review.",
-)
 
 
 def event_item(
@@ -379,11 +374,9 @@ def prepare_events(config: BuildConfig, out: Path) -> Path:
         RunRefused: the folder holds other events.
     """
     path = Path(config.relations).expanduser() if config.relations else SHIPPED
-    types, table, rng = (
-        read_event_types(path),
-        read_fact_table(config.source),
-        random.Random(config.seed),
-    )
+    types = read_event_types(path)
+    table = read_fact_table(config.source)
+    rng = random.Random(config.seed)
     book, builder = TemplateBook(from_table=table.templates), EventBuilder(table.graph, rng)
     count = config.cases if config.limit is None else min(config.cases, config.limit)
     events = take_turns((builder.events(name, each, count) for name, each in types.items()), count)

@@ -42,12 +42,6 @@ REGIONS = (
     "East Africa",
     "Oceania",
 )
-LIMITS = (
-    "Events are invented, and their likely effects are a model's opinion, checked by a second "
-    "model; in the paper people checked them.",
-    "Near duplicates are only searched within a topic; paraphrases are only found in English, and "
-    "only if MiniLM is installed.",
-)
 
 
 class _TopicTables(BaseModel):

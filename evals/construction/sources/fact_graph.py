@@ -37,11 +37,6 @@ class Chain:
 
 
 FILE = "facts.jsonl"
-LIMITS = (
-    "Relations are named by the author; the same relation may have several names, and facts with "
-    "different names are not compared.",
-    "A subject with several objects for the same relation is left out of composed questions.",
-)
 
 
 def stated_lines(item: KeptItem) -> str:

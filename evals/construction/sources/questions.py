@@ -120,16 +120,6 @@ FILE = "questions.jsonl"
 # Number of questions per fact that are unrelated to all documents.
 FAR = 2
 TRUE = "Is this true: {statement} Answer yes or no."
-LIMITS = (
-    "Answers are compared with the wording of the document; for answers in other words use the "
-    "protocol judge.",
-    "Out-of-scope questions ask for well-known facts; if a document changes such a fact, the gold "
-    "answer is wrong.",
-    "Two-hop questions are composed by code from two facts that were checked separately; the "
-    "composed question is not checked.",
-    "Unanswerable questions are checked against one document; subjects that another document "
-    "names are left out.",
-)
 
 
 def read_source(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:

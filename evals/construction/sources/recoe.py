@@ -40,12 +40,6 @@ from emend.memory.retrieval.compose import load_retriever
 
 # Schemes whose rows list the facts by entity.
 CHOICE_SCHEMES = ("superlative", "comparative", "sorting")
-LIMITS = (
-    "Questions name the entities that they are about, since a table may be incomplete.",
-    "Values are swapped or altered within the table; their plausibility is not checked.",
-    "Questions are composed by rules; only with --model does an author paraphrase them and a "
-    "debate check them.",
-)
 # Value of `built_by` in each row, which distinguishes the files from the paper's.
 BUILT_BY = "emend build recoe"
 
@@ -63,11 +57,10 @@ class RecordWriter:
 
     def item(self, record: ReasoningRecord) -> dict[str, Any]:
         """Return a record as an item: question, scheme, row, and the fields for its graph."""
-        facts = (
-            self._choice_facts(record)
-            if record.scheme in CHOICE_SCHEMES
-            else self._counted_facts(record)
-        )
+        if record.scheme in CHOICE_SCHEMES:
+            facts = self._choice_facts(record)
+        else:
+            facts = self._counted_facts(record)
         row = {
             "question": record.question,
             "answer": record.answer,

@@ -258,11 +258,9 @@ class RecordComposer:
         before, after = first.before + sign * second.before, first.after + sign * second.before
         if min(before, after) < 0:
             return None
-        end = (
-            "What is the total?"
-            if sign == 1
-            else ("By how much is the first number greater than the second?")
-        )
+        end = "By how much is the first number greater than the second?"
+        if sign == 1:
+            end = "What is the total?"
         question = (
             f"Count for how many of {first.clause}, and for how many of {second.clause}. {end}"
         )

@@ -44,11 +44,6 @@ FILE, HISTORY = "WikiUpdate.json", "history.jsonl"
 # Default limit of updates queried from the servers.
 MOST = 1000
 LICENCE = "Wikidata: CC0 1.0; leads of Wikipedia: CC BY-SA 4.0"
-LIMITS = (
-    "The leads are the current ones: a page that still names only the old object is dropped.",
-    "Updates that Wikidata lacks or dates wrongly are not found.",
-    "The triplets are not filtered, as in the paper: some documents cannot be recovered from them.",
-)
 
 
 class UpdateRow(FrozenModel):
@@ -137,11 +132,10 @@ def _read(
             )
         updates = list(stream)
         titles = [title for update in updates for title in (update.subject_page, update.new_page)]
-        leads = (
-            _read_leads(config.leads)
-            if config.leads
-            else fetch_leads(client, titles, config.language)
-        )
+        if config.leads:
+            leads = _read_leads(config.leads)
+        else:
+            leads = fetch_leads(client, titles, config.language)
     return [_row(update, relations, leads) for update in updates], counts
 
 

@@ -108,11 +108,9 @@ class _Snak(Struct, gc=False):
     def date(self) -> WikiDate | None:
         """Date; None if the value is not a time."""
         value = self.value
-        return (
-            WikiDate.parse(value.time, int(value.precision))
-            if value and value.precision is not None
-            else None
-        )
+        if value and value.precision is not None:
+            return WikiDate.parse(value.time, int(value.precision))
+        return None
 
 
 class _Qualifiers(Struct, gc=False):

@@ -110,11 +110,9 @@ def _latest_and_previous(
 def _checked(old: TimedStatement, new: TimedStatement) -> ObjectChange | SkipReason:
     if old.object == new.object:
         return SkipReason.SAME_OBJECT
-    return (
-        SkipReason.END_BEFORE_START
-        if _is_reversed(old) or _is_reversed(new)
-        else ObjectChange(old, new)
-    )
+    if _is_reversed(old) or _is_reversed(new):
+        return SkipReason.END_BEFORE_START
+    return ObjectChange(old, new)
 
 
 def _first_day(statement: TimedStatement) -> tuple[int, int, int]:

@@ -106,6 +106,8 @@ class Definition(FrozenModel):
     facts: dict[str, str] = {}
     """Fact shown in the demonstrations, by setting; `usual` for other settings."""
     demonstrations: tuple[dict[str, str], ...] = ()
+    names: dict[str, tuple[str, ...]] = {}
+    """Parts of the names of the published files, by the option that chooses among them."""
     published: bool = True
     """False if no paper reports the metrics."""
     metrics: tuple[Metric, ...]

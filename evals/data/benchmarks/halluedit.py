@@ -34,16 +34,8 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.probe import Probe
 
-MODELS = ("llama_2_7b_chat_hf", "meta_llama_3_8b_instruct", "mistral_7b_instruct_v0.3")
-TOPICS = (
-    "art_sculpture", "business_brand", "business_corporation", "business_industry",
-    "entertainment_anime", "entertainment_music_genre", "entertainment_song", "event_film",
-    "event_history", "event_sport", "geography_forest", "geography_glacier", "geography_volcano",
-    "health_disease", "health_medication", "health_symptom", "human_athlete",
-    "human_entrepreneur", "human_scientist", "human_writer", "places_city", "places_country",
-    "places_landmark", "technology_database", "technology_programming_language",
-    "technology_software",
-)  # fmt: skip
+DEFINITION = Definition.beside(__file__)
+MODELS, TOPICS = DEFINITION.names["model"], DEFINITION.names["topics"]
 HOPS = range(2, 7)
 NEEDED = ("subject", "relation", "object", "question", "locality_question")
 # Maximum number of turns, as in the published runs.
@@ -182,7 +174,7 @@ class HalluEdit(FileBenchmark):
     settings: ClassVar[tuple[str, ...]] = ("fact",)
     wording: ClassVar[str] = "brief"
     mode: ClassVar[str] = "single"  # one edit at a time, as in the paper
-    definition = Definition.beside(__file__)
+    definition = DEFINITION
     defaults = {"model": MODELS[0], "topics": "", "turns": "1"}
     values = {"model": MODELS}
     has_texts = False

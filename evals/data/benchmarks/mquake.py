@@ -71,12 +71,8 @@ class ChainRewrite(WikidataRewrite):
     """One edit of a chain; in some files the aliases belong to the edit instead of the hop."""
 
     question: str = ""
-    answer_new_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("answer_new_alias")
-    )
-    answer_true_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("answer_true_alias")
-    )
+    answer_new_alias: tuple[str, ...] = aliases_field("answer_new_alias")
+    answer_true_alias: tuple[str, ...] = aliases_field("answer_true_alias")
 
     @property
     def edit(self) -> Edit:
@@ -110,12 +106,10 @@ class ChainRow(NumberedRow):
     ]
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
     answer: Text
-    answer_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_alias"))
+    answer_alias: tuple[str, ...] = aliases_field("answer_alias")
     answer_extended: tuple[str, ...] = ()
     new_answer: Text
-    new_answer_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("new_answer_alias")
-    )
+    new_answer_alias: tuple[str, ...] = aliases_field("new_answer_alias")
     orig: ChainTriples
     single_hops: tuple[ChainHop, ...]
     new_single_hops: tuple[ChainHop, ...]
@@ -178,10 +172,8 @@ def chain_case(
             asked by another row's edit is tagged `asked_by_other_edit`, as it is in scope if all
             edits are applied.
     """
-    how, edits = (
-        prompting or ChainPrompting(),
-        tuple(rewrite.edit for rewrite in row.requested_rewrite),
-    )
+    how = prompting or ChainPrompting()
+    edits = tuple(rewrite.edit for rewrite in row.requested_rewrite)
     hops = row.single_hops if how.old else row.new_single_hops
     probes = [
         _edit_probe(e, rewrite, hops, how)

@@ -61,9 +61,9 @@ def check_slot(prompt: str) -> str:
 ClozePrompt = Annotated[Text, AfterValidator(check_slot)]
 
 
-def aliases_field(name: str) -> AliasChoices:
-    """Return both spellings of a field of aliases: `answer_alias`, `answer_aliases`."""
-    return AliasChoices(name, f"{name}es")
+def aliases_field(name: str) -> Any:
+    """Return an optional field of aliases in both spellings: `answer_alias`, `answer_aliases`."""
+    return Field((), validation_alias=AliasChoices(name, f"{name}es"))
 
 
 class BenchmarkRow(BaseModel):
@@ -90,7 +90,7 @@ class HopRow(BenchmarkRow):
 
     question: str
     answer: Text
-    answer_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_alias"))
+    answer_alias: tuple[str, ...] = aliases_field("answer_alias")
 
 
 class ChainTriples(BenchmarkRow):

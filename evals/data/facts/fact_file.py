@@ -138,13 +138,11 @@ def field_rows() -> list[dict[str, str]]:
 def _type(name: str, prefix: str) -> str:
     if name in QUESTIONS and not prefix:
         return "list of questions"
-    return (
-        "list of texts"
-        if name in (*LISTS, "documents", "hops")
-        else "object"
-        if name == "tags"
-        else "text"
-    )
+    if name in (*LISTS, "documents", "hops"):
+        return "list of texts"
+    if name == "tags":
+        return "object"
+    return "text"
 
 
 def write_template(path: Path) -> None:

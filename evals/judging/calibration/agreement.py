@@ -87,10 +87,8 @@ def panel_verdicts(
             )
 
         def verdict(repeat: int, item: Item) -> Verdict:
-            combined, output = (
-                combine(once, judge, grouped.get((repeat, item.id), [])),
-                judge.role.output,
-            )
+            combined = combine(once, judge, grouped.get((repeat, item.id), []))
+            output = judge.role.output
             return combined.values.get(output, combined.unscored.get(output, "no verdict"))
 
         verdicts: list[list[Verdict]] = []
@@ -166,11 +164,9 @@ def _retest(
     repeats = [_numbers(repeat) for repeat in verdicts]
     rows = [row for two in combinations(repeats, 2) for row in zip(*two, cases, strict=True)]
     pairs = [(a, b, case) for a, b, case in rows if a is not None]
-    firsts, seconds, owners = (
-        [a for a, _, _ in pairs],
-        [b for _, b, _ in pairs],
-        [case for _, _, case in pairs],
-    )
+    firsts = [a for a, _, _ in pairs]
+    seconds = [b for _, b, _ in pairs]
+    owners = [case for _, _, case in pairs]
     return agreement(firsts, seconds, owners, raters=("one repeat", "another repeat"), **scales)
 
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
@@ -12,10 +11,6 @@ from emend.evals.judging.panel import load_judge
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, field_problem, reason_of
 from emend.memory.files import open_file
-
-if TYPE_CHECKING:
-    pass
-
 
 FORMAT = (
     '{"kind": "coherence", "case": "7", '

@@ -136,15 +136,8 @@ class References(NamedTuple):
             idf = np.load(folder / IDF, allow_pickle=False)
             places: dict[str, int] = read_json(folder / VOCABULARY, links=True)
             weights = {word: float(idf[place]) for word, place in places.items()}
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            IndexError,
-            EOFError,
-            AttributeError,
-            BadZipFile,
-        ) as error:
+        # the files may have any other content
+        except (ValueError, LookupError, TypeError, EOFError, AttributeError, BadZipFile) as error:
             raise BadData(
                 f"'{folder}': the reference texts cannot be read ({error!r}); fetch the files "
                 "again."

@@ -213,10 +213,8 @@ class ElkenOption(ReasonedScorer):
         """Read the option."""
         if answer.text is None:
             return ProbeScores({}, dict.fromkeys(("option", "option_lenient", "overall"), NO_TEXT))
-        strict, lenient = (
-            parse_option(answer.text),
-            parse_option_leniently(answer.text, probe.choices),
-        )
+        strict = parse_option(answer.text)
+        lenient = parse_option_leniently(answer.text, probe.choices)
         gold, form = probe.gold[0], "the option in the form that the code reads"
         readings = {
             "option": AnswerReading(strict == gold, strict, form),

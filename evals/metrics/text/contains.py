@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from emend.agents.parsing.abstention import abstains
 from emend.agents.parsing.passages import sentence_spans
+from emend.agents.parsing.patterns import PatternFile
 from emend.evals.metrics.scores import AnswerReading
 from emend.evals.metrics.text.mentions import CONCESSIVE, OBJECTIONS, Mention
 from emend.memory.values.forms import written_forms
@@ -15,29 +16,15 @@ from emend.memory.values.text import TextSpan, ValueText, value_text
 # (docs/reference/reading.md).
 OPENING = 250
 MOST_HITS = 24
-_UNCOMMITTED = re.compile(
-    r"\b(?:not|never|no|none|neither|cannot|unclear|depends|vary|varies|various|several)\b|n't\b",
-    re.I,
-)
+_FILE = PatternFile.beside(__file__)
+_UNCOMMITTED = _FILE.read("uncommitted")
 _DISCLAIMER = re.compile(
     r"\b(?:AI|language model|access to|real-time|my knowledge|I'm|I am|I "
     r"do)\b"
 )
-_HISTORY = re.compile(
-    r"\b(?:succe\w+|replac\w+|(?:took|taking|takes) over "
-    r"from|defeat\w*|after|historically|former(?:ly)?|"
-    r"previous(?:ly)?|before|until|followed by|ahead of|remember|originally|instead of|no "
-    r"longer|unlike|"
-    r"prior to)\b[^,;]{0,40}$",
-    re.IGNORECASE,
-)
+_HISTORY = _FILE.read("history")
 # Phrases of sentences that mention a rival without asserting it.
-_ASIDE = re.compile(
-    r"\b(?:out of date|used to|remember|formerly|previously|historically|before "
-    r"that|(?:old|wrong|incorrect) answer|"
-    r"not mentioned|is wrong|in reality|sorry|an? (?:genre|kind|type|form) of)\b",
-    re.IGNORECASE,
-)
+_ASIDE = _FILE.read("aside")
 _CONCESSION = re.compile(rf"^{CONCESSIVE}[^,]*,|, (?!while){CONCESSIVE}[^,;]*$", re.IGNORECASE)
 _CONCEDED = re.compile(rf"^{CONCESSIVE}", re.IGNORECASE)
 _TURN = re.compile(r", (?:he|she|it|they|the)\b", re.IGNORECASE)

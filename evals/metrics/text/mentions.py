@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 
+from emend.agents.parsing.patterns import PatternFile
+
 
 class Mention:
     """An answer within a sentence of a reply.
@@ -34,59 +36,17 @@ class Mention:
         return text
 
 
+_FILE = PatternFile.beside(__file__)
 _QUOTED = re.compile(r'"[^"]*"')
 _NEGATIONS = re.compile(r"(?i:\b(?:not|never|no|\w+n't|ain'?t|don'?t|won'?t|isn'?t|doesn'?t)\b)")
 # The rest of a clause, up to the answer.
-_CLAUSE = r"(?:(?!\b(?:but|whereas|now|until|sondern|mais|sino)\b)[^,;:()—])*$"
-_NOT = "|".join(
-    (
-        r"\b(?:not(?! only\b| just\b)|never|neither|nor|no longer|cannot|rather than|instead of)\b",
-        r"\b(?:unlike|nothing to do with|(?<!none )other than|no evidence|unclear whether)\b",
-        r"\b(?!other\b)\w+er than\b|\b(?:less|more) (?:[^\W\d]+ )?than\b|n't\b",
-        r"\b(?:nicht|kein(?:e[nmrs]?)?|niemals|statt|anstatt)\b",
-        r"\bn'[^\W\d_]+|\bne\b|\b(?:pas|jamais|plutôt que|au lieu d)\b",
-        r"\bno (?:es|está|fue|era|se|son)\b|\b(?:nunca|jamás|en lugar de|en vez de)\b",
-        r"\bnon (?:è|era)\b|\bnão (?:é|foi)\b|\bне\b",
-    )
-)
-_DENIED_BEFORE = re.compile(f"(?:{_NOT}){_CLAUSE}", re.IGNORECASE)
+_DENIED_BEFORE = _FILE.read("denied_before")
 _DENIED_BEFORE_UNSPACED = re.compile(r"(?:不再?是|并非|並非|不在|没有|沒有|不|非)[^，。、]{0,2}$")
-_DENIED_AFTER = re.compile(
-    r"^(?:(?!\b(?:but|though|although|whose|which|that|who|and "
-    r"(?:its?|his|her|their|the|he|she|they))\b)[^,;:]){0,60}?"
-    r"(?:\b(?:is|was|are|were)\s+(?:not\b(?! only)|wrong|incorrect|false|inaccurate|out of date)"
-    r"|\b(?:isn't|wasn't)|\bis (?:a )?myth)"
-    r"|^,?\s*but (?:this|that|it) is wrong|^, (?:which|and) (?:is|was) (?:wrong|incorrect)"
-    r"|^[^;:]*\bbut it's actually\b"
-    r"|^\s+(?:ist|war) (?:\w+ )?(?:nicht|kein)|^\s+(?:n'est|n'était|ne) |^\s+no (?:es|era|fue)\b"
-    r"|^\s+non (?:è|era)\b|^\s+não é\b|^\s+(?:это\s+)?не\s"
-    r"|^\s*(?:不是|并非|並非)|^\s*(?:では|じゃ)(?:ない|ありません|なく)",
-    re.IGNORECASE,
-)
-_CLAIM_DENIED = re.compile(
-    r"\b(?:false|incorrect|wrong|untrue|inaccurate|not true|a myth|a misconception)"
-    r"\s+(?:that|to (?:say|claim))\b|^\W*I doubt\b|\bdoubtful\b"
-    r"|\b(?:claims?|statements?|ideas?|notions?|beliefs?|assertions?) that\b.*"
-    r"\b(?:is|are|was) (?:\w+ )?(?:false|incorrect|wrong|untrue|inaccurate|(?:a )?myth|mistaken)\b",
-    re.IGNORECASE,
-)
-_BELIEF = re.compile(
-    r"\b(?:(?:many|some|most|other|few)\s+(?:people\s+)?(?:still\s+)?(?:believe|think|say|assume)"
-    r"|others say|I (?:thought|believed|assumed)|you (?:might|may|could) "
-    r"(?:think|believe|expect))\b"
-    r"(?:(?!\bbut\b)[^;])*$",
-    re.IGNORECASE,
-)
-_PAST = re.compile(
-    rf"\b(?:formerly|previously|used to be|before that|(?:old|wrong|incorrect) answer){_CLAUSE}"
-    r"|\b(?:ported|moved|changed|switched) from\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-_PAST_AFTER = re.compile(
-    r"^(?:(?!\bbut\b)[^,;:]){0,40}?\bused to be\b|^\s+until\b|^\s+(?:is|was) (?:an?|the) "
-    r"(?:former|previous)\b",
-    re.IGNORECASE,
-)
+_DENIED_AFTER = _FILE.read("denied_after")
+_CLAIM_DENIED = _FILE.read("claim_denied")
+_BELIEF = _FILE.read("belief")
+_PAST = _FILE.read("past")
+_PAST_AFTER = _FILE.read("past_after")
 _PAST_QUESTION = re.compile(
     r"\b(?:formerly|previous(?:ly)?|used "
     r"to|original(?:ly)?|former|before)\b"

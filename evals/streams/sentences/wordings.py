@@ -6,61 +6,18 @@ from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 from emend.agents.tiny.world import WorldRelation, relations
-from emend.evals.streams.sentences.held_out import held_out_templates, read_held_out
-from emend.evals.streams.sentences.templates import SentenceTemplates
+from emend.evals.streams.sentences.held_out import held_out_templates
+from emend.evals.streams.sentences.reader import SentenceReader
+from emend.evals.streams.sentences.templates import SentenceTemplates, read_tables
 from emend.evals.streams.turn import FactClaim, StreamRule
 
+_STANDARD = read_tables("standard")
 # Relations that only rules define; no fact states them.
-DERIVED = (
-    "travel desk",
-    "mailing address",
-    "regional office",
-    "sponsor",
-    "tax office",
-    "access badge",
-    "parking area",
-    "support contact",
-)
-OTHER_STATEMENTS = (
-    "The {relation} of {subject} is {object}.",
-    "{subject}'s {relation} is {object}.",
-    "{subject} has {object} as its {relation}.",
-)
-UPDATES = ("{statement}", "Update: {statement}", "News: {statement}")
-CORRECTION = "Correction: {statement}"
-BACKDATED = "Since {date}: {statement}"
-DELETIONS = (
-    "Please forget the {relation} of {subject}.",
-    "Please forget {subject}'s {relation}.",
-    "Delete what was said about the {relation} of {subject}.",
-)
-ALONG = "Rule: the {relation} of {subject} is always the {last} of the {first} of {subject}."
-WHILE = (
-    "Rule: as long as the {first} of {subject} is {condition}, the {relation} of {subject} is "
-    "{object}."
-)
+DERIVED: tuple[str, ...] = tuple(_STANDARD["other"]["derived"])
+SMALL_TALK: tuple[str, ...] = tuple(_STANDARD["other"]["small_talk"])
 HISTORIC = "What was the {relation} of {subject} on {date}?"
 EVERYTHING = "Name everything whose {relation} is {value}."
 UNKNOWN = "The {relation} of {subject} is unknown."
-_PREFIX = re.compile(r"^(?:Update|News): ")
-_PARSED_DELETIONS = (
-    re.compile(r"^(?:Please forget|Delete what was said about) the (?P<phrase>.+)\.$"),
-    re.compile(r"^Please forget (?P<subject>.+?)'s (?P<relation>.+)\.$"),
-)
-_ALONG = re.compile(
-    r"^Rule: the (?P<phrase>.+) is always the (?P<last>.+?) of the "
-    r"(?P<inner>.+)\.$"
-)
-_WHILE = re.compile(
-    r"^Rule: as long as the (?P<inner>.+?) is (?P<condition>.+?), the (?P<phrase>.+?) is "
-    r"(?P<object>.+)\.$"
-)
-_BACKDATED = re.compile(r"^Since (?P<date>\d{4}-\d\d-\d\d): (?P<statement>.+)$")
-_STATED = (
-    re.compile(r"^The (?P<phrase>.+? of .+?) is (?P<object>.+)\.$"),
-    re.compile(r"^(?P<subject>.+?)'s (?P<relation>.+?) is (?P<object>.+)\.$"),
-    re.compile(r"^(?P<subject>.+?) has (?P<object>.+) as its (?P<relation>.+)\.$"),
-)
 _ASKED = (
     re.compile(r"^What was the (?P<phrase>.+) on (?P<on>\d{4}-\d\d-\d\d)\?$"),
     re.compile(r"^(?:What|Who) is the (?P<phrase>.+)\?$"),
@@ -82,7 +39,9 @@ class QuestionTarget(NamedTuple):
 
 def statements(relation: str) -> tuple[str, ...]:
     """Return three wordings of a fact, with gaps {subject} and {object}."""
-    first, second, third = (text.replace("{relation}", relation) for text in OTHER_STATEMENTS)
+    first, second, third = (
+        text.replace("{relation}", relation) for text in _STANDARD["other"]["statements"]
+    )
     if world := _world().get(relation):
         third = f"{world.statements[2].replace('{}', '{subject}', 1)} {{object}}."
     return first, second, third
@@ -102,16 +61,7 @@ def sentence_templates(wordings: Literal["standard", "held-out"]) -> SentenceTem
     """Return the templates of a stream, standard or held-out."""
     if wordings == "held-out":
         return held_out_templates()
-    return SentenceTemplates(
-        statements={noun: statements(noun) for noun in _world()},
-        other=OTHER_STATEMENTS,
-        updates=UPDATES,
-        corrections=(CORRECTION,),
-        backdated=(BACKDATED,),
-        deletions=DELETIONS,
-        along=(ALONG,),
-        conditional=(WHILE,),
-    )
+    return SentenceTemplates.of(_STANDARD, {noun: statements(noun) for noun in _world()})
 
 
 def ask(subject: str, path: Sequence[str]) -> str:
@@ -130,82 +80,15 @@ def _world() -> dict[str, WorldRelation]:
 
 
 @cache
-def _world_patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return patterns of the world's statements, longest first, since some begin like others."""
-    wordings = sorted(_world().items(), key=lambda item: -len(item[1].statements[2]))
-    return tuple(
-        (
-            re.compile(
-                f"^{re.escape(world.statements[2]).replace(re.escape('{}'), '(.+?)')} (.+)\\.$"
-            ),
-            noun,
-        )
-        for noun, world in wordings
-    )
+def _reader(wordings: Literal["standard", "held-out"]) -> SentenceReader:
+    return SentenceReader(sentence_templates(wordings))
 
 
 @lru_cache(maxsize=2**18)
 def read_turn(text: str) -> tuple[FactClaim | StreamRule, ...]:
     """Return the facts and rules of a generated sentence; none for any other text."""
-    for read in (read_held_out, _read_rule, _read_deletion, _read_statement):
-        if (result := read(text)) is not None:
-            return (result,)
-    return ()
-
-
-def _read_rule(text: str) -> StreamRule | None:
-    if hit := _WHILE.match(text):
-        (subject, relation), first = split_phrase(hit["phrase"]), split_phrase(hit["inner"])[1]
-        return StreamRule(
-            subject=subject,
-            relation=relation,
-            path=(first,),
-            condition=hit["condition"],
-            object=hit["object"],
-        )
-    if hit := _ALONG.match(text):
-        (subject, relation), first = split_phrase(hit["phrase"]), split_phrase(hit["inner"])[1]
-        return StreamRule(subject=subject, relation=relation, path=(first, hit["last"]))
-    return None
-
-
-def _read_deletion(text: str) -> FactClaim | None:
-    for pattern in _PARSED_DELETIONS:
-        if hit := pattern.match(text):
-            subject, relation = _named(hit)
-            return FactClaim(subject=subject, relation=relation, object=None)
-    return None
-
-
-def _read_statement(text: str) -> FactClaim | None:
-    since, corrects = "", text.startswith("Correction: ")
-    text = text.removeprefix("Correction: ")
-    if hit := _BACKDATED.match(text):
-        since, text = hit["date"], hit["statement"]
-    text = _PREFIX.sub("", text)
-    for pattern, relation in _world_patterns():
-        if hit := pattern.match(text):
-            return FactClaim(
-                subject=hit[1], relation=relation, object=hit[2], since=since, corrects=corrects
-            )
-    for pattern in _STATED:
-        if hit := pattern.match(text):
-            subject, relation = _named(hit)
-            value = None if hit["object"] == "unknown" else hit["object"]
-            return FactClaim(
-                subject=subject, relation=relation, object=value, since=since, corrects=corrects
-            )
-    return None
-
-
-def _named(hit: re.Match[str]) -> tuple[str, str]:
-    """Return the subject and relation of a match."""
-    groups = hit.groupdict()
-    return (
-        split_phrase(groups["phrase"])
-        if "phrase" in groups
-        else (groups["subject"], groups["relation"])
-    )
+    result = _reader("held-out").read(text) or _reader("standard").read(text)
+    return (result,) if result else ()
 
 
 def split_phrase(phrase: str) -> tuple[str, str]:
@@ -252,13 +135,3 @@ def doubt(relation: str, subject: str, value: str, choose: Choose) -> str:
         "How is {subject} today?",
     )
     return choose(templates).format(relation=relation, subject=subject, value=value)
-
-
-SMALL_TALK = (
-    "Thanks, that helps!",
-    "It rains again here!",
-    "Could we talk about this later?",
-    "What a long day!",
-    "I had soup for lunch, and you?",
-    "Good morning!",
-)

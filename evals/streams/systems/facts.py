@@ -123,11 +123,10 @@ class Facts:
                 self._remember(each, each.object, provenance)
 
     def _remember(self, claim: FactClaim, value: str, provenance: Provenance) -> None:
-        present = (
-            self.memory.lookup(claim.subject, claim.relation, provenance.user).facts
-            if claim.corrects
-            else ()
-        )
+        if claim.corrects:
+            present = self.memory.lookup(claim.subject, claim.relation, provenance.user).facts
+        else:
+            present = ()
         if present and present[0].source == provenance.source:
             return  # otherwise a repeated correction would correct itself
         if present:

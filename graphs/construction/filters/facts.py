@@ -7,41 +7,16 @@ from collections.abc import Callable, Mapping
 
 from emend.graphs.construction.document_facts import PRONOUN
 from emend.graphs.construction.filters.name_forms import leaves, names_exactly
-from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK
+from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK, read_pattern
 from emend.graphs.construction.filters.texts import AuthoredDraft, find_instruction
 from emend.memory.retrieval.tokens import FUNCTION_WORDS, words
 
 # Maximum number of words of an answer.
 LONGEST_ANSWER = 8
 SHORTEST_QUESTION = 4
-_TEXT = r"(?:document|text|passage|paragraph|sentence|excerpt)"
-_TELLING = r"(?:article|report|story|information|statement|context|source|author|page)"
 # Phrases that refer to the document; "report" or "article" alone may refer to a thing in the world.
-ABOUT_DOCUMENT = re.compile(
-    rf"\b(?:the|this|that) (?:given |above |following )?{_TEXT}\b"
-    rf"|\b(?:according to|based on|(?:stated|described|mentioned|given|said|named|written) in) "
-    rf"(?:the|this|that) (?:given |above |following )?{_TELLING}\b"
-    rf"|\b(?:does|did|do) (?:the|this) {_TELLING} "
-    r"(?:say|state|mention|give|describe|call|name|report|claim)\b"
-    r"|\bmentioned\b|\bthe above\b|\bas (?:we|you|one|I) (?:are told|reads?|sees?|learns?|know)\b"
-    r"|\b(?:stated|described|given|named) (?:above|below|here)\b"
-    r"|\b(?:Text|Dokument|Artikel|Absatz) (?:zufolge|nach)\b|\b(?:im|laut|laut dem) "
-    r"(?:Text|Dokument|Artikel|Absatz)\b"
-    r"|\b(?:selon|d'après|dans) (?:le|ce|cet) (?:texte|document|passage|article)\b"
-    r"|\b(?:según|en) (?:el|este) (?:texto|documento|pasaje|artículo)\b"
-    r"|(?:文件|文章|本文|上文|文書|文中)",
-    re.IGNORECASE,
-)
-_ASKS = r"(?:who|whom|what|when|where|which|why|how)"
-_FRAGT = r"(?:wer|was|wann|wo|welche[rsnm]?|warum|wie)"
-_VERB = r"(?:is|are|was|were|did|does|do|has|had|will|long|many|much)"
-SEVERAL_QUESTIONS = re.compile(
-    rf"[?？].*[?？]|\b{_ASKS} (?:and|or) {_ASKS}\b|,? and {_ASKS} (?:\w+ )?{_VERB}\b"
-    rf"|[;:] ?(?:\w+ ){{0,2}}(?:{_ASKS}|{_FRAGT})\b|\b{_FRAGT} und {_FRAGT}\b"
-    r"|\b(?:qui|quand|où|quoi|comment) et (?:qui|quand|où|quoi|comment)\b"
-    r"|\b(?:quién|cuándo|dónde|qué|cómo) y (?:quién|cuándo|dónde|qué|cómo)\b",
-    re.IGNORECASE | re.DOTALL,
-)
+ABOUT_DOCUMENT = read_pattern("about_document")
+SEVERAL_QUESTIONS = read_pattern("several_questions", re.IGNORECASE | re.DOTALL)
 QUESTIONS = ("question", "paraphrase")
 # Fields that the author writes.
 WRITTEN = (*QUESTIONS, "answer", "wrong_answer", "statement", "description")
@@ -58,22 +33,18 @@ def find_proof(document: str, sentence: str) -> str:
 
 def find_no_proof(fact: Mapping[str, str], proof: str) -> str:
     """The proof is not a verbatim quotation from the document."""
-    return (
-        ""
-        if len(words(proof)) >= SHORTEST_QUESTION
-        else ("the sentence does not stand in the document")
-    )
+    if len(words(proof)) >= SHORTEST_QUESTION:
+        return ""
+    return "the sentence does not stand in the document"
 
 
 def find_other_answer(fact: Mapping[str, str], proof: str) -> str:
     """The proof does not contain the answer, or the answer has only function words."""
     if set(words(fact["answer"])) <= FUNCTION_WORDS:
         return f"the answer '{fact['answer']}' says nothing"
-    return (
-        ""
-        if names_exactly(proof, fact["answer"])
-        else (f"the answer '{fact['answer']}' is not in the sentence")
-    )
+    if names_exactly(proof, fact["answer"]):
+        return ""
+    return f"the answer '{fact['answer']}' is not in the sentence"
 
 
 def find_long_answer(fact: Mapping[str, str], proof: str) -> str:
@@ -115,11 +86,9 @@ def find_leak(fact: Mapping[str, str], proof: str) -> str:
 
 def find_same_paraphrase(fact: Mapping[str, str], proof: str) -> str:
     """The paraphrase repeats the question word for word."""
-    return (
-        "the paraphrase is the question"
-        if words(fact["question"]) == words(fact["paraphrase"])
-        else ""
-    )
+    if words(fact["question"]) == words(fact["paraphrase"]):
+        return "the paraphrase is the question"
+    return ""
 
 
 def find_wrong_choice(fact: Mapping[str, str], proof: str) -> str:
@@ -164,11 +133,9 @@ def find_other_statement(fact: Mapping[str, str], proof: str) -> str:
     for name in ("subject", "answer"):
         if not names_exactly(statement, fact[name]):
             return f"the statement does not name the {name}"
-    return (
-        "the statement names the wrong answer"
-        if names_exactly(statement, fact["wrong_answer"])
-        else ""
-    )
+    if names_exactly(statement, fact["wrong_answer"]):
+        return "the statement names the wrong answer"
+    return ""
 
 
 def find_unusable_question(question: Mapping[str, str], document: str) -> str:

@@ -7,39 +7,20 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK
+from emend.graphs.construction.filters.patterns import MARKUP, REFUSAL, TALK, read_pattern
 from emend.graphs.construction.filters.texts import (
     AuthoredDraft,
     find_foreign_besides,
     find_instruction,
 )
 
-_ASKS = (
-    r"(?:who|whom|whose|what|when|where|which|why|how|wer|wen|wem|wessen|was|wann|wo|welche[rsnm]?|"
-    r"warum|wie"
-    r"|qui|que|quoi|quand|où|comment|quel(?:le)?s?|quién|quiénes|qué|cuándo|dónde|cómo|cuál(?:es)?)"
-)
 # Several questions: two question marks, or an interrogative at the beginning and another one after
 # a conjunction.
-SEVERAL = re.compile(
-    rf"[?？].*[?？]|\A(?:\w+ ){{0,2}}{_ASKS}\b.*\b(?:and|or|und|oder|et|ou|y|o) (?:\w+ )?{_ASKS}\b",
-    re.IGNORECASE | re.DOTALL,
-)
+SEVERAL = read_pattern("several", re.IGNORECASE | re.DOTALL)
 # Lettered answers, or a list of answers after a colon.
-OPTIONS = re.compile(
-    rf"\b[A-D]\)\s*\w.*\b[A-D]\)\s*\w|:(?!.*\b{_ASKS}\b)[^:?]*\b(?:or|oder|ou|o)\b[^:?]*\?",
-    re.IGNORECASE | re.DOTALL,
-)
+OPTIONS = read_pattern("options", re.IGNORECASE | re.DOTALL)
 # Yes or no questions.
-YES_NO = re.compile(
-    r"\A(?:am|is|are|was|were|does|do|did|has|have|had|can|could|will|would|must|may|might|shall|"
-    r"should)\b"
-    r"(?! you (?:happen to )?(?:know|name|say|tell)\b)"
-    r"|\A(?:ist|sind|war|waren|hat|haben|hatte|wird|wurde|kann|est-ce "
-    r"que|est-il|est-elle|a-t-il|a-t-elle)\b"
-    r"|是不是|是否|有没有|吗[?？]\Z|か[?？]\Z(?<!誰か[?？])(?<!何か[?？])(?<!どこか[?？])(?<!どれか[?？])",
-    re.IGNORECASE,
-)
+YES_NO = read_pattern("yes_no")
 
 
 def find_talk(question: str) -> str:

@@ -25,16 +25,9 @@ LONGEST = 45
 # Number of occurrences of a trigram from which an event counts as repetitive.
 SAME_RUNS = 3
 _EFFECT = read_pattern("event_effect")
-_POSSIBLE = re.compile(
-    r"\s(?:may|might|could|would)\s(?:\w+ly |also |not |soon |still "
-    r")?[a-z]|\s(?:considers?|contemplates?|weighs?)\s"
-    r"|\s(?:is|are) (?:about|going|likely|set) to\s|\A(?:If|Should)\s"
-)
+_POSSIBLE = read_pattern("possible_event", re.NOFLAG)
 _LABEL = re.compile(r"\A\w+(?: \w+){0,2}[:：]\s")
-_PLACEHOLDER = re.compile(
-    r"\b(?:Artist|City|Company|Country|Firm|Organi[sz]ation|Person|Player|Team) "
-    r"[A-Z]\b(?!\.)|\bXYZ\b"
-)
+_PLACEHOLDER = read_pattern("placeholder", re.NOFLAG)
 _NAME = re.compile(
     r"(?<=\S\s)[\"'“]?[A-ZÀ-Þ]\w|\d"
     # the first word is a name if it has a possessive, or is followed by a third-person verb and is
@@ -44,12 +37,7 @@ _NAME = re.compile(
     r"(?:'s\b|(?<!s) \w+s\b)|\A[A-Z]{2,}\b"
 )
 _ABOUT_LIST = re.compile(r"\A(?:that|these|this|those)\b[^.]*\bevents\b", re.IGNORECASE)
-_INVENTED = re.compile(
-    r"\b(?:fictional|fictitious|imaginary|invented|made-up) "
-    r"(?:actor|artist|bank|city|club|company|country|firm|party|person|politician|team|"
-    r"university)\b",
-    re.IGNORECASE,
-)
+_INVENTED = read_pattern("invented_event")
 _REQUEST = re.compile(r"\A(?:invent|imagine|think of|list)\b|\bnumber of events\b", re.IGNORECASE)
 
 
@@ -68,11 +56,9 @@ def find_invention(draft: AuthoredDraft) -> str:
 def find_event_markup(draft: AuthoredDraft) -> str:
     """The event has a label, markup or a placeholder."""
     hit = _LABEL.search(draft.text) or _PLACEHOLDER.search(draft.text)
-    return (
-        (f"the event has a label or a placeholder: '{hit[0].strip()}'")
-        if hit
-        else find_markup(draft.text)
-    )
+    if hit:
+        return f"the event has a label or a placeholder: '{hit[0].strip()}'"
+    return find_markup(draft.text)
 
 
 def find_task(draft: AuthoredDraft) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from emend.graphs.construction.filters.name_forms import names
+from emend.graphs.construction.filters.patterns import read_pattern
 from emend.graphs.construction.filters.questions import (
     find_command,
     find_markup,
@@ -22,50 +23,13 @@ from emend.memory.retrieval.tokens import stems, whole, words
 LONGEST_OPTION = 12
 # Maximum share of the event's word stems that a question may contain.
 REPEATED = 0.6
-_TENDS = re.compile(
-    r"\b(?:affect\w*|chang\w+|consequences?|could|develop\w*|effects?|impact\w*|influenc\w+|"
-    r"likel\w+|may|might"
-    r"|tend|tends|tendenc\w+|trends?|will|would)\b",
-    re.IGNORECASE,
-)
-_EVENT = re.compile(
-    r"(?i:\b(?:the|this|that) (?:(?:above|given|described) )?(?:event|news|announcement|report)\b"
-    r"|\bthis (?:deal|decision|move)\b|\bas a (?:result|consequence)\b"
-    r"|\b(?:after|because of|considering|due to|following|given|in (?:the )?(?:light|wake) of|in "
-    r"response to|thanks to)"
-    r" (?:the|this|that|these|such) (?!next\b|coming\b)\w+)"
-    r"|\b(?:could|may|might|will|would) (?:the|this|that) \w+ (?:tend to |likely |be likely to )?"
-    r"(?:affect|alter|change|impact|influence|shape) (?:the|its|their|how|[A-Z])"
-)
-_PRONOUN = re.compile(
-    r"(?:he|it|its|she|that|their|them|these|they|this|those|we|you)"
-    r"|(?:the|these|this|those) (?:former |new |old "
-    r")?(?:artists?|authors?|bank|buyers?|city|club|company|country|firm"
-    r"|founders?|government|minister|organi[sz]ation|owners?|party|people|person|players?|"
-    r"president|region|school|state"
-    r"|team|university|winners?|workers)",
-    re.IGNORECASE,
-)
+_TENDS = read_pattern("tendency")
+_EVENT = read_pattern("about_event", re.NOFLAG)
+_PRONOUN = read_pattern("without_name")
 _TASK = re.compile(r"\A(?:answer|choose|disregard|forget|ignore|pick|select)\b", re.IGNORECASE)
 _LETTERED = re.compile(r"\A\(?[A-D][).:]\s")
-_NO_IMPACT = re.compile(
-    r"\bno (?:clear |major |real |significant "
-    r")?(?:change|difference|effect|impact|influence)\b|\bunchanged\b"
-    r"|\b(?:remain|stay)s? (?:about )?(?:as (?:it is|they are)|constant|stable|the "
-    r"same)\b|\bneither\b|\bnot change\b"
-    r"|没有(?:明显|显著|重大)?(?:影响|变化)|(?:不变|无影响|无变化)"
-    r"|\bkeine? (?:Änderung|Auswirkung|Veränderung|Wirkung)\w*\b"
-    r"|\bbleibt (?:gleich|unverändert)\b",
-    re.IGNORECASE,
-)
-_UNSURE = re.compile(
-    r"\b(?:can ?not|can't|impossible to|hard to) (?:be "
-    r")?(?:determined?|known?|predict(?:ed)?|said|say|tell)\b"
-    r"|\b(?:it depends|not sure|nobody (?:can|knows)|no one "
-    r"(?:can|knows)|uncertain|unclear|unknown|unpredictable)\b"
-    r"|不确定|无法(?:确定|判断)|\bunklar\b",
-    re.IGNORECASE,
-)
+_NO_IMPACT = read_pattern("no_impact")
+_UNSURE = read_pattern("unsure")
 _NEGATION = frozenset("anti de kein keine never nicht no non not un 不 没 未 无".split())
 
 
@@ -118,11 +82,9 @@ def find_event(draft: QuestionDraft) -> str:
 
 def find_no_tendency(draft: QuestionDraft) -> str:
     """The question does not ask about a likely change."""
-    return (
-        ""
-        if draft.language != "en" or _TENDS.search(draft.question)
-        else ("the question asks for no tendency")
-    )
+    if draft.language != "en" or _TENDS.search(draft.question):
+        return ""
+    return "the question asks for no tendency"
 
 
 def find_no_choice(draft: QuestionDraft) -> str:

@@ -98,11 +98,10 @@ def find_refusal(draft: AuthoredDraft) -> str:
 def find_instruction(draft: AuthoredDraft) -> str:
     """The text contains an instruction to a model, a URL, an e-mail address or active markup."""
     hit = INSTRUCTION.search(draft.text)
-    return (
-        (f"the text holds an instruction, an address or a turn of its own: '{hit[0].strip()[:40]}'")
-        if hit
-        else ""
-    )
+    if hit:
+        quoted = hit[0].strip()[:40]
+        return f"the text holds an instruction, an address or a turn of its own: '{quoted}'"
+    return ""
 
 
 def find_talk(draft: AuthoredDraft) -> str:
@@ -138,11 +137,9 @@ def find_other_language(draft: AuthoredDraft) -> str:
     common = sum(word in FUNCTION_WORDS for word in tokens) / max(1, len(tokens))
     if foreign := find_foreign_language(draft):
         return foreign
-    return (
-        f"only {100 * common:.0f}% of the words are usual English ones"
-        if draft.language == "en" and common < ENGLISH
-        else ""
-    )
+    if draft.language == "en" and common < ENGLISH:
+        return f"only {100 * common:.0f}% of the words are usual English ones"
+    return ""
 
 
 def find_foreign_language(draft: AuthoredDraft) -> str:
@@ -155,11 +152,9 @@ def find_foreign_language(draft: AuthoredDraft) -> str:
         and len(tokens) >= RUNNING
         and sum(word in usual for word in tokens) < FEWEST * len(tokens)
     )
-    return (
-        (f"the text has almost no usual words of the language '{draft.language}'")
-        if is_other
-        else ""
-    )
+    if is_other:
+        return f"the text has almost no usual words of the language '{draft.language}'"
+    return ""
 
 
 def find_foreign_words(draft: AuthoredDraft) -> str:
@@ -201,28 +196,22 @@ def find_foreign_letters(draft: AuthoredDraft) -> str:
 def find_wrong_length(draft: AuthoredDraft) -> str:
     """The text is too short or too long for a paragraph."""
     if draft.language in _UNSPACED:
-        count, usual, unit = (
-            len(draft.text),
-            (SHORTEST_CHARACTERS, LONGEST_CHARACTERS),
-            "characters",
-        )
+        count = len(draft.text)
+        usual = (SHORTEST_CHARACTERS, LONGEST_CHARACTERS)
+        unit = "characters"
     else:
         count, usual, unit = len(words(draft.text)), (SHORTEST, LONGEST), "words"
     bounds = draft.bounds or usual
-    return (
-        ""
-        if bounds[0] <= count <= bounds[1]
-        else (f"the text has {count} {unit}, and not {bounds[0]} to {bounds[1]}")
-    )
+    if bounds[0] <= count <= bounds[1]:
+        return ""
+    return f"the text has {count} {unit}, and not {bounds[0]} to {bounds[1]}"
 
 
 def find_cut(draft: AuthoredDraft) -> str:
     """The text ends in the middle of a sentence."""
-    return (
-        "the text ends within a sentence"
-        if draft.is_cut_off or not FINAL.search(draft.text)
-        else ""
-    )
+    if draft.is_cut_off or not FINAL.search(draft.text):
+        return "the text ends within a sentence"
+    return ""
 
 
 def find_loop(draft: AuthoredDraft) -> str:
@@ -233,11 +222,9 @@ def find_loop(draft: AuthoredDraft) -> str:
     trigrams = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
     looped = len(trigrams) > 30 and len(set(trigrams)) / len(trigrams) < DISTINCT
     stutter = _STUTTER.search(draft.text)
-    return (
-        f"the text repeats itself: '{sentence[:60]}'"
-        if count >= SAME_SENTENCES or looped or stutter
-        else ""
-    )
+    if count >= SAME_SENTENCES or looped or stutter:
+        return f"the text repeats itself: '{sentence[:60]}'"
+    return ""
 
 
 def find_denial(draft: AuthoredDraft) -> str:
@@ -249,11 +236,9 @@ def find_denial(draft: AuthoredDraft) -> str:
 
 def find_missing_subject(draft: AuthoredDraft) -> str:
     """The text does not name the subject."""
-    return (
-        ""
-        if names(draft.text, draft.subject)
-        else (f"the text does not name the subject '{draft.subject}'")
-    )
+    if names(draft.text, draft.subject):
+        return ""
+    return f"the text does not name the subject '{draft.subject}'"
 
 
 def find_missing_object(draft: AuthoredDraft) -> str:
@@ -268,11 +253,9 @@ def find_old_object(draft: AuthoredDraft) -> str:
     others = draft.subject, draft.new
     if leaves(draft.fact, draft.old, others):
         return ""
-    return (
-        f"the text names the old object '{draft.old}'"
-        if leaves(draft.text, draft.old, others)
-        else ""
-    )
+    if leaves(draft.text, draft.old, others):
+        return f"the text names the old object '{draft.old}'"
+    return ""
 
 
 def find_two_objects(draft: AuthoredDraft) -> str:

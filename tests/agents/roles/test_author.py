@@ -58,7 +58,7 @@ def test_thoughts_alone_are_an_empty_text():
     ],
 )
 def test_a_decision_is_the_word_that_a_reply_begins_with_or_the_only_one_in_it(reply: str, holds: bool):
-    assert decide(replying(reply), PROMPT).holds is holds
+    assert decide(replying(reply), PROMPT).word == str(holds)
 
 
 @pytest.mark.parametrize("reply", ["Perhaps.", "True and False", ""])

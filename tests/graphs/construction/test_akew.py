@@ -103,7 +103,7 @@ def test_a_local_judge_decides_by_the_more_probable_word():
 
 def test_a_local_judge_that_cannot_decide_says_false():
     judge = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -1.0)
-    assert not decide(judge, Prompt().asked("Is it so?", "Is it so?")).holds
+    assert decide(judge, Prompt().asked("Is it so?", "Is it so?")).word == "False"
 
 
 @pytest.mark.parametrize("verdict", READINGS)

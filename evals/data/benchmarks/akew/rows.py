@@ -94,9 +94,7 @@ class AkewRewrite(BenchmarkRow):
     unsfact_triplets_GPT: tuple[AkewTriplet, ...]
     verify_unsfact_GPT: bool = True
     answer_new: str = ""
-    answer_new_alias: tuple[str, ...] = Field(
-        (), validation_alias=aliases_field("answer_new_alias")
-    )
+    answer_new_alias: tuple[str, ...] = aliases_field("answer_new_alias")
     time_new: ValidPeriod | None = None
 
     @field_validator("prompt")

@@ -36,34 +36,6 @@ from emend.evals.data.benchmarks.editing.token_benchmark import (
 from emend.evals.data.benchmarks.rows import BenchmarkRow, Tags, Text, read_text
 from emend.memory.errors import BadData, BadSettings, MissingData, problem_of
 
-# Published files, one per domain.
-DOMAINS = (
-    "agronomy",
-    "art",
-    "astronomy",
-    "biology",
-    "chemistry",
-    "civil engineering",
-    "computer science",
-    "data science",
-    "economics",
-    "environmental science",
-    "geoscience",
-    "history",
-    "jurisprudence",
-    "literature",
-    "material science",
-    "mathematics",
-    "mechanical engineering",
-    "medicine",
-    "pedagogy",
-    "philosophy",
-    "physics",
-    "political science",
-    "psychology",
-    "sociology",
-    "sports science",
-)
 EDITED = ["h_e", "r_e", "t_e"]
 # Wording of the code for yes/no questions over two paths.
 YES_OR_NO = " The answer is (Yes/No):"

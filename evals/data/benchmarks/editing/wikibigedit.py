@@ -37,17 +37,6 @@ from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings, MissingData
 from emend.memory.probe import Probe
 
-# Published files, one per period.
-PERIODS = (
-    "wiki_big_edit_20240201_20240220",
-    "wiki_big_edit_20240220_20240301",
-    "wiki_big_edit_20240301_20240320",
-    "wiki_big_edit_20240320_20240401",
-    "wiki_big_edit_20240401_20240501",
-    "wiki_big_edit_20240501_20240601",
-    "wiki_big_edit_20240601_20240620",
-    "wiki_big_edit_20240620_20240701",
-)
 # Question template of the code.
 QUESTION = "Q: {question} A:"
 SCORERS = ("teacher_forced", "token_f1")

@@ -86,10 +86,8 @@ def event_case(
         # and the unedited model's answer to each.
         for local in row.fact.local_qas:
             scope = {"in_scope": False, "subject": local.subject}
-            scorers, gold = (
-                ("elken_fact_same", "agreement"),
-                (local.answer.name, *local.answer.alias),
-            )
+            scorers = ("elken_fact_same", "agreement")
+            gold = (local.answer.name, *local.answer.alias)
             probes.append(
                 _fact_probe(local, "fact_local", gold, scorers, {}, event_id=edit.id, **scope)
             )
@@ -241,12 +239,8 @@ def _of_event(
     for kind, questions in facts:
         for fact in _draw(questions, unshared, seed):
             yield make(kind, FACT_PROMPT.format(question=fact.question), fact.answer.name)
-    options = (
-        (("update", row.tendency.qas), ("retain", row.tendency.local_qas))
-        if "tendency_m" in blocks
-        else ()
-    )
-    for kind, choices in options:
+    options = (("update", row.tendency.qas), ("retain", row.tendency.local_qas))
+    for kind, choices in options if "tendency_m" in blocks else ():
         for choice in _draw(choices, unshared, seed):
             prompt = OPTION_PROMPT.format(question=choice.question, candidate=choice.candidate)
             yield make(kind, prompt, choice.answer)
