@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -13,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from emend.memory.errors import BadData
-from emend.memory.files import FILE_MODE, open_file, private_folder
+from emend.memory.files import FILE_MODE, open_file, private_folder, replacement
 
 # Name of the tensor in files that `cached_tensor` writes.
 CACHED = "kept"
@@ -24,12 +23,10 @@ def save_whole(
 ) -> None:
     """Write a safetensors file atomically (complete or absent), readable only by its user."""
     private_folder(file.parent, links=True)
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    draft.unlink(missing_ok=True)
-    open_file(draft, "xb").close()
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
-    draft.chmod(FILE_MODE)
-    draft.replace(file)
+    with replacement(file) as draft:
+        open_file(draft, "xb").close()
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
+        draft.chmod(FILE_MODE)
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
