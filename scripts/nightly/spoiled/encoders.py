@@ -109,7 +109,9 @@ def tensor_changes() -> dict[str, Callable[[Tensors], Tensors]]:
         "class as module": lambda held: {"base_model.model.__class__" + part: torch.ones(2, 2) for part in (DOWN, UP)},
         "root as module": lambda held: {part.removeprefix("."): torch.ones(2, 2) for part in (DOWN, UP)},
         "numbers of 1e15": lambda held: {name: torch.full_like(tensor, 1e15) for name, tensor in held.items()},
-        "escape sequence": lambda held: held | {f"base_model.model.\x1b[2J\n{part}": held[QUERY + part] for part in (DOWN, UP)},
+        "escape sequence": lambda held: {
+            name.replace("query", "\x1b[2J\n"): tensor for name, tensor in held.items()
+        },
         "rank 200,000": lambda held: {QUERY + DOWN: torch.ones(200_000, 16), QUERY + UP: torch.ones(16, 200_000)},
         "name of 10 MB": lambda held: held | {"base_model.model." + "x" * 10_000_000 + DOWN: torch.ones(4, 16)},
     }  # fmt: skip

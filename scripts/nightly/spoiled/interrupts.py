@@ -17,7 +17,7 @@ from typing import Any
 from emend.evals.log.lines import RECORDS
 from scripts.nightly.spoiling import Case
 
-COMMAND = "run --benchmark tinyworld --model tiny --limit 3"
+COMMAND = "run --benchmark tinyworld --model tiny --limit 2"
 METHODS = {
     "rome": "--editor rome --mode single",
     "memit": "--editor memit --mode sequential",

@@ -73,7 +73,8 @@ def changed_stores(root: Path, count: int, rng: random.Random) -> Iterator[Case]
     changes: dict[str, Change] = {name: partial(with_sql, sql) for name, sql in STATEMENTS.items()}
     changes |= {
         "link to another": with_link, "folder for a database": with_folder, "pickle in the index": with_pickle,
-        "index of zeros": with_zeros, "index of links": with_index_links, "no lock": without_lock, "lock as FIFO": with_fifo,
+        "index of zeros": with_zeros, "index of links": with_index_links, "no lock": without_lock,
+        "lock as FIFO": with_fifo,
         "torn page": with_torn_page, "database in capitals": with_capitals,
     }  # fmt: skip
     for number, (name, change) in enumerate(islice(cycle(changes.items()), count)):
@@ -200,10 +201,9 @@ def killed_writers(root: Path, count: int, rng: random.Random) -> Iterator[Case]
 
 def kill_writer(folder: Path, stop: signal.Signals, seconds: float) -> None:
     """Let two processes add edits, stop one of them, and check that all that was acknowledged is there once."""
-    words = [sys.executable, "-c", WRITER, str(folder)]
+    words, pipe = [sys.executable, "-c", WRITER, str(folder)], subprocess.PIPE
     processes = [
-        subprocess.Popen([*words, str(start), str(start + 8)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for start in (0, 4)
+        subprocess.Popen([*words, str(start), str(start + 8)], stdout=pipe, stderr=pipe, text=True) for start in (0, 4)
     ]
     try:
         for process in processes:
