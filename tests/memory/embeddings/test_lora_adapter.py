@@ -1,6 +1,7 @@
 """Adapters beside an encoder: merged as PEFT would apply them, and refused where they do not fit."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,7 +144,7 @@ def test_a_folder_without_adapter_names_the_training_command(encoder, tmp_path):
 def test_an_encoder_whose_vectors_are_not_finite_is_refused(encoder):
     import torch
 
-    embedding = load_embedding(str(encoder))
+    embedding: Any = load_embedding(str(encoder))
     torch.nn.init.constant_(embedding.model[0].auto_model.embeddings.LayerNorm.weight, float("nan"))
     with pytest.raises(ModelError, match="not finite numbers"):
         embedding.queries(TEXTS)
