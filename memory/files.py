@@ -25,6 +25,8 @@ from emend.memory.errors import BadData, BadSettings, reason_of
 
 # Maximum size in bytes of a file or pipe that the user names, and of a sparse file.
 LARGEST_INPUT = 1 << 30
+# Bytes of a pipe or device that are read at once.
+_PIECE = 1 << 20
 # Bytes that are read without a line end before a file of lines is refused; parsing takes a multiple
 # of a line's length as memory, and lines of runs have at most a few megabytes.
 LONGEST_LINE = 32 << 20
@@ -150,10 +152,15 @@ def read_input(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
-        content = file.read(LARGEST_INPUT + 1)
-    if len(content) > LARGEST_INPUT:
+        # a read allocates the memory of its limit, however short the file is
+        pieces = [file.read(min(os.fstat(descriptor).st_size, LARGEST_INPUT) + 1)]
+        length = len(pieces[0])
+        while length <= LARGEST_INPUT and (piece := file.read(_PIECE)):
+            pieces.append(piece)
+            length += len(piece)
+    if length > LARGEST_INPUT:
         raise BadData(f"'{path}' has more than {LARGEST_INPUT:,} bytes: name another file.")
-    return without_mark(content)
+    return without_mark(b"".join(pieces))
 
 
 def without_mark(content: bytes) -> bytes:

@@ -2,12 +2,14 @@
 
 import errno
 import os
+import select
 import socket
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -74,6 +76,27 @@ def test_an_input_without_an_end_is_refused(monkeypatch):
     monkeypatch.setattr(files, "LARGEST_INPUT", 1_000)
     with pytest.raises(BadData, match="'/dev/zero' has more than 1,000 bytes"):
         read_input(Path("/dev/zero"))
+
+
+def test_a_short_input_takes_little_memory_and_a_long_pipe_is_read_whole(tmp_path):
+    (tmp_path / "short").write_bytes(b"short")
+    tracemalloc.start()
+    try:
+        assert read_input(tmp_path / "short") == b"short"
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    content = bytes(range(256)) * 9_000
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # lets the writer open it before it is read
+    writer.start()
+    try:
+        assert select.select([reader], [], [], 9)[0]
+        assert read_input(tmp_path / "pipe") == content
+    finally:
+        os.close(reader)
+        writer.join(9)
 
 
 @pytest.mark.parametrize("links", [False, True])
