@@ -14,7 +14,7 @@ from emend.agents.providers.errors.rejection import BadExchange
 from emend.agents.providers.http_network import BoundedTransport, call_end, time_of_end
 from emend.agents.providers.repair import replace_usage
 from emend.memory.errors import ModelUnreachable, RequestRefused
-from emend.memory.redaction import add_secret_headers, hide_keys
+from emend.memory.redaction import add_headers_of_user, add_secret_headers, hide_keys
 
 MAX_REDIRECTS = 5
 # Bytes that are decompressed per step.
@@ -191,12 +191,14 @@ def bound_exchanges(model: Any, provider: str, **bounds: Any) -> None:
     base = importlib.import_module(provider).DefaultHttpxClient
     proxy = getattr(model, f"{provider}_proxy", None)
     http_client = type("BoundedClient", (BoundedExchanges, base), {})(**bounds, proxy=proxy)
+    sdk = model.root_client if provider == "openai" else model._client
+    add_headers_of_user({"headers": sdk._custom_headers})  # also those of the environment
     if provider == "openai":
-        model.root_client = model.root_client.with_options(http_client=http_client)
+        model.root_client = sdk.with_options(http_client=http_client)
         model.client = model.root_client.chat.completions
     else:
         # a cached property
-        model.__dict__["_client"] = model._client.with_options(http_client=http_client)
+        model.__dict__["_client"] = sdk.with_options(http_client=http_client)
 
 
 def _with_body(response: Any, content: bytes | Iterator[bytes]) -> Any:
