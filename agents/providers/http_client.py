@@ -14,6 +14,7 @@ from emend.agents.providers.errors.rejection import BadExchange
 from emend.agents.providers.http_network import BoundedTransport, call_end, time_of_end
 from emend.agents.providers.repair import replace_usage
 from emend.memory.errors import ModelUnreachable, RequestRefused
+from emend.memory.json_files import DEPTH_LIMIT, is_too_deep
 from emend.memory.redaction import add_headers_of_user, add_secret_headers, hide_keys
 
 MAX_REDIRECTS = 5
@@ -174,15 +175,28 @@ def _unzipped(body: Iterable[bytes], unzip: Any) -> Iterator[bytes]:
 
 
 def _checked(content: bytes) -> bytes:
-    """Return a JSON body after replacing a usage that is not made of numbers."""
+    """Return a JSON body after replacing a usage that is not made of numbers.
+
+    Raises:
+        BadExchange: it is not JSON, or nested so deeply that it could not be processed.
+    """
     try:
         body = json.loads(content)
-    except (ValueError, RecursionError):
+        is_deep = content.count(b"[") + content.count(b"{") > DEPTH_LIMIT and is_too_deep(body)
+    except RecursionError:
+        is_deep = True
+    except ValueError:
         beginning = hide_keys(" ".join(content[:2000].decode(errors="replace").split()))[:100]
         raise BadExchange(
             ModelUnreachable,
             f"the reply was not JSON: {beginning!r}. Check that the address is that of the API.",
         ) from None
+    if is_deep:
+        raise BadExchange(
+            ModelUnreachable,
+            f"the reply is nested more than {DEPTH_LIMIT} levels deep. Check that the address is "
+            "that of the API.",
+        )
     return json.dumps(body).encode() if replace_usage(body) else content
 
 
