@@ -4,6 +4,7 @@ provider.
 
 import importlib
 import json
+import re
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ MAX_REDIRECTS = 5
 # Bytes that are decompressed per step.
 STEP = 1 << 16
 OF_THE_TRANSFER = {b"content-length", b"transfer-encoding", b"content-encoding"}
+# Lines of a stream of events may end in any of the three ways.
+_LINE_END = re.compile(rb"(?<=[\r\n])")
 GZIP = {"gzip", "x-gzip", "deflate"}
 
 
@@ -227,9 +230,9 @@ def _with_body(response: Any, content: bytes | Iterator[bytes]) -> Any:
 def _with_usage_in_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
     rest = b""
     for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, rest = _LINE_END.split(rest + piece)
         for line in lines:
-            yield _event_line(line) + b"\n"
+            yield _event_line(line)
     yield rest
 
 
@@ -240,5 +243,5 @@ def _event_line(line: bytes) -> bytes:
         except (ValueError, RecursionError):
             return line
         if replace_usage(body):
-            return b"data: " + json.dumps(body).encode()
+            return b"data: " + json.dumps(body).encode() + line[len(line.rstrip(b"\r\n")) :]
     return line

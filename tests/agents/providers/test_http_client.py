@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
+from emend.agents.providers.http_client import _with_usage_in_lines
 from emend.memory import redaction
 from emend.memory.errors import EmendError
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
@@ -109,6 +110,23 @@ def test_a_header_that_the_user_set_is_hidden_in_what_the_provider_says_of_it(mo
             model.invoke("Where?")
         assert provider.requests[0].headers[name.lower()] == key
     assert [redaction.hide_keys(text) for text in harmless.values()] == list(harmless.values())
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_lines_of_a_stream_are_passed_on_as_they_come_however_they_end(end):
+    seen = []
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (b'data: {"usage": {"total_', b'tokens": "x"}}' + end + end, b"data: {}" + end, end):
+            yield piece
+            seen.append(piece)
+
+    lines = []
+    for line in _with_usage_in_lines(pieces()):
+        lines.append(line)
+        if len(lines) == 1:
+            assert len(seen) == 1, "the first line waits for later pieces"
+    assert b"".join(lines) == b'data: {"usage": {"total_tokens": 0}}' + end + end + b"data: {}" + end + end
 
 
 def test_a_header_from_the_environment_is_hidden_as_well(monkeypatch):
