@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save_file as write_safetensors
 from torch import Tensor
 
 from emend.memory.errors import BadData
@@ -40,6 +41,22 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
         return load_file(file)
     except (SafetensorError, OSError) as error:
         raise BadData(f"'{file}' cannot be read ({error}).") from error
+
+
+def save_file(
+    tensors: dict[str, Tensor], file: Path, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file in place.
+
+    Raises:
+        OSError: the file cannot be written, such as on a full disk.
+    """
+    try:
+        write_safetensors(tensors, file, metadata)
+    except SafetensorError as error:
+        if "I/O error" not in str(error):
+            raise
+        raise OSError(f"'{file}' cannot be written ({error})") from error
 
 
 def sha256_of(file: Path) -> str:
