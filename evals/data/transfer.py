@@ -148,12 +148,12 @@ def _check_redirect(response: requests.Response, *args: object, **kwargs: object
     if not response.is_redirect:
         return
     response.close()
-    given = response.headers["Location"]
+    location = response.headers["Location"]
     try:
-        target = urljoin(response.url, given)
+        target = urljoin(response.url, location)
         is_same = urlsplit(target)[:2] == urlsplit(response.url)[:2]
     except ValueError:  # invalid brackets
-        target, is_same = given, False
+        target, is_same = location, False
     if not is_same:
         raise FetchFailed(
             f"{response.url} redirects to another server, which is not followed: {target[:200]}."
