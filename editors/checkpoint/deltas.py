@@ -23,7 +23,7 @@ from emend.editors.numerics.tensor_files import parse_digest, read_tensors, save
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData, BadSettings, MissingData, problem_of
 from emend.memory.escape import one_line
-from emend.memory.files import FILE_MODE, FOLDER_MODE, open_file, private_folder, replace_file
+from emend.memory.files import FILE_MODE, FOLDER_MODE, private_folder, read_file, replace_file
 
 FRACTIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 TENSORS, MANIFEST = "delta.safetensors", "manifest.json"
@@ -138,8 +138,7 @@ def read_manifest(folder: Path) -> DeltaManifest:
     """
     file = folder / MANIFEST
     try:
-        with open_file(file) as opened:
-            return DeltaManifest.model_validate_json(opened.read())
+        return DeltaManifest.model_validate_json(read_file(file, is_small=True))
     except OSError as error:
         raise MissingData(
             f"no delta in '{folder}': name a folder that `emend edit --out` wrote."

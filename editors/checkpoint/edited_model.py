@@ -22,7 +22,7 @@ from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import FILE_MODE, open_file, private_folder, replace_file
+from emend.memory.files import FILE_MODE, private_folder, read_file, replace_file
 
 SUBFOLDER, RECORD, ORIGINALS, DRAFT = (
     "emend-edit",
@@ -135,8 +135,7 @@ def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor
         )
     try:
         private_folder(folder / SUBFOLDER)
-        with open_file(record) as opened:
-            parsed = CheckpointRecord.model_validate_json(opened.read())
+        parsed = CheckpointRecord.model_validate_json(read_file(record, is_small=True))
         intact = sha256_of(file) == parsed.sha256
         originals = read_tensors(file) if intact else {}
         if not intact or originals.keys() != parsed.changed.keys():
