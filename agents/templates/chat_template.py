@@ -14,6 +14,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from emend.agents.parsing.tool_calls import render_chat
+from emend.agents.templates.template_trial import try_template
 from emend.agents.templates.thoughts import (
     MARKS,
     RESPONSE,
@@ -44,10 +45,11 @@ OWN = {
 SAMPLE = (HumanMessage("Hello"),)
 
 
-def template_text(tokenizer: Any) -> str:
-    """Return a tokenizer's (default) chat template, or "" if it has none."""
+def template_texts(tokenizer: Any) -> dict[str, str]:
+    """Return a tokenizer's chat templates by name; one without a name is the default."""
     template = getattr(tokenizer, "chat_template", None) or ""
-    return str(template.get("default", "") if isinstance(template, dict) else template)
+    by_name = template if isinstance(template, dict) else {"default": template}
+    return {name: str(text) for name, text in by_name.items()}
 
 
 class ChatTemplate:
@@ -61,11 +63,15 @@ class ChatTemplate:
 
     Raises:
         BadSettings: the template does not have an option.
+        ModelError: the template does not end, or needs too much memory.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any], name: str) -> None:
         self.tokenizer, self.name = tokenizer, name
-        self.text = template_text(tokenizer)
+        texts = template_texts(tokenizer)
+        for text in filter(None, texts.values()):
+            try_template(text)
+        self.text = texts.get("default", "")
         self._has_marks = any(closing in self.text for closing in MARKS.values())
         self.options = dict(options)
         self._refuse_unknown()

@@ -25,15 +25,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-# Scripts that kill commands, by command: run, workers, judge, build, stream, agents that write a
-# memory, weights, memories, MCP, corrections with exports and merges.
+# Scripts that kill commands, by command; `stream, agent` is an agent that writes a memory.
 KILLS = {
     "run": ("benchmarks.storm_kills",),
     "run, workers": ("benchmarks.kill_workers",),
     "run, weights": ("benchmarks.kill_weight_runs",),
     "judge": ("benchmarks.kill_commands", "judge"),
+    "reproduce": ("benchmarks.kill_commands", "reproduce"),
     "build questions": ("benchmarks.kill_commands", "questions"),
     "build akew": ("benchmarks.kill_commands", "akew"),
+    "build facts": ("benchmarks.kill_commands", "facts"),
+    "build wikiupdate": ("benchmarks.kill_commands", "wikiupdate"),
+    "build docter": ("benchmarks.kill_commands", "docter"),
+    "build elken": ("benchmarks.kill_commands", "elken"),
+    "build chains": ("benchmarks.kill_commands", "chains"),
+    "build tendencies": ("benchmarks.kill_commands", "tendencies"),
+    "build recoe": ("benchmarks.kill_commands", "recoe"),
     "stream, memory": ("benchmarks.kill_commands", "stream"),
     "stream, agent": ("benchmarks.kill_commands", "fact_agent"),
     "memory": ("nightly.kill_memories",),

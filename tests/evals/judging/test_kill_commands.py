@@ -1,4 +1,5 @@
-"""Commands that are killed, terminated and interrupted end as undisturbed ones; see kill_commands.py."""
+"""Commands that are killed, terminated and interrupted end as undisturbed ones; the nightly scripts do it more often
+and for all commands, see kill_commands.py."""
 
 from pathlib import Path
 
@@ -15,12 +16,7 @@ def test_disturbed_scorings_end_as_an_undisturbed_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_disturbed_reproduction_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
-    assert storm("reproduce", 4, 3, tmp_path)["finished"] >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["akew", "questions", "facts", "wikiupdate", "docter", "elken", "chains", "recoe"])
+@pytest.mark.parametrize("kind", ["akew", "questions", "docter"])
 def test_a_disturbed_construction_ends_as_an_undisturbed_one(kind: str, tmp_path: Path) -> None:
     assert storm(kind, 4, 3, tmp_path)["finished"] >= 1
 

@@ -10,7 +10,7 @@ from scripts.nightly.__main__ import Amounts, Attack, attacks, carry_out, summar
 
 
 def test_a_scale_lowers_every_number_and_leaves_none_out() -> None:
-    whole, small = (list(attacks(Amounts(kills, kills, 0, scale))) for kills, scale in ((1100, 1.0), (11, 0.01)))
+    whole, small = (list(attacks(Amounts(kills, kills, 0, scale))) for kills, scale in ((1900, 1.0), (19, 0.01)))
     assert [attack.words[0] for attack in whole] == [attack.words[0] for attack in small]
     assert "--kills=100" in whole[0].words and "--kills=1" in small[0].words
     assert "--pdfs=400" in str(whole) and "--pdfs=4" in str(small) and "--texts=1" in str(small)

@@ -124,8 +124,10 @@ def test_workers_that_do_not_exist_are_refused(text: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["processes:2", "processes:4"])
-@pytest.mark.parametrize("mode", ["single", "batch:3", "all", "sequential"])
+@pytest.mark.parametrize(
+    ("mode", "workers"),
+    [("single", "processes:2"), ("batch:3", "processes:4"), ("all", "processes:2"), ("sequential", "processes:4")],
+)
 def test_processes_give_the_records_of_threads(tmp_path: Path, mode: str, workers: str):
     editors = ("unedited", EDITOR, HEAVY, FLEETING_EDITOR, "rag")
     asked = config(mode=mode, editors=editors, benchmark_options={"cases": "9"})
@@ -138,7 +140,7 @@ def test_processes_give_the_records_of_threads(tmp_path: Path, mode: str, worker
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["single", "all", "sequential"])
+@pytest.mark.parametrize("mode", ["single", "sequential"])
 def test_tiny_gives_the_same_numbers_in_processes(tmp_path: Path, mode: str):
     asked = RunConfig(
         benchmark="tinyworld",

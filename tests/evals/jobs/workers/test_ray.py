@@ -31,7 +31,7 @@ def config(**changed: object) -> RunConfig:
     return RunConfig.model_validate(values | changed)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4])
+@pytest.fixture(scope="module", params=[1, 4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[int]:
     """Number of processors of a cluster on this machine, which claims to have a GPU."""
     import ray

@@ -168,9 +168,6 @@ def test_an_interrupted_grid_names_the_command_that_continues_all_of_it(
 
 TABLES = {
     "akew:2": ("--only", "method=IKE", "--only", "data=MQuAKE-CF", "--only", "setting=struct,extract", "--limit", "2"),
-    "docter:3": ("--only", "model=LLaMA3.1-8B", "--only", "method=RAG,IKE(D)", "--limit", "3"),
-    "elken:2": ("--only", "model=Llama 3", "--only", "data=Factual Knowledge,Tendency-M", "--only",
-                "method=ICE,SERAC,Dense Retrieval", "--limit", "3"),
     "recoe:4": ("--only", "model=Tulu 7B", "--only", "method=InputAug", "--only", "setting=direct", "--limit", "3"),
 }  # fmt: skip
 

@@ -1,7 +1,6 @@
 """Every page of the viewer under axe, in both themes, on narrow and wide screens."""
 
 import json
-from itertools import product
 
 import pytest
 
@@ -15,10 +14,10 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
 def check_page(page, axe, address):
-    """Fits narrow and wide screens, and axe finds nothing there in either theme."""
+    """Fits narrow and wide screens, of which axe reads one in each theme: it takes most of the time."""
     go(page, address)
     open_all(page, traces=3)  # axe takes half a minute for all of them, which are alike
-    for width, scheme in product((320, 1280), ("light", "dark")):
+    for width, scheme in ((320, "dark"), (1280, "light")):
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)

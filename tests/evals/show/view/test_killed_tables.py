@@ -18,7 +18,7 @@ from emend.evals.show.view.answers import RunAnswers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_cache")]
 
-KILLS, COPIES, SEED = 12, 500, 11
+KILLS, COPIES, SEED = 6, 250, 11
 MAKER = """
 import sys
 from pathlib import Path
@@ -84,4 +84,4 @@ def test_killed_tables_are_continued_while_the_run_is_written(
     assert (found.totals.records, found.totals.units) == (len(records), len({record.unit for record in records}))
     editors = [editor for (editor,) in found._rows("SELECT editor FROM answers ORDER BY line")]
     assert editors == [record.editor for record in records]
-    assert counts == sorted(counts) and len(set(counts)) > 5
+    assert counts == sorted(counts) and len(set(counts)) > 2
