@@ -11,11 +11,11 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
-from emend.evals.data.facts import fact_formats
 from emend.evals.data.facts.fact_file import EXAMPLES, FactFile, field_rows, write_template
 from emend.evals.data.facts.fact_formats import READERS, check_facts, is_fact_file, read_facts
 from emend.evals.evaluate.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.registry import nearest
 from emend.memory.retrieval.compose import load_retriever
 from tests.fakes import ScriptedChatModel
 
@@ -322,8 +322,13 @@ def test_a_row_of_very_many_fields_is_refused_at_once_instead_of_naming_each(tmp
 
 
 def test_the_same_unknown_field_of_many_rows_is_compared_with_the_known_ones_once(tmp_path, monkeypatch):
-    calls, nearest = [], fact_formats.nearest
-    monkeypatch.setattr(fact_formats, "nearest", lambda *names: calls.append(names) or nearest(*names))
+    calls = []
+
+    def counted(*names):
+        calls.append(names)
+        return nearest(*names)
+
+    monkeypatch.setattr("emend.evals.data.facts.fact_formats.nearest", counted)
     file = tmp_path / "facts.jsonl"
     file.write_text('{"qestion of many": "x"}\n' * 50)
     assert check_facts(str(file))[1] and len(calls) == 1

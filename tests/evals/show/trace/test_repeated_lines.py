@@ -3,6 +3,7 @@
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_the_time_for_a_text_does_not_grow_with_the_number_of_texts_before_it() 
 @pytest.mark.slow
 def test_the_time_for_a_step_does_not_grow_with_the_number_of_steps_before_it() -> None:
     start = time.process_time()
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"place": 1, "node": "respond", "ms": 0.0, "update": {"n": {"m": [number]}}, "calls": [], "error": None}
         for number in range(15_000)
     ]
