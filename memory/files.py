@@ -15,16 +15,18 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from filelock import FileLock
 
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings, reason_of
 
 # Maximum size in bytes of a file or pipe that the user names, and of a sparse file.
 LARGEST_INPUT = 1 << 30
+# Bytes of a pipe or device that are read at once.
+_PIECE = 1 << 20
 # Bytes that are read without a line end before a file of lines is refused; parsing takes a multiple
 # of a line's length as memory, and lines of runs have at most a few megabytes.
 LONGEST_LINE = 32 << 20
@@ -36,7 +38,7 @@ _RETRY_SECONDS = 0.005
 # Lock file of a folder, held while an SQLite file in it is emptied.
 EMPTYING = "emptying.lock"
 _creation = threading.Lock()
-# Names of the drafts of `replace_file`.
+# Names of the drafts of `replacement`.
 _DRAFT = re.compile(r".\.[0-9a-f]{8}\.new$")
 _FLAGS = {
     "rb": os.O_RDONLY,
@@ -173,10 +175,15 @@ def read_input(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
-        content = file.read(LARGEST_INPUT + 1)
-    if len(content) > LARGEST_INPUT:
+        # a read allocates the memory of its limit, however short the file is
+        pieces = [file.read(min(os.fstat(descriptor).st_size, LARGEST_INPUT) + 1)]
+        length = len(pieces[0])
+        while length <= LARGEST_INPUT and (piece := file.read(_PIECE)):
+            pieces.append(piece)
+            length += len(piece)
+    if length > LARGEST_INPUT:
         raise BadData(f"'{path}' has more than {LARGEST_INPUT:,} bytes: name another file.")
-    return without_mark(content)
+    return without_mark(b"".join(pieces))
 
 
 def without_mark(content: bytes) -> bytes:
@@ -238,21 +245,20 @@ def private_folder(path: Path, *, links: bool = False) -> Path:
     return path
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: neither a reader, a crash nor another writer makes it half written;
-    replaces a link of that name.
+@contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """Yield the path of a draft, to be written inside the `with`; at its end the draft replaces the
+    file at once, after an error it is deleted.
+
+    Neither a reader, a crash nor another writer finds the file half written: each writer has a
+    draft of its own, also among threads, and among machines that share a folder.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be replaced.
     """
-    # a draft of its own, since other processes and threads may write the same file
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-    file = open_file(draft, "xb")
     try:
-        with file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield draft
         draft.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -260,11 +266,72 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a private file atomically, see `replacement`; replaces a link of that name.
+
+    Raises:
+        BadData: its name is invalid.
+        OSError: it cannot be written.
+    """
+    with replacement(path) as draft, open_file(draft, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_export(
+    path: Path, content: str | bytes, remedy: str = "Name another file.", parents: bool = False
+) -> None:
+    """Write a file that the user names atomically, see `replacement`.
+
+    A link stays a link, and an existing file keeps its permissions; a pipe or device is written
+    directly.
+
+    Args:
+        path: the file.
+        content: its bytes, or its text, which becomes UTF-8.
+        remedy: last sentence of the error.
+        parents: create missing folders.
+
+    Raises:
+        BadSettings: it cannot be written.
+    """
+    try:
+        data = content if isinstance(content, bytes) else content.encode()
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path))
+        if parents:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        with replacement(target) as draft:
+            draft.write_bytes(data)
+            with suppress(FileNotFoundError):
+                draft.chmod(stat.S_IMODE(target.stat().st_mode))
+    except (OSError, ValueError) as error:
+        raise BadSettings(f"cannot write '{path}': {reason_of(error)}. {remedy}") from error
+
+
 def remove_drafts(folder: Path) -> None:
     """Delete the drafts that killed processes left in a folder, which no other process uses."""
     for path in folder.iterdir():
         if _DRAFT.search(path.name):
             path.unlink()
+
+
+def file_lock(path: Path, seconds: float = 0) -> FileLock:
+    """Return the lock of a lock file, which is created if it is missing; `with` acquires it.
+
+    Args:
+        path: the lock file.
+        seconds: time to wait for another process.
+
+    Raises:
+        BadData: it is not a regular file; locking would truncate the file that a link points to.
+        OSError: it cannot be created.
+    """
+    open_file(path, "ab").close()
+    return FileLock(path, timeout=seconds)
 
 
 def connect_database(path: Path, **options: Any) -> sqlite3.Connection:
@@ -331,10 +398,8 @@ def empty_database(path: Path, seconds: float, *, only_damaged: bool = False) ->
         OSError: another process empties a file for longer, or the file cannot be written.
         sqlite3.OperationalError: another process uses the file for longer.
     """
-    lock = path.with_name(EMPTYING)
-    open_file(lock, "ab").close()  # rejects a link
     with (
-        FileLock(lock, timeout=seconds),
+        file_lock(path.with_name(EMPTYING), seconds),
         closing(connect_database(path, timeout=seconds, isolation_level=None)) as database,
     ):
         try:

@@ -73,8 +73,8 @@ def parse_json(
         decoder = json.JSONDecoder(object_pairs_hook=pairs, **_NUMBERS)
     try:
         value = decoder.decode(_text_of(raw))
-        if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT:
-            _refuse_depth(value)
+        if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT and is_too_deep(value):
+            raise RecursionError
         return replace_in_all(value) if _ESCAPED_SURROGATE.search(raw) else value
     except RecursionError as error:
         raise BadData(
@@ -279,12 +279,14 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON: write a number, or null")
 
 
-def _refuse_depth(value: Any) -> None:
+def is_too_deep(value: Any) -> bool:
+    """Return whether parsed JSON is nested more than `DEPTH_LIMIT` levels deep."""
     level, depth = [value], 0
     while level := [part for outer in level for part in _parts(outer)]:
         depth += 1
         if depth >= DEPTH_LIMIT:
-            raise RecursionError
+            return True
+    return False
 
 
 def _parts(value: Any) -> list[Any]:

@@ -17,6 +17,15 @@ _SECRET = re.compile(
     r"authorization|(^|_|-)token$",
     re.I,
 )
+# Names of request headers that may contain keys; the names of settings are more restricted, since
+# there are many such as `max_tokens`.
+_SECRET_HEADER = re.compile(
+    rf"{_SECRET.pattern}|key|token|auth|credential|signature|session|cookie", re.I
+)
+# New in every request, so that it is no secret, and there would be ever more of them.
+_OF_THE_REQUEST = {"idempotency-key"}
+# A value that is probably a secret whatever the name of its header: no word, date or address.
+_OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])(?!.*://)\S{16,}")
 NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 OTLP_HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 # Minimum length of a key; a shorter value would match ordinary words.
@@ -37,13 +46,35 @@ def add_secrets(*values: str) -> None:
 def add_secret_headers(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Redact the values of request headers whose names suggest keys."""
     for name, content in headers:
-        if _is_secret(name):
+        if _is_secret_header(name.decode(errors="replace")):
             add_secrets(content.decode(errors="surrogateescape"))
 
 
+def add_headers_of_user(settings: Mapping[Any, Any]) -> None:
+    """Redact the values of headers that the user has set, at any depth of a client's settings.
+
+    Under a name that suggests no key, only a value that cannot be an ordinary word is redacted:
+    answers may contain the word.
+    """
+    for name, value in settings.items():
+        if not isinstance(value, Mapping):
+            continue
+        if "headers" in str(name).lower():
+            _add_headers(value)
+        else:
+            add_headers_of_user(value)
+
+
+def _add_headers(headers: Mapping[Any, Any]) -> None:
+    for name, value in headers.items():
+        text = str(value)
+        if _is_secret_header(str(name)) or _OPAQUE.fullmatch(text):
+            add_secrets(text)
+
+
 @lru_cache(maxsize=1024)
-def _is_secret(name: bytes) -> bool:
-    return _SECRET.search(name.decode(errors="replace")) is not None
+def _is_secret_header(name: str) -> bool:
+    return name.lower() not in _OF_THE_REQUEST and _SECRET_HEADER.search(name) is not None
 
 
 def hide_keys(text: str) -> str:

@@ -3,9 +3,10 @@
 import hashlib
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from emend.agents.gguf.catalogue import CATALOGUE, CatalogueModel, default_folder
 from emend.agents.gguf.convert import convert
@@ -15,6 +16,8 @@ from emend.memory.registry import nearest
 
 # The model card; its presence marks a completed folder.
 CARD = "README.md"
+# Seconds of waiting for another process before this is reported.
+QUIET_SECONDS = 1.0
 
 
 def fetch_model(
@@ -46,7 +49,7 @@ def fetch_model(
         .absolute()
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{target}.lock"):
+    with _locked(target, on_step):
         if (target / CARD).is_file() and _source(spec) in (target / CARD).read_text(
             "utf-8", "replace"
         ):
@@ -65,6 +68,16 @@ def fetch_model(
         _make(spec, gguf, target)
         shutil.rmtree(downloads, ignore_errors=True)
     return target
+
+
+def _locked(target: Path, on_step: Callable[[str], None]) -> AbstractContextManager[object]:
+    """Acquire the lock of a model folder, to be released by `with`; waits for other processes."""
+    lock = FileLock(f"{target}.lock")
+    try:
+        return lock.acquire(timeout=QUIET_SECONDS)
+    except Timeout:
+        on_step(f"waiting for another process, which is making {target}")
+        return lock.acquire()
 
 
 def _catalogue_entry(spec: str, accept_terms: bool) -> CatalogueModel | None:

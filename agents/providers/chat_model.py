@@ -52,7 +52,7 @@ from emend.memory.errors import (
     ProviderPaused,
     RateLimited,
 )
-from emend.memory.redaction import add_secrets, hide_keys
+from emend.memory.redaction import add_headers_of_user, add_secrets, hide_keys
 
 # Fields of a request that are not recorded: prompt, reply schema, and fields that may contain a
 # key.
@@ -123,6 +123,7 @@ class ProviderChatModel(BaseChatModel):
         policy.models.add(spec)
         attach_responses(inner)
         add_secrets(*secrets_of(inner))
+        add_headers_of_user({name: getattr(inner, name, None) for name in type(inner).model_fields})
         # LangChain's own cache would return the same reply in every repeat.
         model = cls(
             inner=inner,

@@ -4,6 +4,7 @@ provider.
 
 import importlib
 import json
+import re
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -14,12 +15,15 @@ from emend.agents.providers.errors.rejection import BadExchange
 from emend.agents.providers.http_network import BoundedTransport, call_end, time_of_end
 from emend.agents.providers.repair import replace_usage
 from emend.memory.errors import ModelUnreachable, RequestRefused
-from emend.memory.redaction import add_secret_headers, hide_keys
+from emend.memory.json_files import DEPTH_LIMIT, is_too_deep
+from emend.memory.redaction import add_headers_of_user, add_secret_headers, hide_keys
 
 MAX_REDIRECTS = 5
 # Bytes that are decompressed per step.
 STEP = 1 << 16
 OF_THE_TRANSFER = {b"content-length", b"transfer-encoding", b"content-encoding"}
+# Lines of a stream of events may end in any of the three ways.
+_LINE_END = re.compile(rb"(?<=[\r\n])")
 GZIP = {"gzip", "x-gzip", "deflate"}
 
 
@@ -174,15 +178,28 @@ def _unzipped(body: Iterable[bytes], unzip: Any) -> Iterator[bytes]:
 
 
 def _checked(content: bytes) -> bytes:
-    """Return a JSON body after replacing a usage that is not made of numbers."""
+    """Return a JSON body after replacing a usage that is not made of numbers.
+
+    Raises:
+        BadExchange: it is not JSON, or nested so deeply that it could not be processed.
+    """
     try:
         body = json.loads(content)
-    except (ValueError, RecursionError):
+        is_deep = content.count(b"[") + content.count(b"{") > DEPTH_LIMIT and is_too_deep(body)
+    except RecursionError:
+        is_deep = True
+    except ValueError:
         beginning = hide_keys(" ".join(content[:2000].decode(errors="replace").split()))[:100]
         raise BadExchange(
             ModelUnreachable,
             f"the reply was not JSON: {beginning!r}. Check that the address is that of the API.",
         ) from None
+    if is_deep:
+        raise BadExchange(
+            ModelUnreachable,
+            f"the reply is nested more than {DEPTH_LIMIT} levels deep. Check that the address is "
+            "that of the API.",
+        )
     return json.dumps(body).encode() if replace_usage(body) else content
 
 
@@ -191,12 +208,14 @@ def bound_exchanges(model: Any, provider: str, **bounds: Any) -> None:
     base = importlib.import_module(provider).DefaultHttpxClient
     proxy = getattr(model, f"{provider}_proxy", None)
     http_client = type("BoundedClient", (BoundedExchanges, base), {})(**bounds, proxy=proxy)
+    sdk = model.root_client if provider == "openai" else model._client
+    add_headers_of_user({"headers": sdk._custom_headers})  # also those of the environment
     if provider == "openai":
-        model.root_client = model.root_client.with_options(http_client=http_client)
+        model.root_client = sdk.with_options(http_client=http_client)
         model.client = model.root_client.chat.completions
     else:
         # a cached property
-        model.__dict__["_client"] = model._client.with_options(http_client=http_client)
+        model.__dict__["_client"] = sdk.with_options(http_client=http_client)
 
 
 def _with_body(response: Any, content: bytes | Iterator[bytes]) -> Any:
@@ -211,9 +230,9 @@ def _with_body(response: Any, content: bytes | Iterator[bytes]) -> Any:
 def _with_usage_in_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
     rest = b""
     for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, rest = _LINE_END.split(rest + piece)
         for line in lines:
-            yield _event_line(line) + b"\n"
+            yield _event_line(line)
     yield rest
 
 
@@ -224,5 +243,5 @@ def _event_line(line: bytes) -> bytes:
         except (ValueError, RecursionError):
             return line
         if replace_usage(body):
-            return b"data: " + json.dumps(body).encode()
+            return b"data: " + json.dumps(body).encode() + line[len(line.rstrip(b"\r\n")) :]
     return line

@@ -43,6 +43,8 @@ def is_plain(client: BaseChatModel, payload: dict[str, Any]) -> bool:
 def complete(client: Any, payload: dict[str, Any]) -> ChatResult:
     """Return the completion of a plain request, like the client's `_generate`."""
     body = _exchange(client.root_client, payload)
+    if isinstance(body, dict) and isinstance(choices := body.get("choices"), list):
+        body["choices"] = choices[:1]  # the others are not used, and converting many takes long
     result: ChatResult = client._create_chat_result(body)
     for generation, choice in zip(result.generations, body["choices"], strict=True):
         generation.message.additional_kwargs["refusal"] = choice["message"].get("refusal")

@@ -12,9 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
-from emend.agents.parsing.messages import REASONING
+from emend.agents.parsing.messages import REASONING, read_usage
 from emend.memory.errors import BadGeneration, ModelReplyError
-from emend.memory.json_files import replace_in_all
+from emend.memory.json_files import DEPTH_LIMIT, is_too_deep, replace_in_all
 from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
 
@@ -100,6 +100,18 @@ def invalid_call_error(error: Exception) -> ModelReplyError | None:
     )
 
 
+def deep_call_error(usage: Usage | None = None) -> ModelReplyError:
+    """Return the error for arguments that are nested too deeply; the usage is unknown if it was the
+    client that could not read them.
+    """
+    return ModelReplyError(
+        "expected a tool call whose arguments are a JSON object, and they are nested more than "
+        f"{DEPTH_LIMIT} levels deep.",
+        "",
+        usage or Usage(calls=1, untold=1),
+    )
+
+
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -127,7 +139,12 @@ def _part(thing: Any, name: str, default: Any = None) -> Any:
 def repaired(message: AIMessage) -> AIMessage:
     """Return the message without null usage and lone surrogates, and with only the last of several
     texts.
+
+    Raises:
+        ModelReplyError: the arguments of a tool call are nested too deeply to be processed.
     """
+    if is_too_deep([call["args"] for call in message.tool_calls]):
+        raise deep_call_error(read_usage(message))
     _replace_surrogates(message)
     used = message.usage_metadata
     if used is not None and used["total_tokens"] > used["input_tokens"] + used["output_tokens"]:

@@ -22,7 +22,12 @@ from emend.agents.parsing.messages import (
 from emend.agents.providers.errors.conversion import as_model_error
 from emend.agents.providers.errors.rejection import BrokenReply
 from emend.agents.providers.plain_completion import complete, is_plain
-from emend.agents.providers.repair import UNREADABLE, invalid_call_error, repaired
+from emend.agents.providers.repair import (
+    UNREADABLE,
+    deep_call_error,
+    invalid_call_error,
+    repaired,
+)
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys, refuse_secrets
 
@@ -135,6 +140,10 @@ def call_once(
             plain = is_plain(client, payload)
             result = complete(client, payload) if plain else client._generate(messages, **arguments)
         message = result.generations[0].message
+        if not isinstance(message, AIMessage):
+            raise TypeError(f"a message of the role '{message.type}'")
+    except RecursionError as error:
+        raise deep_call_error() from error
     except UNREADABLE as error:
         if (invalid := invalid_call_error(error)) is not None:
             raise invalid from error
@@ -147,7 +156,6 @@ def call_once(
         ):
             raise
         raise BrokenReply(error) from error
-    assert isinstance(message, AIMessage)
     ending = (result.llm_output or {}) | (result.generations[0].generation_info or {})
     message.response_metadata = ending | message.response_metadata
     _refuse_broken_off(message, client, streamed)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.embeddings.embed import Embedding
+from emend.memory.files import write_export
 from emend.memory.retrieval.base import Corpus, Entry
 from emend.memory.retrieval.exact import ExactCorpus
 
@@ -56,7 +57,7 @@ def sigmoid(scores: Any) -> Floats:
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Write the settings next to a classifier's weights."""
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    write_export(folder / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
 def save_threshold(folder: Path, threshold: float) -> None:

@@ -59,7 +59,7 @@ def try_template(template: str, seconds: int = SECONDS) -> None:
         ModelError: the template exceeds a limit of time, memory or length.
     """
     try:
-        done = subprocess.run(
+        trial = subprocess.run(
             [sys.executable, "-P", "-m", __name__, str(seconds)],
             input=template.encode(errors="replace"),
             stdout=subprocess.PIPE,
@@ -67,7 +67,7 @@ def try_template(template: str, seconds: int = SECONDS) -> None:
             timeout=CLOCK_SECONDS,
         )
         # a signal ends a trial of too many seconds; another code is a Python that cannot start
-        fault = f"needs more than {seconds} s" if done.returncode < 0 else done.stdout.decode()
+        fault = f"needs more than {seconds} s" if trial.returncode < 0 else trial.stdout.decode()
     except subprocess.TimeoutExpired:
         fault = f"needs more than {CLOCK_SECONDS} s"
     if fault:
@@ -85,7 +85,7 @@ def render_samples(template: str) -> str:
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    class Generation(Extension):
+    class GenerationTag(Extension):
         """Tag of transformers around an assistant's message."""
 
         tags = {"generation"}
@@ -99,7 +99,7 @@ def render_samples(template: str) -> str:
         raise TemplateError(message)
 
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
     )
     environment.filters["tojson"] = lambda value, **_: json.dumps(value)
     environment.globals["raise_exception"] = raise_exception
@@ -129,7 +129,7 @@ def limit_resources(seconds: int) -> None:
 def main() -> None:
     """Read a template from the standard input and write what is wrong with it."""
     limit_resources(int(sys.argv[1]))
-    sys.stdout.write(render_samples(sys.stdin.buffer.read().decode()))
+    sys.stdout.buffer.write(render_samples(sys.stdin.buffer.read().decode()).encode())
 
 
 if __name__ == "__main__":

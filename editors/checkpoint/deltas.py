@@ -7,11 +7,12 @@ parameter) and `manifest.json`. It fits only the model whose digest the manifest
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from filelock import Timeout
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -23,10 +24,19 @@ from emend.editors.numerics.tensor_files import parse_digest, read_tensors, save
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData, BadSettings, MissingData, problem_of
 from emend.memory.escape import one_line
-from emend.memory.files import FILE_MODE, FOLDER_MODE, private_folder, read_file, replace_file
+from emend.memory.files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    file_lock,
+    private_folder,
+    read_file,
+    replace_file,
+)
 
 FRACTIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 TENSORS, MANIFEST = "delta.safetensors", "manifest.json"
+# Names in a folder while `new_folder` fills it.
+DRAFT, LOCK = ".emend-draft", ".emend-draft.lock"
 # Suffixes of tensor names in the file: low-rank factors follow a module's path, full tensors a
 # parameter's name.
 LEFT, RIGHT, WHOLE = ":left", ":right", ":whole"
@@ -113,8 +123,8 @@ def write_delta(
     Raises:
         BadSettings: the folder is not empty, or cannot be written.
     """
-    with new_folder(folder):
-        save_whole(_to_tensors(deltas), folder / TENSORS)
+    with new_folder(folder) as draft:
+        save_whole(_to_tensors(deltas), draft / TENSORS)
         manifest = DeltaManifest(
             method=editor.name,
             fingerprint=editor.fingerprint,
@@ -122,10 +132,10 @@ def write_delta(
             edits=tuple(edits),
             cost=cost,
             versions=dict(versions),
-            sha256=sha256_of(folder / TENSORS),
+            sha256=sha256_of(draft / TENSORS),
         )
         text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
-        replace_file(folder / MANIFEST, text.encode())
+        replace_file(draft / MANIFEST, text.encode())
     return manifest
 
 
@@ -219,30 +229,43 @@ def _are_factors(left: Tensor, right: Tensor) -> bool:
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[None]:
-    """Create a folder to be filled inside the `with`; after an error it is emptied or removed.
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Create and lock a folder, and yield a draft in it, to be filled inside the `with`; at its end
+    the folder receives the draft's files, which only their user can read.
 
-    Only its user can read the files.
+    After an error the draft is deleted, and the folder if it is new and holds nothing else. What a
+    killed process left in a draft is deleted by the next one.
 
     Raises:
-        BadSettings: the folder is not empty, or cannot be created.
+        BadSettings: the folder is not empty, is in use, or cannot be created.
     """
-    existed = folder.exists()
+    existed, draft, lock_file = folder.exists(), folder / DRAFT, folder / LOCK
     try:
         private_folder(folder, links=True)
-        full = any(folder.iterdir())
+        lock = file_lock(lock_file)
+        lock.acquire()
+    except Timeout as error:
+        raise BadSettings(f"another process is writing to '{folder}': name a new one.") from error
     except (OSError, BadData) as error:
         raise BadSettings(f"cannot write to '{folder}': {error}") from error
-    if full:
-        raise BadSettings(
-            f"'{folder}' is not empty: name a new folder, so that nothing is overwritten."
-        )
     try:
-        yield
-        for path in folder.rglob("*"):
+        if not {path.name for path in folder.iterdir()} <= {DRAFT, LOCK}:
+            raise BadSettings(
+                f"'{folder}' is not empty: name a new folder, so that nothing is overwritten."
+            )
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=FOLDER_MODE)
+        yield draft
+        for path in draft.rglob("*"):
             path.chmod(FOLDER_MODE if path.is_dir() else FILE_MODE)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        if existed:
-            folder.mkdir(exist_ok=True)
-        raise
+        # folders first, so that edited weights never lie there without their originals
+        for path in sorted(draft.iterdir(), key=lambda path: (path.is_file(), path.name)):
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):
+            lock_file.unlink()
+        lock.release()
+        if not existed:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()

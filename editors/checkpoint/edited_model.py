@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import Timeout
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -21,15 +22,16 @@ from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256_of
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.model_load import model_load
-from emend.memory.errors import BadData, MissingData
-from emend.memory.files import FILE_MODE, private_folder, read_file, replace_file
+from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.files import FILE_MODE, file_lock, private_folder, read_file, replace_file
 
-SUBFOLDER, RECORD, ORIGINALS, DRAFT = (
+SUBFOLDER, RECORD, ORIGINALS, LOCK = (
     "emend-edit",
     "record.json",
     "originals.safetensors",
-    ".emend-revert",
+    "revert.lock",
 )
+DRAFT = ".emend-revert"
 # Files that are copied from the base model's folder.
 BESIDE = (
     "tokenizer*",
@@ -64,20 +66,20 @@ def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: P
         BadSettings: the folder is not empty, or another edit is applied to the model.
     """
     parameters = dict(lm.model.named_parameters())
-    with new_folder(folder):
+    with new_folder(folder) as draft:
         # Originals come first, so that an interruption never leaves edited weights without them.
         originals = {name: parameters[name].detach().cpu().clone() for name in deltas}
-        save_whole(originals, folder / SUBFOLDER / ORIGINALS)
+        save_whole(originals, draft / SUBFOLDER / ORIGINALS)
         with applied(lm.model, deltas, lm.lock), model_load():
             changed = {name: digest(parameters[name]) for name in deltas}
-            _write_record(lm, manifest, changed, folder / SUBFOLDER)
-            lm.model.save_pretrained(folder)
+            _write_record(lm, manifest, changed, draft / SUBFOLDER)
+            lm.model.save_pretrained(draft)
         for pattern in BESIDE:
             for file in lm.folder.glob(pattern):
-                shutil.copyfile(file, folder / file.name)
+                shutil.copyfile(file, draft / file.name)
         # the generated file would hide the end token of config.json
         if not (lm.folder / "generation_config.json").is_file():
-            (folder / "generation_config.json").unlink(missing_ok=True)
+            (draft / "generation_config.json").unlink(missing_ok=True)
 
 
 def _write_record(
@@ -97,8 +99,29 @@ def revert(folder: Path) -> DeltaManifest:
 
     Raises:
         MissingData: the folder holds no originals.
+        BadSettings: another process reverts the folder.
         BadData: the originals are damaged, or the changed tensors were modified after the edits.
     """
+    _require_record(folder)
+    subfolder = private_folder(folder / SUBFOLDER)
+    try:
+        with file_lock(subfolder / LOCK):
+            manifest = _revert(folder)
+    except Timeout as error:
+        raise BadSettings(f"another process is reverting '{folder}': wait for it.") from error
+    shutil.rmtree(subfolder)  # after the lock in it is released, as Windows requires
+    return manifest
+
+
+def _require_record(folder: Path) -> None:
+    if not (folder / SUBFOLDER / RECORD).exists():
+        raise MissingData(
+            f"'{folder}' has no '{SUBFOLDER}/{RECORD}', so there is nothing to revert: name a "
+            "folder that `emend edit --apply ... --save-model` wrote."
+        )
+
+
+def _revert(folder: Path) -> DeltaManifest:
     record, originals = _read_originals(folder)
     lm = CausalLM(folder, dtype=record.dtype, device="cpu")
     parameters: dict[str, Any] = dict(lm.model.named_parameters())
@@ -116,7 +139,7 @@ def revert(folder: Path) -> DeltaManifest:
         for name, original in originals.items():
             parameters[name].copy_(original)
     _replace_weights(lm, folder)
-    shutil.rmtree(folder / SUBFOLDER)
+    (folder / SUBFOLDER / RECORD).unlink()
     return record.manifest
 
 
@@ -128,13 +151,8 @@ def digest(tensor: Tensor) -> str:
 
 def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor]]:
     record, file = folder / SUBFOLDER / RECORD, folder / SUBFOLDER / ORIGINALS
-    if not record.exists():
-        raise MissingData(
-            f"'{folder}' has no '{SUBFOLDER}/{RECORD}', so there is nothing to revert: name a "
-            "folder that `emend edit --apply ... --save-model` wrote."
-        )
+    _require_record(folder)  # another process may have reverted the folder in the meantime
     try:
-        private_folder(folder / SUBFOLDER)
         parsed = CheckpointRecord.model_validate_json(read_file(record, is_small=True))
         intact = sha256_of(file) == parsed.sha256
         originals = read_tensors(file) if intact else {}

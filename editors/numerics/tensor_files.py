@@ -2,18 +2,18 @@
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save_file as write_safetensors
 from torch import Tensor
 
 from emend.memory.errors import BadData
-from emend.memory.files import FILE_MODE, open_file, private_folder
+from emend.memory.files import FILE_MODE, open_file, private_folder, replacement
 
 # Name of the tensor in files that `cached_tensor` writes.
 CACHED = "kept"
@@ -24,12 +24,10 @@ def save_whole(
 ) -> None:
     """Write a safetensors file atomically (complete or absent), readable only by its user."""
     private_folder(file.parent, links=True)
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    draft.unlink(missing_ok=True)
-    open_file(draft, "xb").close()
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
-    draft.chmod(FILE_MODE)
-    draft.replace(file)
+    with replacement(file) as draft:
+        open_file(draft, "xb").close()
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
+        draft.chmod(FILE_MODE)
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
@@ -43,6 +41,22 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
         return load_file(file)
     except (SafetensorError, OSError) as error:
         raise BadData(f"'{file}' cannot be read ({error}).") from error
+
+
+def save_file(
+    tensors: dict[str, Tensor], file: Path, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file in place.
+
+    Raises:
+        OSError: the file cannot be written, such as on a full disk.
+    """
+    try:
+        write_safetensors(tensors, file, metadata)
+    except SafetensorError as error:
+        if "I/O error" not in str(error):
+            raise
+        raise OSError(f"'{file}' cannot be written ({error})") from error
 
 
 def sha256_of(file: Path) -> str:

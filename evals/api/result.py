@@ -18,6 +18,7 @@ from emend.evals.show.trace.verdicts import check_name
 from emend.memory.distribution import install_command
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.files import write_export
 from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
@@ -352,7 +353,7 @@ class ViewFrame:
 
     def save(self, file: str | Path) -> None:
         """Write the pages into one HTML file."""
-        Path(file).write_text(self.html, encoding="utf-8")
+        write_export(Path(file), self.html)
 
     def _repr_html_(self) -> str:
         # sandboxed, so that texts of a run cannot access anything of the notebook

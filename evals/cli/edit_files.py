@@ -1,13 +1,12 @@
-"""Edits in JSON Lines files, as commands read and write them."""
+"""Edits in JSON Lines files, as commands read them."""
 
 import logging
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from emend.memory.edit import Edit
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData
 from emend.memory.files import read_input
 
 
@@ -93,26 +92,3 @@ def _text_of(file: str) -> str:
             f"{name}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8: save the file "
             "as UTF-8."
         ) from error
-
-
-def write_whole(file: str, lines: Iterator[str]) -> None:
-    """Write a file completely or not at all; a pipe or device is written directly.
-
-    Raises:
-        BadSettings: the file cannot be written.
-    """
-    path = Path(file).resolve()  # resolved, so that a link stays a link
-    regular = path.is_file() or not path.exists()
-    if regular:
-        draft = path.with_name(f"{path.name}.{os.getpid()}.part")
-    else:
-        draft = path
-    try:
-        if not file or path.is_dir():
-            raise IsADirectoryError(f"'{file}' is not a file name")
-        with draft.open("w", encoding="utf-8") as out:
-            out.writelines(lines)
-        if regular:
-            draft.replace(path)
-    except OSError as error:
-        raise BadSettings(f"cannot write '{file}': {error.strerror or error}.") from error

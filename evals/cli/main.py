@@ -264,6 +264,8 @@ def main() -> None:
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(INTERRUPTED)
+    except KeyboardInterrupt:  # before a command began
+        os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from emend.memory.errors import (
     problem_of,
     reason_of,
 )
-from emend.memory.files import read_input
+from emend.memory.files import read_input, write_export
 from emend.memory.json_files import check_yaml
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
@@ -103,12 +103,7 @@ class RunPlan(NamedTuple):
         Raises:
             BadSettings: the file cannot be written.
         """
-        try:
-            path.write_text(self.text(), encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise BadSettings(
-                f"cannot write '{path}': {reason_of(error)}. Give another --save-config FILE."
-            ) from error
+        write_export(path, self.text(), "Give another --save-config FILE.")
 
     def text(self) -> str:
         """Return the content of a configuration file, without API keys."""

@@ -1,6 +1,5 @@
 """Benchmark construction: run the job that makes the items, then write the kept ones."""
 
-from contextlib import suppress
 from pathlib import Path
 
 from emend.evals.config.build_config import BuildConfig
@@ -16,8 +15,8 @@ from emend.evals.construction.review import read_review
 from emend.evals.construction.sources.stored_items import KeptItem
 from emend.evals.construction.sources.wikiupdate import prepare_updates
 from emend.evals.jobs.progress import Progress
+from emend.evals.log.folder import owned_folder
 from emend.evals.metrics.estimate import estimate
-from emend.memory.files import private_folder
 
 # Kind whose source is first converted into a file of updates.
 WIKIUPDATE = "wikiupdate"
@@ -49,13 +48,8 @@ def build(
         BadData: the source cannot be read, or no item was kept.
         EmendError: see `make_items`.
     """
-    is_new = not out.exists()
-    try:
+    with owned_folder(out):
         return _build(kind, config, out, needs_review, progress)
-    finally:
-        if is_new:
-            with suppress(OSError):  # the folder is not empty
-                out.rmdir()
 
 
 def _build(
@@ -65,7 +59,6 @@ def _build(
         config.require_source()
         return build_fresh(config, out, out / RUN, progress)
     maker = checked_kind(kind, config)
-    private_folder(out, links=True)
     source = config.source
     if kind == WIKIUPDATE:
         source = str(prepare_updates(config, out))
@@ -123,8 +116,14 @@ def apply_review(out: Path, sheets: Path, unanimous: bool = False) -> Card:
         unanimous: drop an item if at least one reviewer rejects it.
 
     Raises:
+        RunRefused: the folder is in use.
         BadData: the folder has no construction, or a sheet cannot be read.
     """
+    with owned_folder(out):
+        return _apply_review(out, sheets, unanimous)
+
+
+def _apply_review(out: Path, sheets: Path, unanimous: bool) -> Card:
     results = {line.case: line.result or {} for line in read_item_lines(out / RUN) if line.result}
     kind = build_kind(Construction.read(out / RUN).kind)
     with_question = [case for case, result in results.items() if kind.has_question(result)]

@@ -9,21 +9,19 @@ of another server is not the published one.
 import errno
 import hashlib
 import logging
-import time
 import tomllib
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from pathlib import Path, PurePosixPath
-from threading import Thread
 from typing import Annotated, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import pooch
 import requests
 from pydantic import AfterValidator, ValidationError
-from urllib3.exceptions import HTTPError, MaxRetryError
+from urllib3.exceptions import MaxRetryError
 
 from emend.evals.data.benchmarks.rows import sha256
+from emend.evals.data.transfer import Rate, check_status, open_response, read_piece
 from emend.memory.distribution import installed_version
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, FetchFailed, problem_of
@@ -205,16 +203,9 @@ def is_pointer(path: Path) -> bool:
 # it).
 Report = Callable[[int, int | None], None]
 RETRIES = 3
-# Timeouts in seconds for connecting and between two packets.
-TIMEOUT = (15.0, 30.0)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Minimum number of bytes per second, averaged over so many seconds, in which the headers must have
-# arrived too.
-LEAST_RATE, SLOW_SECONDS = 500, 60.0
-TRANSIENT = (408, 416, 425, 429)
 # Maximum size in bytes of a file of unknown size; ten times the largest source.
 LARGEST = 1 << 30
-_CHUNK = 1 << 16
 
 
 class HostUnreachable(FetchFailed):
@@ -294,10 +285,10 @@ class ResumingDownloader:
         headers = {"Accept-Encoding": "identity", "User-Agent": f"emend/{installed_version()}"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
-        with _response(url, headers) as response:
+        with open_response(url, headers) as response:
             if response.status_code == 416:
                 self.part.unlink()
-            _check_status(response)
+            check_status(response)
             self._receive(response, offset if response.status_code == 206 else 0)
         self._verify()
         self.part.replace(output_file)
@@ -326,9 +317,9 @@ class ResumingDownloader:
         else:
             total = None
         most = self.remote.size or LARGEST
-        rate = _Rate(size)
+        rate = Rate(size)
         with self.part.open("ab" if size else "wb") as file:
-            while chunk := _read(response):
+            while chunk := read_piece(response):
                 file.write(chunk)
                 file.flush()
                 size += len(chunk)
@@ -362,112 +353,6 @@ class ResumingDownloader:
         ):
             self.part.unlink()
             raise ValueError(f"expected {expected} but got {actual}.")
-
-
-def _response(url: str, headers: dict[str, str]) -> requests.Response:
-    """Return the response to a request when its headers have arrived, with the body to come.
-
-    The request is sent in a thread, which is left behind if it takes too long: the timeouts of
-    `requests` are for each packet, so a server that drips its headers would hold it for ever.
-
-    Raises:
-        requests.RequestException: the headers did not arrive in `SLOW_SECONDS`, or it failed.
-        FetchFailed: the server redirects to another one.
-    """
-    outcome = Future[requests.Response]()
-    Thread(target=_send, args=(url, headers, outcome), daemon=True).start()
-    if not wait([outcome], SLOW_SECONDS).done:
-        outcome.add_done_callback(_close)
-        raise requests.ConnectionError(f"no complete headers in {SLOW_SECONDS:g} s")
-    try:
-        return outcome.result()
-    finally:
-        del outcome  # an error's frames hold the connection, which a cycle would keep open
-
-
-def _send(url: str, headers: dict[str, str], outcome: Future[requests.Response]) -> None:
-    """Send a request, and set its outcome: the response, or the error."""
-    hooks = {"response": _check_redirect}
-    try:
-        response = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT, hooks=hooks)
-    except BaseException as error:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(response)
-    finally:
-        del outcome
-
-
-def _close(outcome: Future[requests.Response]) -> None:
-    if outcome.exception() is None:
-        outcome.result().close()
-
-
-def _read(response: requests.Response) -> bytes:
-    """Return what has arrived, decompressed if the server compresses; empty at the end.
-
-    Raises:
-        requests.ConnectionError: the transfer was interrupted.
-    """
-    raw: Any = response.raw
-    try:
-        # urllib3 before 2.1 lacks `read1` and waits for the whole chunk
-        content: bytes = getattr(raw, "read1", raw.read)(_CHUNK, decode_content=True)
-    except HTTPError as error:
-        raise requests.ConnectionError(error) from error
-    return content
-
-
-class _Rate:
-    """Guard against servers that send so slowly that a download would not end.
-
-    Args:
-        size: bytes at the beginning.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._began, self._size = time.monotonic(), size
-
-    def check(self, size: int) -> None:
-        """Compare the bytes received in each `SLOW_SECONDS` with the least that are accepted.
-
-        Raises:
-            requests.ConnectionError: too few were received.
-        """
-        now = time.monotonic()
-        if now - self._began < SLOW_SECONDS:
-            return
-        if size - self._size < SLOW_SECONDS * LEAST_RATE:
-            raise requests.ConnectionError(
-                f"fewer than {LEAST_RATE:,} bytes per second in {SLOW_SECONDS:g} s"
-            )
-        self._began, self._size = now, size
-
-
-def _check_redirect(response: requests.Response, *args: object, **kwargs: object) -> None:
-    if response.is_redirect:
-        target = urljoin(response.url, response.headers["Location"])
-    else:
-        target = response.url
-    if urlsplit(target)[:2] != urlsplit(response.url)[:2]:
-        raise FetchFailed(
-            f"{response.url} redirects to another server, which is not followed: {target[:200]}."
-        )
-
-
-def _check_status(response: requests.Response) -> None:
-    code = response.status_code
-    if code < 400:
-        return
-    message = f"{response.url} answers {code} {response.reason}".rstrip()
-    if code in TRANSIENT or code >= 500:
-        raise requests.HTTPError(message, response=response)
-    if code in (404, 410):
-        raise FetchFailed(
-            f"{message}: the file does not exist any more. Look for it at its origin (emend data "
-            "list), and put it into the data folder under its name."
-        )
-    raise FetchFailed(f"{message}: the server does not allow this download.")
 
 
 def unwritable(path: Path, error: OSError) -> FetchFailed:

@@ -25,7 +25,14 @@ from emend.evals.log.records import cut_file, parse_head, write_errors
 from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.log.table_sources import RECORD_SOURCE
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import line_ends, open_file, open_lines, private_folder, remove_drafts
+from emend.memory.files import (
+    file_lock,
+    line_ends,
+    open_file,
+    open_lines,
+    private_folder,
+    remove_drafts,
+)
 from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines
 
 NEEDED_MB = 50
@@ -148,9 +155,7 @@ def _acquire(path: Path, act: str, seconds: float = 0) -> FileLock:
         BadData: the lock is not a regular file.
         OSError: it cannot be made.
     """
-    # rejects a link, through which locking would truncate another file
-    open_file(path, "ab").close()
-    lock = FileLock(path, timeout=seconds)
+    lock = file_lock(path, seconds)
     try:
         lock.acquire()
     except Timeout as error:

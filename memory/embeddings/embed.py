@@ -26,7 +26,7 @@ from emend.memory.embeddings.threads import is_small, one_thread
 from emend.memory.embeddings.tokenizer_growth import check_tokenizers
 from emend.memory.embeddings.user_embedding import UserEmbedding
 from emend.memory.embeddings.vector_cache import VectorCache
-from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.retrieval.tokens import FUNCTION_WORDS
 
 Vectors = NDArray[np.float32]
@@ -195,6 +195,11 @@ class SentenceEmbedding:
             whole = list(texts) if self._cut else [piece for part in pieces for piece in part]
             vectors = encode(whole, normalize_embeddings=self._unit, show_progress_bar=False)
         vectors = np.asarray(vectors, dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            raise ModelError(
+                f"embedding '{self.name}' gives vectors that are not finite numbers: name another, "
+                "or train its adapter again."
+            )
         return vectors if self._cut else mean_of_pieces(vectors, pieces, unit=self._unit)
 
 

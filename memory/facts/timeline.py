@@ -73,10 +73,26 @@ class Timeline:
             for each in self.known
             if not self.is_retracted(each) and not self.is_corrected(each)
         ]
-        latest = max((each.operation for each in live if not each.erased), default=0)
-        # An erased statement still occupies its period, unless a later operation stated something.
-        present = (each for each in live if not each.erased or each.erased > latest)
-        self.live = sorted(present, key=lambda each: (each.start, each.number))
+        self.live = self._occupying(live)
+
+    def _occupying(self, live: Iterable[Statement]) -> list[Statement]:
+        """Return the statements in the order of their starts, without superseded erased ones.
+
+        An erased statement still ends what it replaced, and occupies its period unless the one that
+        would hold instead was stated after the erasure.
+        """
+        ordered = sorted(live, key=lambda each: (each.start, each.number))
+        if self.kind != "functional":
+            return ordered
+        occupying: list[Statement] = []
+        latest = 0
+        for each in ordered:
+            if not each.erased:
+                latest = each.operation
+            elif latest > each.erased:
+                continue
+            occupying.append(each)
+        return occupying
 
     def is_retracted(self, statement: Statement) -> bool:
         """Return whether the statement was retracted."""

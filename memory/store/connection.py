@@ -1,8 +1,9 @@
 """Connections to Chroma: the folder lock, the client, and errors that name a remedy."""
 
 import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from emend.memory.errors import (
     MemoryUnavailable,
     MissingData,
 )
+from emend.memory.escape import one_line
 from emend.memory.files import FILE_MODE, open_file, private_folder
 from emend.memory.store.collection import choose_space
 from emend.memory.store.index_files import IndexFiles
@@ -200,9 +202,26 @@ def connect(path: Path | str | None) -> "Client":
     try:
         folder = Path(path).resolve()  # Chroma treats two spellings of one folder as two databases
         open_file(folder / DATABASE, "ab").close()  # private if new; a link is refused
+        _refuse_triggers(folder / DATABASE)
         return cast("Client", chromadb.PersistentClient(str(folder), settings=settings))
     except (BadData, ChromaError, OSError, ValueError) as error:
         raise _unusable(path, error) from error
+
+
+def _refuse_triggers(file: Path) -> None:
+    """Refuse a database with triggers or views: Chroma makes none, and they change what it reads
+    and writes.
+
+    Raises:
+        BadData: the database has a trigger or a view.
+    """
+    query = "SELECT name FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file)) as database:  # Chroma says why
+        for (name,) in database.execute(query).fetchmany(1):
+            raise BadData(
+                f"its {DATABASE} has a trigger or view '{one_line(str(name), 80)}', which another "
+                "program made"
+            )
 
 
 def _server(url: str, settings: Any) -> "Client":

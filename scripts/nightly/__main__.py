@@ -117,6 +117,8 @@ def attacks(amounts: Amounts) -> Iterator[Attack]:
     yield Attack("fuzz", "queries", ("scripts.nightly.odd_queries",))
     surroundings = ("scripts.nightly.odd_surroundings", *amounts.options(count=200), seed)
     yield Attack("fuzz", "edits, memories, dumps, servers", surroundings)
+    share = max(1, round(1 / amounts.scale))
+    yield Attack("fuzz", "servers that attack", ("scripts.nightly.hostile_servers", f"--share={share}"))
 
 
 def carry_out(attack: Attack, folder: Path) -> Outcome:

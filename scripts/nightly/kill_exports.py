@@ -68,6 +68,7 @@ def subjects(root: Path) -> dict[str, Subject]:
     table = root / "table.csv"
     assert fork(["judge", "correct", str(whole), "--export", str(table)], None)
     fill(table)
+    query = ["report", str(whole), "--sql", "SELECT * FROM records"]
     return {
         "corrections": Subject(
             lambda folder: ["judge", "correct", str(folder / "run"), "--table", str(table)],
@@ -75,8 +76,11 @@ def subjects(root: Path) -> dict[str, Subject]:
             lambda folder: read_corrections(folder / "run"),
             lambda folder: {key: line.value for key, line in read_corrections(folder / "run").items()},
         ),
-        "rows of a query": exported(whole, "rows.csv", ["--sql", "SELECT * FROM records"]),
-        "Parquet of a query": exported(whole, "rows.parquet", ["--sql", "SELECT * FROM records"]),
+        "rows of a query": exported(whole, "rows.csv", [*query, "--out"]),
+        "Parquet of a query": exported(whole, "rows.parquet", [*query, "--out"]),
+        "Markdown of a case": exported(whole, "case.md", ["trace", str(whole), "1", "--md", "--out"]),
+        "picture of a report": exported(whole, "table.svg", ["report", str(whole), "--svg"]),
+        "pages in one file": exported(whole, "run.html", ["view", str(whole), "--cases", "all", "--single"]),
         "merge": Subject(
             lambda folder: ["merge", *map(str, shares), "--out", str(folder / "merged")],
             lambda folder: None,
@@ -86,16 +90,16 @@ def subjects(root: Path) -> dict[str, Subject]:
     }
 
 
-def exported(whole: Path, name: str, options: list[str]) -> Subject:
-    """Return the export of a run to a file that is there already."""
+def exported(whole: Path, name: str, words: list[str]) -> Subject:
+    """Return the export of a run, by words that the file follows, to a file that is there already."""
 
     def check(folder: Path) -> None:
         assert (folder / name).read_bytes() in (OLD, (whole.parent / f"good-{name}").read_bytes()), "a torn export"
 
-    good = ["report", str(whole), *options, "--out", str(whole.parent / f"good-{name}")]
+    good = [*words, str(whole.parent / f"good-{name}")]
     assert fork(good, None), f"{good} failed"
     return Subject(
-        lambda folder: ["report", str(whole), *options, "--out", str(folder / name)],
+        lambda folder: [*words, str(folder / name)],
         lambda folder: (folder / name).write_bytes(OLD),
         check,
         lambda folder: (folder / name).read_bytes(),

@@ -120,7 +120,7 @@ def fetch_file(server: WikiServer, fault: Fault, address: str, folder: Path) -> 
     (folder / f"data.json.{digest[-12:]}.part").write_bytes(content[:4])
     server.faults.clear()
     server.faults.extend([fault] * 60)
-    part = "emend.evals.data.download"
+    part = "emend.evals.data.transfer"
     with patch(f"{part}.TIMEOUT", (SECONDS, SECONDS)), patch(f"{part}.SLOW_SECONDS", SECONDS):
         download(remote, folder, lambda received, size: None, retries=1)
     assert (folder / "data.json").read_bytes() == content, "another file was accepted"

@@ -52,6 +52,11 @@ from scripts.nightly.odd_commands import chat_logs, data_folders, declarations, 
 from scripts.nightly.odd_judges import corrections, lenient_judges, settlements, verdicts
 from scripts.nightly.odd_moments import adapters, interruptions, read_only, stores, tunings, writers
 from scripts.nightly.odd_peers import downloads, keyboards, tool_servers, wiki_peers
+from scripts.nightly.spoiled.dumps import odd_dumps
+from scripts.nightly.spoiled.encoders import encoder_adapters
+from scripts.nightly.spoiled.interrupts import interrupted_runs
+from scripts.nightly.spoiled.resumes import changed_settings
+from scripts.nightly.spoiled.stores import changed_stores, killed_writers
 from scripts.nightly.spoiling import Case, spoil, spoiled_copy, towns
 from tests.evals.construction.wikidata.entities import dump_of, entity, statement
 from tests.evals.construction.wikidata.wiki_server import Fault, WikiServer
@@ -230,6 +235,8 @@ SORTS = {
     wiki_peers: 0.14, tool_servers: 0.15, keyboards: 0.06, data_folders: 0.2, declarations: 0.2, prompt_files: 0.1,
     samples: 0.08, tables: 0.15, downloads: 0.15, chat_logs: 1.0,
     lenient_judges: 0.25, verdicts: 0.15, settlements: 0.25, corrections: 0.25,
+    encoder_adapters: 0.22, changed_settings: 0.2, changed_stores: 0.22, killed_writers: 0.05, odd_dumps: 0.36,
+    interrupted_runs: 0.1,
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Corrupted copies of files, and the type of an attack."""
 
 import random
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,3 +37,8 @@ def spoiled_copy(whole: Path, target: Path, rng: random.Random) -> Path:
 def towns(count: int) -> list[Edit]:
     """Return edits about numbered towns."""
     return [Edit(form="document", text=f"The mayor of Town {number} is Mayor {number}.") for number in range(count)]
+
+
+def in_process_limits(gigabytes: int) -> None:
+    """Limit the memory of this process, so that a bomb ends it and not the machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))

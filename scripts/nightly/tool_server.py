@@ -15,7 +15,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-OBJECT = {"type": "object", "properties": {}}
+OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """Return a schema of objects in objects."""
+    schema = OBJECT
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
 LISTS: dict[str, list[dict[str, Any]]] = {
     "100,000 tools": [{"name": f"t{number}", "inputSchema": OBJECT} for number in range(100_000)],
     "one name often": [{"name": "same", "inputSchema": OBJECT}] * 9,
@@ -37,6 +47,23 @@ LISTS: dict[str, list[dict[str, Any]]] = {
     ],
     "long description": [{"name": "t", "description": "\x1b]0;x\x07 </result>" * 500_000, "inputSchema": OBJECT}],
     "no list": [],
+    "schemas in a circle": [
+        {
+            "name": "t",
+            "inputSchema": OBJECT
+            | {
+                "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+                "properties": {"x": {"$ref": "#/$defs/a"}},
+            },
+        },
+    ],
+    "deep schema": [{"name": "t", "inputSchema": nested(400)}],
+    "100,000 properties": [
+        {"name": "t", "inputSchema": OBJECT | {"properties": {f"p{n}": {"enum": [n]} for n in range(100_000)}}}
+    ],
+    "schema of numbers": [
+        {"name": "t", "inputSchema": {"type": "object", "maxProperties": -(10**300), "required": [7]}}
+    ],
 }
 PLAIN = [{"name": "t", "description": "a tool", "inputSchema": OBJECT}]
 CALLS: dict[str, Any] = {
@@ -52,6 +79,7 @@ MODES = (
     "sleeps in a call", "ignores signals", "forks", "forks and ends", "forks a session", "forks a daemon", "errors",
     "deep line",
     "asks the client", "notifies for ever", "answers twice", "answers others", "writes errors for ever", "no UTF-8",
+    "pages for ever", "pages in a circle", "another version", "no capabilities", "a gigabyte",
 )  # fmt: skip
 
 
@@ -138,12 +166,18 @@ def reply(mode: str, request: dict[str, Any]) -> None:
 def result_of(mode: str, request: dict[str, Any]) -> Any:
     """Return the result of a request."""
     if request["method"] == "initialize":
-        version = request["params"]["protocolVersion"]
+        version = "9999-01-01" if mode == "another version" else request["params"]["protocolVersion"]
+        if mode == "no capabilities":
+            return {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
         return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+    if request["method"] == "tools/list" and mode.startswith("pages"):
+        return {"tools": PLAIN, "nextCursor": "x" if mode.endswith("circle") else str(time.monotonic_ns())}
     if request["method"] == "tools/list":
         return {"tools": LISTS.get(mode, PLAIN)}
     if mode == "ends in a call":
         os._exit(1)
+    if mode == "a gigabyte":
+        return {"content": [{"type": "text", "text": "x" * (1 << 30)}]}
     if mode == "sleeps in a call":
         time.sleep(600)
     return CALLS.get(mode, {"content": [{"type": "text", "text": "Bern"}]})

@@ -2,12 +2,14 @@
 
 import errno
 import os
+import select
 import socket
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from emend.memory import files
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import (
     connect_database,
     empty_database,
@@ -27,6 +29,7 @@ from emend.memory.files import (
     read_input,
     replace_file,
     use_write_ahead_log,
+    write_export,
 )
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
@@ -74,6 +77,27 @@ def test_an_input_without_an_end_is_refused(monkeypatch):
     monkeypatch.setattr(files, "LARGEST_INPUT", 1_000)
     with pytest.raises(BadData, match="'/dev/zero' has more than 1,000 bytes"):
         read_input(Path("/dev/zero"))
+
+
+def test_a_short_input_takes_little_memory_and_a_long_pipe_is_read_whole(tmp_path):
+    (tmp_path / "short").write_bytes(b"short")
+    tracemalloc.start()
+    try:
+        assert read_input(tmp_path / "short") == b"short"
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    content = bytes(range(256)) * 9_000
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # lets the writer open it before it is read
+    writer.start()
+    try:
+        assert select.select([reader], [], [], 9)[0]
+        assert read_input(tmp_path / "pipe") == content
+    finally:
+        os.close(reader)
+        writer.join(9)
 
 
 @pytest.mark.parametrize("links", [False, True])
@@ -197,6 +221,48 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was_without_a_draft(tmp_path
     with pytest.raises(OSError, match="No space"):
         replace_file(path, b"second")
     assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_export_keeps_the_link_and_the_mode_of_the_file_and_takes_the_users_mode_if_it_is_new(tmp_path):
+    kept, umask = tmp_path / "kept.txt", os.umask(0o022)
+    os.umask(umask)
+    kept.write_bytes(b"old")
+    kept.chmod(0o640)
+    (tmp_path / "link.txt").symlink_to("kept.txt")
+    write_export(tmp_path / "link.txt", "new \u00e9")
+    assert (tmp_path / "link.txt").is_symlink() and kept.read_text("utf-8") == "new \u00e9" and mode_of(kept) == 0o640
+    with pytest.raises(BadSettings, match=r"cannot write .*no/such.*\. Name another file\."):
+        write_export(tmp_path / "no/such", "")
+    write_export(tmp_path / "no/such", b"made", parents=True)
+    assert (tmp_path / "no/such").read_bytes() == b"made" and mode_of(tmp_path / "no/such") == 0o666 & ~umask
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.txt", "link.txt", "no"]
+
+
+@pytest.mark.parametrize("name", ["", "folder", "folder/", "a\0b"])
+def test_an_export_to_what_is_no_file_is_an_error_with_the_remedy(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BadSettings, match=r"cannot write .*Give another --out"):
+        write_export(Path(name), "text", "Give another --out.")
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
+
+
+def test_an_export_to_a_pipe_goes_through_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(reader, "rb") as pipe:
+        write_export(tmp_path / "pipe", "text")
+        assert pipe.read() == b"text" and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+
+
+def test_threads_that_write_one_file_at_once_leave_a_whole_one(tmp_path):
+    texts = [f"{number} " * 200_000 for number in range(4)]
+    writers = [threading.Thread(target=write_export, args=(tmp_path / "file", text)) for text in texts]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert (tmp_path / "file").read_text() in texts and [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_database_and_its_folder_are_private_and_never_a_link(tmp_path):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from html import unescape
+from itertools import islice
 from typing import Any, NamedTuple
 
 from emend.agents.providers.errors.words import PAGE
@@ -37,8 +38,9 @@ END = re.compile(r"[.!?;](?=\s|$)|[\n。!?;]")
 HIDDEN = re.compile(r"<(script|style|head)\b.*?</\1>", re.DOTALL | re.IGNORECASE)
 TAG = re.compile(r"<[^>]*>")
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
-# Maximum depth of a body that is read.
-DEEPEST = 8
+# Maximum depth of a body that is read, characters of an error's text, and number of its texts: some
+# patterns take time that grows with the square of the length.
+DEEPEST, LONGEST, MOST = 8, 10_000, 1_000
 
 
 class BadExchange(Exception):  # noqa: N818  kept apart from the client's own errors by its name
@@ -96,11 +98,13 @@ class Rejection(NamedTuple):
 def read_rejection(error: BaseException) -> Rejection:
     """Parse a client's error; without a body, its own text is used."""
     body = getattr(error, "body", None)
-    pairs = [*_leaves("", body or str(error)), ("code", str(getattr(error, "code", None) or ""))]
+    leaves = islice(_leaves("", body or str(error)), MOST)
+    pairs = [*leaves, ("code", str(getattr(error, "code", None) or ""))]
     codes = frozenset(text.lower() for name, text in pairs if name in NAMING and text)
     texts = [text for name, text in pairs if name not in NAMING]
     is_page = bool(PAGE.search(" ".join(texts).lower()))
-    whole = "\n".join(readable_page(text) if is_page else text for text in texts).lower()
+    readable = (readable_page(text) if is_page else text for text in texts)
+    whole = _excerpt("\n".join(readable)).lower()
     sentences = (" ".join(part.split()) for part in END.split(ADDRESS.sub("", whole)))
     pause = retry_after(error)
     return Rejection(status_of(error), codes, tuple(filter(None, sentences)), pause, is_page)
@@ -121,7 +125,7 @@ def _leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     elif isinstance(value, str) and (inner := _json_in(value)) is not None:
         yield from _leaves(name, inner, depth + 1)
     else:
-        yield name, str(value)
+        yield name, _excerpt(str(value))
 
 
 def _json_in(text: str) -> Any:
@@ -134,8 +138,17 @@ def _json_in(text: str) -> Any:
     return inner if isinstance(inner, (dict, list)) else None
 
 
+def _excerpt(text: str) -> str:
+    """Return a text, or beginning and end of a very long one, which may quote the request."""
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
+
+
 def readable_page(text: str) -> str:
-    """Return title and text of an HTML page without tags and scripts; other texts are unchanged."""
+    """Return title and text of an HTML page without tags and scripts, other texts as they are; of
+    both an excerpt.
+    """
+    text = _excerpt(text)
     if not PAGE.search(text.lower()):
         return text
     title = TITLE.search(text)
@@ -212,4 +225,5 @@ def provider_text(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    return f"{error} {getattr(error, 'body', '')} {getattr(error, 'code', '')}".lower()
+    text = f"{error} {getattr(error, 'body', '')} {getattr(error, 'code', '')}"
+    return _excerpt(text).lower()

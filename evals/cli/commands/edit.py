@@ -198,7 +198,7 @@ def _solve(
         if name not in (method, MODEL):
             raise BadSettings(f"--set names '{name}': only {method} and model have settings here.")
     find_wording(prompt_template)
-    with new_folder(out), local_model(model, overrides.get(MODEL, {})) as loaded:
+    with new_folder(out) as draft, local_model(model, overrides.get(MODEL, {})) as loaded:
         editor = factory(
             EditorContext(
                 loaded, settings=overrides.get(method, {}), wording=prompt_template, seed=seed
@@ -211,7 +211,7 @@ def _solve(
             ):
                 deltas = editor.solve(edits)
         cost = meter.cost(len(edits), counter.cost)
-        manifest = write_delta(out, deltas, editor, loaded.lm, edits, cost, versions())
+        manifest = write_delta(draft, deltas, editor, loaded.lm, edits, cost, versions())
     _emit_manifest(
         manifest,
         out,

@@ -213,7 +213,7 @@ def tune(
     from emend.evals.log.folder import locked
     from emend.evals.results.settings_search import Trial, settings_file, tune
     from emend.evals.show.report.measurements import show_tuning
-    from emend.memory.files import replace_file
+    from emend.memory.files import write_export
 
     if not out.parent.is_dir():
         raise BadSettings(f"--out '{out}': there is no folder '{out.parent}'.")
@@ -231,5 +231,6 @@ def tune(
         locked(journal.with_name(f"{journal.name}.lock"), f"writing '{journal}'"),
     ):
         tuned = tune(config, editor, journal, notify)
-    replace_file(out, settings_file(config, tuned).encode())
+        # while the lock is held, so that no other search of this name writes in between
+        write_export(out, settings_file(config, tuned), "Give another --out FILE.")
     emit([tuned], as_json, lambda console: show_tuning(tuned, out, console))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -143,7 +144,7 @@ def export(
     current: Annotated[bool, typer.Option("--current", help="Leave out superseded edits.")] = False,
 ) -> None:
     """Write all edits, superseded ones included, in the order in which they were added."""
-    from emend.evals.cli.edit_files import write_whole
+    from emend.memory.files import write_export
     from emend.memory.store.jsonl import dump_lines
 
     with _open(where) as opened:
@@ -151,7 +152,7 @@ def export(
     if file == "-":
         sys.stdout.writelines(dump_lines(edits))
         return
-    write_whole(file, dump_lines(edits))
+    write_export(Path(file), "".join(dump_lines(edits)))
     if rule == "arrival":
         hint = ""
     else:

@@ -12,6 +12,7 @@ from emend.evals.cli.viewer import PORT, ViewExportOptions, require_view, show_r
 from emend.evals.show.trace.filters import AnswerFilter, RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
+from emend.memory.files import write_export
 
 
 class TraceOutput(FrozenModel):
@@ -176,12 +177,7 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         print_text(text)
         return
-    try:
-        out.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadSettings(
-            f"cannot write '{out}': {error.strerror}. Give another --out FILE."
-        ) from error
+    write_export(out, text + "\n", "Give another --out FILE.")
     print_text(f"Written to {out}.")
 
 

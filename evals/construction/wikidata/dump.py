@@ -136,12 +136,13 @@ class ScanState:
                 yield id_
 
     def changes(self) -> Iterator[tuple[FactUpdate, dict[str, WikiItem]]]:
-        """Yield the changes in dump order, each with the items of its objects that were found."""
+        """Yield the changes in dump order, each once and with the items of its objects that were
+        found; a dump may have an item twice.
+        """
+        changes = "SELECT old, new, fields FROM changes GROUP BY fields ORDER BY min(rowid)"
         query = "SELECT id, label, aliases, page FROM objects WHERE id IN (?, ?)"
         with self._errors():
-            for old, new, fields in self._database.execute(
-                "SELECT old, new, fields FROM changes ORDER BY rowid"
-            ):
+            for old, new, fields in self._database.execute(changes):
                 rows = self._database.execute(query, (old, new))
                 items = (
                     WikiItem(id_, label, tuple(json.loads(names)), page)

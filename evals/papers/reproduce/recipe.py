@@ -35,7 +35,8 @@ from emend.evals.papers.tables import (
     table_rules,
 )
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadSettings, problem_of, reason_of
+from emend.memory.errors import BadSettings, problem_of
+from emend.memory.files import write_export
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
 
@@ -113,13 +114,7 @@ class Recipe(FrozenModel):
         text = yaml.safe_dump(
             fields | {"common": common, "runs": rows}, sort_keys=False, allow_unicode=True
         )
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(hide_keys(text), encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise BadSettings(
-                f"cannot write '{path}': {reason_of(error)}. Name another file."
-            ) from error
+        write_export(path, hide_keys(text), parents=True)
 
     @classmethod
     def read(cls, path: Path, changes: Mapping[str, Any]) -> Self:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from emend.evals.results.aggregate.gate import GateCheck
 from emend.evals.results.aggregate.requirement_outcomes import RequirementOutcome
-from emend.memory.errors import BadSettings
+from emend.memory.files import write_export
 
 
 def write_junit(outcomes: Sequence[RequirementOutcome | GateCheck], name: str, path: Path) -> None:
@@ -26,12 +26,8 @@ def write_junit(outcomes: Sequence[RequirementOutcome | GateCheck], name: str, p
         if not each.met:
             ElementTree.SubElement(element, "failure", message=_plain(each.message))
         ElementTree.SubElement(element, "system-out").text = _plain(each.message)
-    try:
-        ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise BadSettings(
-            f"cannot write '{path}': {error.strerror}. Give another --junit FILE."
-        ) from error
+    text = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    write_export(path, text, "Give another --junit FILE.")
 
 
 def _plain(text: str) -> str:

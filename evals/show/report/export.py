@@ -26,6 +26,7 @@ from emend.evals.show.report.metric_notes import MEANINGS
 from emend.evals.show.report.metrics import count, remarks
 from emend.memory.errors import BadSettings
 from emend.memory.escape import one_line, safe_cell
+from emend.memory.files import write_export
 from emend.memory.registry import nearest
 
 Format = Literal["csv", "markdown", "latex", "html"]
@@ -244,12 +245,7 @@ def write_svg(
     )
     console.print(render(console))
     drawn = _INDENTED.sub(_moved, _REMOTE_FONTS.sub("", console.export_svg(title="emend")))
-    try:
-        path.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise BadSettings(
-            f"cannot write the picture '{path}': {error.strerror}. Name another file."
-        ) from error
+    write_export(path, drawn, "Give another --svg FILE.")
 
 
 def _moved(text: re.Match[str]) -> str:

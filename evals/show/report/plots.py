@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.results.analyses.base import Analysis, AnalysisRow, PlotStyle, row_of
 from emend.memory.distribution import install_command
 from emend.memory.errors import BadData, BadSettings, MissingExtra
+from emend.memory.files import write_export
 
 FORMATS = (".png", ".svg")
 # Colours that the colour-blind can distinguish (Tol's bright scheme).
@@ -52,6 +54,7 @@ def drawing(file: Path, width: float, height: float) -> Iterator[Any]:
 
     Raises:
         MissingExtra, BadSettings: see `require_plotting`.
+        BadSettings: the file cannot be written.
     """
     require_plotting(file)
     from matplotlib import rc_context
@@ -67,8 +70,10 @@ def drawing(file: Path, width: float, height: float) -> Iterator[Any]:
     with rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        vector = file.suffix.lower() == ".svg"
-        figure.savefig(file, dpi=150, metadata={"Date": None} if vector else None)
+        drawn, ending = BytesIO(), file.suffix.lower().removeprefix(".")
+        metadata = {"Date": None} if ending == "svg" else None
+        figure.savefig(drawn, format=ending, dpi=150, metadata=metadata)
+        write_export(file, drawn.getvalue(), "Give another --plot FILE.")
 
 
 def plain(text: str) -> str:

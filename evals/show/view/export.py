@@ -5,7 +5,7 @@ The files work when opened from disk, and on any web server, also below a sub-pa
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from emend.evals.show.view.scan import require_runs
 from emend.evals.show.view.site import PageMissing, Site
 from emend.evals.show.view.views import Page, RunEntry
 from emend.memory.errors import BadSettings
+from emend.memory.files import write_export
 
 CHOICES = {
     "all": "all cases",
@@ -138,15 +139,20 @@ def export_folder(folders: Sequence[Path], target: Path, cases: str = "wrong") -
     sizes: dict[str, int] = {}
     with Site(folders, static=True) as site:
         exporter = Exporter(site, cases)
+        # first, so that the next export recognizes the files of an interrupted one
+        statics = (f"static/{file.name}" for file in STATIC.iterdir())
+        _write_listing(target, {*earlier, *statics, *exporter.paths})
         for path, content in _files(exporter):
-            file = target / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+            write_export(target / path, content, parents=True)
             sizes[path] = len(content)
     for path in earlier - set(sizes):
         (target / path).unlink(missing_ok=True)
-    (target / LISTING).write_text("\n".join(sorted(sizes)) + "\n", encoding="utf-8")
+    _write_listing(target, sizes)
     return exporter.summary(sum(path.endswith(".html") for path in sizes), sum(sizes.values()))
+
+
+def _write_listing(target: Path, names: Iterable[str]) -> None:
+    write_export(target / LISTING, "\n".join(sorted(names)) + "\n", parents=True)
 
 
 def _files(exporter: Exporter) -> Iterator[tuple[str, bytes]]:
@@ -184,8 +190,7 @@ def export_file(folders: Sequence[Path], file: Path, cases: str = "wrong") -> Vi
     if file.suffix.lower() not in (".html", ".htm") or file.is_dir():
         raise BadSettings(f"--single {file}: name a file that ends in .html.")
     html, summary = single_page(folders, cases)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(html, encoding="utf-8")
+    write_export(file, html, parents=True)
     return summary
 
 

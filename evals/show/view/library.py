@@ -52,11 +52,16 @@ class LoadedAnswers(NamedTuple):
         pause = 0.0
         if self.seconds > LONG:
             pause = PAUSE * self.seconds
-        has_grown = all(
-            now[0] == then[0] and now[1] >= then[1]
-            for now, then in zip(state, self.state, strict=True)
+        return state == self.state or (
+            has_grown(self.state, state) and time.monotonic() - self.ended < pause
         )
-        return state == self.state or (has_grown and time.monotonic() - self.ended < pause)
+
+
+def has_grown(before: FileState, after: FileState) -> bool:
+    """Return True if all files are still the same ones and none became shorter."""
+    return len(before) == len(after) and all(
+        now[0] == then[0] and now[1] >= then[1] for then, now in zip(before, after, strict=True)
+    )
 
 
 class Library:
@@ -186,18 +191,21 @@ class Library:
     def entry(self, location: RunLocation, wait: bool = True) -> RunEntry:
         """Return the entry of a run.
 
-        If `wait` is False, counts that are not known yet are left out.
+        If `wait` is False, the counts of a growing run are those of the last counting, and are left
+        out if there was none.
         """
-        totals = self._totals_of(location)
+        totals = self._totals_of(location, growing=not wait)
         if totals is None and wait:
             answers, _ = self.answers(location)
             if answers:
                 totals = answers.totals
         return entry_of(location, totals)
 
-    def _totals_of(self, location: RunLocation) -> Totals | None:
-        if self._is_counted(location):
-            return self._totals[location.folder][1]
+    def _totals_of(self, location: RunLocation, growing: bool) -> Totals | None:
+        counted, totals = self._totals.get(location.folder, ((), None))
+        state = file_state(location.folder, ANSWER_FILES)
+        if counted == state or (growing and has_grown(counted, state)):
+            return totals
         return None
 
     def _is_counted(self, location: RunLocation) -> bool:

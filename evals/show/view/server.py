@@ -111,7 +111,7 @@ def _live(site: Site, name: str, path: str) -> Response:
         return PlainTextResponse("no such run", 404)
     try:
         progress = live_view(PageRequest(site.library, path, {}), location).model_dump(mode="json")
-    except EmendError as error:
+    except (EmendError, OSError) as error:  # the folder may be deleted meanwhile
         progress = {"problem": str(error)}
     return Response(json.dumps(_harmless(progress)), media_type="application/json")
 

@@ -59,7 +59,7 @@ class Site:
         request = PageRequest(self.library, path, query or {}, self.static)
         try:
             page = self._find(request)
-        except EmendError as error:
+        except (EmendError, OSError) as error:  # the folder may be deleted meanwhile
             # a case of an unfinished run may have no answers yet
             if isinstance(error, BadSettings):
                 status = 404

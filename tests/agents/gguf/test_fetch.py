@@ -2,6 +2,7 @@
 
 import importlib.util
 import struct
+import threading
 import zipfile
 from pathlib import Path
 
@@ -127,6 +128,31 @@ def test_finished_folder_is_used_and_one_of_another_source_refused(
     assert len(conversions) == 1
     with pytest.raises(BadSettings, match="--out"):
         fetch_model(f"gguf:{tmp_path / 'y.gguf'}", tmp_path / "out")
+
+
+def test_a_second_call_says_that_it_waits_for_the_first_and_uses_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    spec, folder = f"gguf:{tmp_path / 'x.gguf'}", tmp_path / "out"
+    converting, waiting, steps = threading.Event(), threading.Event(), list[str]()
+
+    def slow_convert(gguf: Path, folder: Path) -> None:
+        converting.set()
+        assert waiting.wait(30), "the second call said nothing"
+
+    def notice(step: str) -> None:
+        steps.append(step)
+        waiting.set()
+
+    monkeypatch.setattr(fetch, "convert", slow_convert)
+    monkeypatch.setattr(fetch, "QUIET_SECONDS", 0.01)
+    first = threading.Thread(target=fetch_model, args=(spec, folder))
+    first.start()
+    assert converting.wait(30)
+    assert fetch_model(spec, folder, on_step=notice) == folder
+    first.join(30)
+    assert steps == [f"waiting for another process, which is making {folder}"]
 
 
 def test_every_model_of_the_catalogue_has_pinned_packages_and_a_digest() -> None:

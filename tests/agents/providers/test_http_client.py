@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
+from emend.agents.providers.http_client import _with_usage_in_lines
 from emend.memory import redaction
 from emend.memory.errors import EmendError
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
@@ -94,16 +95,52 @@ def test_a_proxy_gets_the_request_and_its_password_and_hosts_without_one_are_ask
             assert load_model(f"openai:any@{provider.openai}", quick_policy()).invoke("Where?").text == "Sorn"
 
 
-def test_a_key_that_a_header_of_the_request_carries_is_hidden_in_what_the_provider_says_of_it(monkeypatch):
+@pytest.mark.parametrize("provider_name", ["openai", "anthropic"])
+@pytest.mark.parametrize("name", ["X-Api-Key", "X-Gateway-Key", "X-Goog-Session", "Cookie", "X-Tenant"])
+def test_a_header_that_the_user_set_is_hidden_in_what_the_provider_says_of_it(monkeypatch, name, provider_name):
     monkeypatch.setattr(redaction, "_added", set())
-    key = "planted-0123456789"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none-0123456789")
+    key, harmless = "planted-0123456789", {"X-Environment": "production", "X-Title": "Answers since 2019 in Ostrim"}
     refusal = Raw({"error": {"message": f"The gateway does not know the key {key}."}}, 403)
     with Provider(lambda asked: refusal) as provider:
-        model = asked_model(provider, default_headers={"X-Api-Key": key, "X-Tenant": "tenant-0123456789"})
+        address = getattr(provider, provider_name)
+        headers = {name: key} | harmless
+        model = load_model(f"{provider_name}:any@{address}", quick_policy(), default_headers=headers)
         with pytest.raises(EmendError, match="does not know the key <key>"):
             model.invoke("Where?")
-        assert provider.requests[0].headers["x-api-key"] == key
-    assert redaction.hide_keys("tenant-0123456789") == "tenant-0123456789"
+        assert provider.requests[0].headers[name.lower()] == key
+    assert [redaction.hide_keys(text) for text in harmless.values()] == list(harmless.values())
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_lines_of_a_stream_are_passed_on_as_they_come_however_they_end(end):
+    seen = []
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (b'data: {"usage": {"total_', b'tokens": "x"}}' + end + end, b"data: {}" + end, end):
+            yield piece
+            seen.append(piece)
+
+    lines = []
+    for line in _with_usage_in_lines(pieces()):
+        lines.append(line)
+        if len(lines) == 1:
+            assert len(seen) == 1, "the first line waits for later pieces"
+    assert b"".join(lines) == b'data: {"usage": {"total_tokens": 0}}' + end + end + b"data: {}" + end + end
+
+
+def test_a_header_from_the_environment_is_hidden_as_well(monkeypatch):
+    monkeypatch.setattr(redaction, "_added", set())
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none-0123456789")
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Tenant: planted-0123456789")
+    load_model("anthropic:any@http://127.0.0.1:1", quick_policy())
+    assert redaction.hide_keys("tenant planted-0123456789") == "tenant <key>"
+
+
+def test_an_idempotency_key_that_each_request_has_anew_is_no_secret(monkeypatch):
+    monkeypatch.setattr(redaction, "_added", set())
+    redaction.add_secret_headers([(b"Idempotency-Key", b"retry-0123456789"), (b"X-Gateway-Key", b"planted-01234")])
+    assert redaction.hide_keys("retry-0123456789 planted-01234") == "retry-0123456789 <key>"
 
 
 @contextmanager

@@ -25,7 +25,10 @@ from emend.memory.errors import (
     UnclearRejection,
 )
 from tests.agents.providers.test_errors import APIStatusError
+from tests.provider.models import asked_model
+from tests.provider.protocols import Raw
 from tests.provider.rejections import COLUMNS, REJECTIONS, measured_row, replay
+from tests.provider.server import Provider
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "models.md"
 TABLE = DOCS.parents[1] / "benchmarks" / "rejections.csv"
@@ -188,3 +191,23 @@ def test_the_models_text_is_kept_where_the_provider_shows_it():
     body = next(row for row in REJECTIONS if row["id"] == "groq-json")["body"]
     known = as_model_error(APIStatusError(400, body), "openai:any")
     assert isinstance(known, ModelReplyError) and known.reply.startswith("```json")
+
+
+LONG_TEXTS = ["<html>" + "<" * 120_000, "<html>" + "<title" * 20_000, "limit:" + "," * 120_000]
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+@pytest.mark.parametrize("text", LONG_TEXTS, ids=lambda text: text[:12])
+def test_a_very_long_text_of_an_error_is_read_in_little_time(keys, text, status):
+    with Provider(lambda asked: Raw({"error": {"message": text}}, status)) as provider:
+        model, begin = asked_model(provider), time.thread_time()
+        with pytest.raises(ModelError):
+            model.invoke("Where?")
+        assert time.thread_time() - begin < 6, "the time grows with the square of the length"
+
+
+def test_the_reason_at_the_end_of_a_very_long_error_is_read(keys):
+    text = f"{'The request was ' * 20_000}. You exceeded the maximum context length of 4,096 tokens."
+    with Provider(lambda asked: Raw({"error": {"message": text}}, 400)) as provider:
+        with pytest.raises(ContextOverflow):
+            asked_model(provider).invoke("Where?")

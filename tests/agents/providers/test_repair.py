@@ -1,6 +1,7 @@
 """What clients make of odd replies is put right: over the real clients, and a server that says what some models say."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +9,14 @@ import pytest
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
 from emend.agents.providers.prices import Price, Prices
-from emend.memory.errors import BudgetReached, ContextOverflow, ModelReplyError, ModelUnreachable, ReplyCutOff
+from emend.memory.errors import (
+    BudgetReached,
+    ContextOverflow,
+    ModelError,
+    ModelReplyError,
+    ModelUnreachable,
+    ReplyCutOff,
+)
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Asked, Raw, Said, ToolCall, whole
 from tests.provider.server import Provider
@@ -36,6 +44,68 @@ def calling(arguments: Any) -> Any:
         return Raw(body)
 
     return says
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """An object of so many levels."""
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [199, 300, 700, 900])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_arguments_that_are_nested_too_deeply_are_an_unreadable_reply_which_is_counted(protocol, depth):
+    arguments = nested(depth - 5)  # Anthropic's stand in the body itself
+    with Provider(calling(arguments if protocol == "anthropic" else json.dumps(arguments))) as provider:
+        model = asked_model(provider, protocol)
+        if depth < 200:
+            assert model.bind_tools([search]).invoke("Find it").tool_calls[0]["args"] == arguments
+            return
+        problem = "the reply is nested" if protocol == "anthropic" else "and they are nested"
+        kind = ModelUnreachable if protocol == "anthropic" else ModelReplyError
+        with pytest.raises(kind, match=f"{problem} more than 200 levels deep"):
+            model.bind_tools([search]).invoke("Find it")
+    assert model.policy.ledger.total().requests == provider.count
+
+
+@pytest.mark.parametrize("field", ["usage", "more"])
+@pytest.mark.parametrize("depth", [300, 700, 900, 5000])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reply_that_is_nested_too_deeply_is_no_answer(protocol, depth, field):
+    def says(asked: Asked) -> Raw:
+        body = json.dumps(whole(asked, Said("Ostrim")) | {field: "deep"})
+        levels = '{"a":' * depth + "1" + "}" * depth
+        return Raw(body.replace('"deep"', levels), headers={"Content-Type": "application/json"})
+
+    with Provider(says) as provider:
+        with pytest.raises(ModelUnreachable, match="the reply is nested more than 200 levels deep"):
+            asked_model(provider, protocol).invoke("Where?")
+
+
+@pytest.mark.parametrize("role", ["x", "user", "system"])
+def test_a_message_of_another_role_is_no_answer(role):
+    def says(asked: Asked) -> Raw:
+        body = whole(asked, Said("Ostrim"))
+        body["choices"][0]["message"]["role"] = role
+        return Raw(body)
+
+    with Provider(says) as provider:
+        with pytest.raises(ModelError, match="the reply cannot be read"):
+            asked_model(provider).invoke("Where?")
+
+
+def test_of_very_many_choices_only_the_first_is_converted():
+    def says(asked: Asked) -> Raw:
+        body = whole(asked, Said("Ostrim"))
+        body["choices"] *= 30_000
+        return Raw(body)
+
+    with Provider(says) as provider:
+        model, begin = asked_model(provider), time.thread_time()
+        assert model.invoke("Where?").text == "Ostrim"
+        assert time.thread_time() - begin < 2
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of Anthropic's client, which reads it first

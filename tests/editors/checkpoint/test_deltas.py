@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from emend.editors.checkpoint.deltas import (
     MANIFEST,
     TENSORS,
     check_weight_editor,
+    new_folder,
     parse_dtype,
     read_delta,
     read_manifest,
@@ -277,14 +281,94 @@ def test_an_interrupted_save_leaves_nothing_behind(random_model, tmp_path, monke
 def test_originals_lie_there_before_the_edited_weights(random_model, tmp_path, monkeypatch):
     model = random_model()
     manifest = written(model, tmp_path / "delta")
-    kept = tmp_path / "edited" / SUBFOLDER
     seen: list[set[str]] = []
     save = type(model.lm.model).save_pretrained
 
     def watched(self: Any, folder: Any, *told: Any, **more: Any) -> Any:
-        seen.append({file.name for file in kept.iterdir()})
+        seen.append({file.name for file in (folder / SUBFOLDER).iterdir()})
         return save(self, folder, *told, **more)
 
     monkeypatch.setattr(type(model.lm.model), "save_pretrained", watched)
     save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), manifest, tmp_path / "edited")
     assert seen == [{"record.json", "originals.safetensors"}]
+
+
+def test_of_two_saves_into_one_folder_the_second_is_refused_and_deletes_nothing(random_model, tmp_path):
+    folder = tmp_path / "delta"
+    with new_folder(folder) as draft:
+        (draft / TENSORS).write_bytes(b"of the first")
+        with pytest.raises(BadSettings, match="another process is writing to"):
+            written(random_model(), folder)
+    assert [path.name for path in folder.iterdir()] == [TENSORS]
+    assert (folder / TENSORS).read_bytes() == b"of the first"
+
+
+def test_of_saves_that_start_at_once_one_fills_the_folder(tmp_path):
+    results: list[str] = []
+    start = threading.Barrier(8)
+
+    def save(number):
+        start.wait(10)
+        try:
+            with new_folder(tmp_path / "delta") as draft:
+                (draft / f"{number}.txt").touch()
+        except BadSettings as error:
+            results.append(str(error))
+
+    for _ in range(20):
+        results.clear()
+        threads = [threading.Thread(target=save, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert len(results) == 7 and len(list((tmp_path / "delta").iterdir())) == 1
+        shutil.rmtree(tmp_path / "delta")
+
+
+def test_a_save_that_fails_deletes_only_its_own_files(tmp_path):
+    def failing():
+        with new_folder(tmp_path / "delta") as draft:
+            (draft / TENSORS).touch()
+            (tmp_path / "delta" / "log.txt").write_text("of someone else")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        failing()
+    assert [path.name for path in (tmp_path / "delta").iterdir()] == ["log.txt"]
+
+
+def test_a_killed_save_leaves_no_delta_and_can_be_made_again(random_model, tmp_path):
+    kill = (
+        "import os, sys; from pathlib import Path; from emend.editors.checkpoint.deltas import new_folder\n"
+        "with new_folder(Path(sys.argv[1])) as draft:\n"
+        "    (draft / 'delta.safetensors').touch()\n"
+        "    os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", kill, str(tmp_path / "delta")], timeout=60).returncode == -9
+    with pytest.raises(MissingData):
+        read_manifest(tmp_path / "delta")
+    manifest = written(random_model(), tmp_path / "delta")
+    assert read_manifest(tmp_path / "delta").sha256 == manifest.sha256
+    assert sorted(path.name for path in (tmp_path / "delta").iterdir()) == [TENSORS, MANIFEST]
+
+
+def test_of_two_reverts_the_second_is_refused_and_the_first_ends(saved, monkeypatch):
+    model, folder = saved
+    save = type(model.lm.model).save_pretrained
+    refused: list[str] = []
+
+    def save_and_revert_again(self: Any, *args: Any, **options: Any) -> Any:
+        with pytest.raises(BadSettings, match="another process is reverting") as error:
+            revert(folder)
+        refused.append(str(error.value))
+        return save(self, *args, **options)
+
+    monkeypatch.setattr(type(model.lm.model), "save_pretrained", save_and_revert_again)
+    revert(folder)
+    assert len(refused) == 1 and not (folder / SUBFOLDER).exists() and not list(folder.glob(".*"))
+    monkeypatch.undo()
+    with pytest.raises(MissingData, match="nothing to revert"):
+        revert(folder)
+    back: Any = load_model(f"hf:{folder}", device="cpu")
+    check_same(state_of(EditorContext(model)), state_of(EditorContext(back)), "after the first")

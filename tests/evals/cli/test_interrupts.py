@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -128,3 +130,26 @@ def test_an_error_among_its_own_causes_is_raised(tmp_path) -> None:
     error.__cause__, other.__cause__ = other, error
     with pytest.raises(RunRefused), interruptible(tmp_path):
         raise error
+
+
+INTERRUPTED_IMPORT = """
+import sys
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder)
+"""
+
+
+def test_an_interruption_while_modules_are_imported_has_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_IMPORT)
+    paths = os.pathsep.join(map(str, (tmp_path, os.environ.get("PYTHONPATH", ""))))
+    ended = subprocess.run(
+        [sys.executable, "-m", "emend", "--version"], env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

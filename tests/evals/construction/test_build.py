@@ -18,7 +18,7 @@ from emend.evals.judging.annotation import read_key
 from emend.evals.log.manifest import Manifest
 from emend.evals.results.aggregate.rows import report
 from emend.graphs.construction.akew import sample
-from emend.memory.errors import BadData, BadSettings, RunRefused
+from emend.memory.errors import BadData, BadSettings, EmendError, RunRefused
 from tests.evals import command_line
 from tests.evals.construction.authors import TASKS, author, label
 from tests.provider.protocols import Asked
@@ -209,6 +209,35 @@ def test_a_folder_of_another_construction_is_refused(tmp_path: Path):
             build("akew", config(facts(tmp_path), provider, recipe="paper"), tmp_path / "out")
         with pytest.raises(BadSettings, match="akew"):
             build("akev", config(facts(tmp_path), provider), tmp_path / "other")
+
+
+def test_a_second_build_or_review_of_a_folder_in_use_is_refused_and_the_first_ends(tmp_path: Path):
+    out, refusals = tmp_path / "out", list[str]()
+
+    def write_meanwhile(asked: Asked) -> str:
+        if not refusals:
+            for second in (
+                lambda: build("akew", fields, out),
+                lambda: build("facts", BuildConfig(source=str(facts(tmp_path))), out),
+                lambda: apply_review(out, tmp_path / "sheets"),
+            ):
+                with pytest.raises(RunRefused) as error:
+                    second()
+                refusals.append(str(error.value))
+        return author(asked)
+
+    with Provider(write_meanwhile) as provider:
+        fields = config(facts(tmp_path), provider)
+        card = build("akew", fields, out)
+    assert len(refusals) >= 3  # of each call that came while the first was answered
+    assert {text.partition(" (")[0] for text in refusals} == {f"another process is working in '{out}'"}
+    assert build("akew", fields, out) == card
+
+
+def test_a_failed_review_leaves_a_missing_folder_missing(tmp_path: Path):
+    with pytest.raises(EmendError):
+        apply_review(tmp_path / "nowhere" / "out", tmp_path / "sheets")
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_kept_is_an_error_that_says_which_filters_dropped_it(tmp_path: Path):

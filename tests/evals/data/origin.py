@@ -146,3 +146,31 @@ def dead_url(name: str) -> str:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{held.getsockname()[1]}/{name}"
+
+
+@contextmanager
+def flooding(head: bytes, part: bytes) -> Iterator[tuple[str, list[int]]]:
+    """A server whose responses have no end; its address, and the number of parts sent on each connection."""
+    sent: list[int] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connection.settimeout(20)
+            sent.append(0)
+            with connection, suppress(OSError):  # the client has gone
+                connection.recv(65536)
+                connection.sendall(head)
+                while sent[-1] < 20_000:
+                    connection.sendall(part)
+                    sent[-1] += 1
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/a.json", sent
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(30)

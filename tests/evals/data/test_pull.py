@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from emend.evals.data.download import LEDGER, DataSource, Remote, SourceLedger
 from emend.evals.data.pull import LOCK, Outcome, Puller
 from emend.memory.errors import BadData, FetchFailed
-from tests.evals.data.origin import dead_url, serving
+from tests.evals.data.origin import dead_url, flooding, serving
 
 BIG = bytes(range(256)) * 2000  # half a megabyte, no two places within 256 bytes alike
 
@@ -262,7 +262,7 @@ def test_an_interrupted_download_keeps_its_bytes_and_continues_behind_them(origi
 def test_a_server_that_sends_a_byte_now_and_then_is_given_up_and_its_bytes_are_kept(
     origin, source, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("emend.evals.data.download.SLOW_SECONDS", 2.0)
+    monkeypatch.setattr("emend.evals.data.transfer.SLOW_SECONDS", 2.0)
     origin.pause = 0.02
     failed = pull(source, tmp_path)["a.json"]
     assert "fewer than 500 bytes per second in 2 s" in failed.problem and "bytes are kept" in failed.problem
@@ -272,12 +272,29 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up_and_its_bytes_are_k
 
 
 def test_a_server_that_drips_its_headers_is_given_up(origin, source, tmp_path, monkeypatch):
-    monkeypatch.setattr("emend.evals.data.download.SLOW_SECONDS", 0.3)
+    monkeypatch.setattr("emend.evals.data.transfer.SLOW_SECONDS", 0.3)
     origin.dripping, begin = True, time.monotonic()
     failed = pull(source, tmp_path)["a.json"]
     assert "no complete headers in 0.3 s" in failed.problem and time.monotonic() - begin < 10
     origin.dripping = False
     assert pull(source, tmp_path)["a.json"].status == "fetched"
+
+
+def test_the_body_of_a_redirect_is_not_read(tmp_path):
+    with flooding(b"HTTP/1.1 302 Found\r\nLocation: /a.json\r\n\r\n", b"x" * 65536) as (url, sent):
+        source = DataSource(name="akew", remotes=(Remote(name="a.json", url=url, licence="MIT"),))
+        assert "redirects more than 10 times" in pull(source, tmp_path)["a.json"].problem
+    assert len(sent) == 10 and sum(sent) < 2000, "more than 128 MB were read"
+
+
+def test_a_server_that_sends_trailers_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("emend.evals.data.transfer.SLOW_SECONDS", 1.0)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n"
+    begin = time.monotonic()
+    with flooding(head, b"X-A: a\r\n" * 1000) as (url, _):
+        source = DataSource(name="akew", remotes=(Remote(name="a.json", url=url, licence="MIT"),))
+        assert "no more bytes in 1 s" in pull(source, tmp_path)["a.json"].problem
+        assert time.monotonic() - begin < 5
 
 
 def test_a_retry_of_the_same_pull_continues_too(origin, source, tmp_path):

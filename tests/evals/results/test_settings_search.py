@@ -1,6 +1,7 @@
 """`emend prepare tune`: which facts are searched on, what is tried, what a score is, and going on after a stop."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ from emend.evals.results.settings_search import (
     settings_file,
     tune,
 )
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, RunRefused
 from tests.evals.command_line import emend
 
 CONFIG = TuneConfig(
@@ -44,6 +45,23 @@ def test_a_search_that_another_process_does_is_refused(tmp_path, capsys):
     with locked(tmp_path / f"{out.name}.trials.jsonl.lock", "searching"):
         assert emend("prepare", "tune", "ft", "--model", "tiny", "--benchmark", "tinyworld", "--out", str(out))
     assert "another process is writing" in capsys.readouterr().err and not out.exists()
+
+
+@pytest.mark.slow
+def test_the_settings_are_written_while_no_other_search_can_write_them(tmp_path, monkeypatch):
+    out, replace, seen = tmp_path / "ft.toml", Path.replace, []
+
+    def replace_under_lock(draft, target):
+        if target == out:
+            with pytest.raises(RunRefused), locked(tmp_path / "ft.toml.trials.jsonl.lock", "searching"):
+                pass
+            seen.append(target)
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", replace_under_lock)
+    words = ("--benchmark", "tinyworld", "--limit", "4", "--train", "4", "--trials", "2", "--set", "ft.num_steps=2")
+    assert emend("prepare", "tune", "ft", "--model", "tiny", *words, "--out", str(out)) == 0
+    assert seen == [out] and read_settings(out)["num_steps"] == 2
 
 
 @pytest.mark.slow

@@ -1,13 +1,14 @@
 """Adapters beside an encoder: merged as PEFT would apply them, and refused where they do not fit."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.embeddings.lora_adapter import SETTINGS, WEIGHTS
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, ModelError
 from tests.memory.tiny import tiny_bert
 
 TEXTS = ["the capital", "the river of a city is in the capital of a city", "a"]
@@ -50,7 +51,13 @@ def changed(folder, **told):
     (folder / SETTINGS).write_text(json.dumps(settings | told))
 
 
-@pytest.mark.parametrize("told", [{"use_dora": True}, {"bias": "all"}, {"rank_pattern": {"query": 2}}])
+OTHER_KINDS = [
+    {"use_dora": True}, {"bias": "all"}, {"rank_pattern": {"query": 2}}, {"peft_type": "LOHA"},
+    {"fan_in_fan_out": True}, {"lora_bias": True}, {"layer_replication": [[0, 1]]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", OTHER_KINDS)
 def test_other_kinds_of_adapters_are_refused_by_what_they_use(encoder, adapted, told):
     folder, _ = adapted
     changed(folder, **told)
@@ -69,6 +76,58 @@ def test_an_adapter_of_another_encoder_says_which_it_was_made_for(encoder, adapt
         load_embedding(f"{encoder}+{folder}")
 
 
+SCALES = [
+    {"r": 0}, {"r": -4}, {"r": True}, {"r": "4"}, {"r": 10**400}, {"lora_alpha": 0}, {"lora_alpha": float("nan")},
+    {"lora_alpha": float("inf")}, {"lora_alpha": True}, {"use_rslora": True, "r": -4},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", SCALES)
+def test_ranks_and_scales_that_are_no_positive_numbers_are_refused(encoder, adapted, told):
+    folder, _ = adapted
+    changed(folder, **told)
+    with pytest.raises(BadSettings, match="cannot be read.*train it again"):
+        load_embedding(f"{encoder}+{folder}")
+
+
+def test_a_rank_other_than_that_of_the_weights_is_refused(encoder, adapted):
+    folder, _ = adapted
+    changed(folder, r=64)
+    with pytest.raises(BadSettings, match="of rank 64 does not fit"):
+        load_embedding(f"{encoder}+{folder}")
+
+
+QUERY = "base_model.model.encoder.layer.0.attention.self.query"
+ODD_TENSORS = {
+    "a change without factors": (lambda down, up: {"x": up}, "uses x: only plain"),
+    "no tensor": (lambda down, up: {}, "uses no weights"),
+    "one factor": (lambda down, up: {f"{QUERY}.lora_B.weight": up}, "uses .*lora_B.weight"),
+    "names of another format": (lambda down, up: pair(down, up, QUERY, ".default.weight"), "default.weight"),
+    "an escape sequence": (lambda down, up: pair(down, up, "\x1b[2J\n"), r"at '\\x1b\[2J\\n'"),
+    "the root": (lambda down, up: {"lora_A.weight": down, "lora_B.weight": up}, "uses lora_A.weight"),
+    "complex numbers": (lambda down, up: pair(down + 0j, up + 0j), "uses .*lora_A.weight"),
+    "one row for all": (lambda down, up: pair(down, up[:1]), "of rank 4 does not fit"),
+    "a norm": (lambda down, up: pair(down, up[:1], "encoder.layer.0.output.LayerNorm"), "does not fit"),
+    "not a number": (lambda down, up: pair(down / 0, up), "not finite"),
+}  # fmt: skip
+
+
+def pair(down, up, path=QUERY, end=".weight"):
+    return {f"{path}.lora_A{end}": down.contiguous(), f"{path}.lora_B{end}": up.contiguous()}
+
+
+@pytest.mark.parametrize("name", ODD_TENSORS)
+def test_tensors_that_are_no_factors_of_a_change_are_refused(encoder, adapted, name):
+    from safetensors.torch import load_file, save_file
+
+    folder, _ = adapted
+    tensors = load_file(folder / WEIGHTS)
+    change, message = ODD_TENSORS[name]
+    save_file(change(tensors[f"{QUERY}.lora_A.weight"], tensors[f"{QUERY}.lora_B.weight"]), folder / WEIGHTS)
+    with pytest.raises(BadSettings, match=message):
+        load_embedding(f"{encoder}+{folder}")
+
+
 @pytest.mark.parametrize("spoiled", ["{", "[]", "{}"])
 def test_files_that_cannot_be_read_are_refused(encoder, adapted, spoiled):
     folder, _ = adapted
@@ -80,3 +139,12 @@ def test_files_that_cannot_be_read_are_refused(encoder, adapted, spoiled):
 def test_a_folder_without_adapter_names_the_training_command(encoder, tmp_path):
     with pytest.raises(BadSettings, match=r"no adapter in 'nowhere'.*emend prepare encoder"):
         load_embedding(f"{encoder}+nowhere")
+
+
+def test_an_encoder_whose_vectors_are_not_finite_is_refused(encoder):
+    import torch
+
+    embedding: Any = load_embedding(str(encoder))
+    torch.nn.init.constant_(embedding.model[0].auto_model.embeddings.LayerNorm.weight, float("nan"))
+    with pytest.raises(ModelError, match="not finite numbers"):
+        embedding.queries(TEXTS)

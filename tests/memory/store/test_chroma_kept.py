@@ -4,6 +4,7 @@ import gc
 import socket
 import sqlite3
 import warnings
+from contextlib import closing
 
 import pytest
 
@@ -173,3 +174,20 @@ def test_a_damaged_row_is_named_with_a_remedy(tmp_path, damage):
         pytest.raises(BadData, match=r"damaged.*to a new one"),
     ):
         memory.view().nearest("Lyon", 1)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON embeddings_queue BEGIN UPDATE embeddings_queue SET metadata = '{}'; END",
+        "CREATE TRIGGER t BEFORE INSERT ON embeddings_queue BEGIN SELECT RAISE(IGNORE); END",
+        "ALTER TABLE embeddings RENAME TO e; CREATE VIEW embeddings AS SELECT * FROM e",
+    ],
+)
+def test_a_folder_whose_database_has_triggers_or_views_is_refused(tmp_path, sql):
+    with ChromaMemory(tmp_path / "memory", SMALL) as memory:
+        memory.add([document("Lyon is twinned with Ostrim.")])
+    with closing(sqlite3.connect(tmp_path / "memory" / "chroma.sqlite3")) as database:
+        database.executescript(sql)
+    with pytest.raises(BadSettings, match="has a trigger or view '(t|embeddings)'"):
+        ChromaMemory(tmp_path / "memory", SMALL, create=False)

@@ -81,6 +81,10 @@ def test_an_update_is_read_with_labels_dates_aliases_and_pages(write, name):
 
 
 @pytest.mark.slow
+def test_an_item_that_a_dump_has_twice_gives_its_update_once(write):
+    assert read(write(UK, JOHNSON, UK, SUNAK)) == [UPDATE]
+
+
 def test_several_processes_read_the_same_in_the_same_order(write):
     subjects = [subject(f"Q{1000 + number}", f"Land {number}") for number in range(300)]
     path = write(JOHNSON, *subjects, SUNAK, name="dump.json.gz")

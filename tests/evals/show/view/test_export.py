@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.api.result import RunResult
-from emend.evals.show.view.export import export_folder, single_page
+from emend.evals.show.view.export import LISTING, Exporter, export_folder, single_page
 from emend.memory.errors import BadSettings
 from tests.evals.command_line import emend
 
@@ -76,6 +76,22 @@ def test_other_files_are_never_written_over(run, tmp_path, capsys):
         (["--export", "a", "--cases", "some"], "all, wrong, flipped or a number"),
     ):
         assert emend("view", str(run), *words) == 2 and message in capsys.readouterr().err
+
+
+def test_an_interrupted_export_is_made_again_by_the_same_call(run, tmp_path, monkeypatch):
+    pages = Exporter.pages
+
+    def interrupted(self: Exporter):
+        yield next(pages(self))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Exporter, "pages", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export_folder([run], tmp_path / "pages", "1")
+    monkeypatch.undo()
+    export_folder([run], tmp_path / "pages", "1")
+    listed = (tmp_path / "pages" / LISTING).read_text("utf-8").split()
+    assert sorted(contents(tmp_path / "pages")) == sorted([*listed, LISTING]) and "index.html" in listed
 
 
 @pytest.mark.slow

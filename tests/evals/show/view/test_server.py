@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from emend.evals.cli.viewer import require_view
 from emend.evals.show.view.environment import STATIC, TEMPLATES, environment
 from emend.evals.show.view.guard import HEADERS, is_loopback
+from emend.evals.show.view.library import Library
 from emend.evals.show.view.server import make_app
 from emend.evals.show.view.site import Site
 from emend.memory.errors import MissingExtra
@@ -161,6 +162,38 @@ def test_progress_grows_while_a_run_is_written(smooth, tmp_path):
     assert [first["finished"], second["finished"]] == [1, first["units"]]
     assert (first["state"], second["state"]) == ("running", "finished")
     assert second["records"] == len(lines)
+
+
+def test_the_list_of_runs_shows_the_last_known_count_of_a_growing_run(smooth, tmp_path, monkeypatch):
+    folder = shutil.copytree(smooth, tmp_path / "run")
+    lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
+    of = json.loads(lines[0])["of"]
+    with Site([folder]) as site:
+        client = TestClient(make_app(site), base_url="http://127.0.0.1")
+        monkeypatch.setattr(site.library, "_start", lambda *_: None)  # the file grows faster than it is counted
+        assert " of " not in client.get("/").text
+        (folder / "records.jsonl").write_bytes(b"".join(lines[:of]))
+        site.library._count(list(site.library.scan.runs().values()))
+        with (folder / "records.jsonl").open("ab") as file:
+            file.write(b"".join(lines[of:]))
+        assert re.search(r"\b1 of \d+ units", client.get("/").text)
+        (folder / "records.jsonl").write_bytes(b"")  # another run
+        assert " of " not in client.get("/").text
+
+
+@pytest.mark.parametrize("page", ["live.json", "live.html", "cases.html", "case/0-0.html", "index.html"])
+def test_a_run_that_is_deleted_while_its_page_is_built_is_no_error_of_the_server(page, client, runs, monkeypatch):
+    answers = Library.answers
+
+    def delete_afterwards(library, location):
+        result = answers(library, location)
+        shutil.rmtree(location.folder, ignore_errors=True)
+        return result
+
+    path = f"/run/{run_id(client)}/{page}"
+    monkeypatch.setattr(Library, "answers", delete_afterwards)
+    assert client.get(path).status_code in (200, 404, 422)
+    assert client.get(path).status_code in (200, 404, 422)
 
 
 def test_templates_escape_everything(monkeypatch):
